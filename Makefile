@@ -35,6 +35,8 @@ AXE_TOOL := axe-core@4.14.1
 CLIENTS := tests/clients/node_modules/.package-lock.json
 OIDC := tests/oidc_provider/node_modules/.package-lock.json
 PAGES := examples/agui_chat/node_modules/.package-lock.json examples/vercel_chat/node_modules/.package-lock.json
+# What the parts of `make check` print.
+PARTS := $(CURDIR)/$(VENV)/check
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
 WITHOUT_NODE ?=
 
@@ -125,9 +127,20 @@ check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES); fi
-	@$(MAKE) --no-print-directory -j 3 otel-in-check $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server scan site lint layers
-	@$(MAKE) --no-print-directory test-others
+	@rm -rf $(PARTS)
+	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,otel-in-check $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server scan site lint layers) \
+		&& $(MAKE) --no-print-directory part-test-others || { $(NAME_FAILED_PARTS); exit 1; }
 	@$(OTEL_LEFT_OUT)
+
+# A part of `check`. Others still print when it has failed, so `check` repeats its failures at the end.
+part-%:
+	@mkdir -p $(PARTS)
+	@{ $(MAKE) --no-print-directory $* 2>&1 || touch $(PARTS)/$*.failed; } | tee $(PARTS)/$*.log
+	@test ! -e $(PARTS)/$*.failed
+
+NAME_FAILED_PARTS := for failed in $(PARTS)/*.failed; do part=$$(basename $$failed .failed); \
+	echo; echo "make check: $$part failed; make $$part runs it alone. Its failures and its last lines:"; \
+	grep -E "^(FAILED|ERROR) |error: " $(PARTS)/$$part.log | cut -c1-300 | tail -n 20; tail -n 5 $(PARTS)/$$part.log | cut -c1-300; done
 
 # The packages are used in environments of their own; INSTALL_WITH=python3.13 names another Python.
 release-check: $(VENV)/.test ## build the packages, install them in an empty environment, and use them
