@@ -13,7 +13,7 @@ from outlast.loop.values import Usage
 from outlast.otel import conventions as c
 from outlast.otel.messages import as_messages, short, without_system
 from outlast.otel.providers import provider_of
-from outlast.pricing import ModelPrice, Pricing
+from outlast.pricing import ModelPrice, Pricing, micros
 from outlast.tracing.current import Span
 from outlast.tracing.kinds import (
     AgentSpanData,
@@ -108,7 +108,7 @@ class Describer:
             f"{c.INVOKE_WORKFLOW} {data.name}",
             {c.OPERATION: c.INVOKE_WORKFLOW, c.AGENT_NAME: data.name, c.SPAN_KIND: "CHAIN"},
         )
-        _add_total(described, data.usage)
+        _add_total(described, data.usage, span)
         if span.trace.metadata:
             described.add(c.METADATA, short(span.trace.metadata))
         return described
@@ -154,7 +154,10 @@ class Describer:
         if names not in self._prices:  # finding a list price takes longer than the span itself
             self._prices[names] = self._pricing.price(label) or self._pricing.price(model)
         price = self._prices[names]
-        return None if price is None else float(price.cost(usage))
+        try:
+            return None if price is None else micros(price, usage) / 1_000_000
+        except (ArithmeticError, LookupError, ValueError):  # a program's own span may say anything
+            return None
 
     def _tool(self, data: FunctionSpanData, span: Span[Any]) -> Described:
         described = Described(
@@ -176,18 +179,20 @@ def error_type(span: Span[Any]) -> str:
     return str(data.get("code") or data.get("type") or "_OTHER")
 
 
-def _agent(data: AgentSpanData, _span: Span[Any]) -> Described:
-    return Described(
+def _agent(data: AgentSpanData, span: Span[Any]) -> Described:
+    described = Described(
         f"{c.INVOKE_AGENT} {data.name}", {c.OPERATION: c.INVOKE_AGENT, c.AGENT_NAME: data.name}
     )
+    _add_cost(described, span)
+    return described
 
 
-def _turn(data: TurnSpanData, _span: Span[Any]) -> Described:
+def _turn(data: TurnSpanData, span: Span[Any]) -> Described:
     described = Described(
         f"turn {data.turn}",
         {c.TURN: data.turn, c.SPAN_KIND: "CHAIN", c.AGENT_NAME: data.agent_name},
     )
-    _add_total(described, data.usage)
+    _add_total(described, data.usage, span)
     return described
 
 
@@ -249,6 +254,17 @@ def _usage(usage: object) -> Usage | None:
     return Usage(**known) if known else None
 
 
-def _add_total(described: Described, usage: Mapping[str, Any] | None) -> None:
+def _add_total(described: Described, usage: Mapping[str, Any] | None, span: Span[Any]) -> None:
     for name, attribute in c.TOTAL_USAGE.items():
         described.add(attribute, (usage or {}).get(name))
+    _add_cost(described, span)
+
+
+def _add_cost(described: Described, span: Span[Any]) -> None:
+    spent: Usage | None = span.facts.get("spent")
+    if spent is None:
+        return
+    if spent.priced:
+        described.attributes[c.TOTAL_COST] = spent.cost_micros / 1_000_000
+    if (unpriced := spent.requests - spent.priced) > 0:
+        described.attributes[c.UNPRICED_CALLS] = unpriced

@@ -116,6 +116,12 @@ TOTAL_USAGE: Final = {
 }
 """The usage of a question or turn: another name, so that nobody adds it to that of its calls."""
 
+TOTAL_COST: Final = "outlast.usage.cost_usd"
+"""The cost of a question, an agent's work or a turn, as their workers have recorded it."""
+
+UNPRICED_CALLS: Final = "outlast.usage.unpriced_calls"
+"""How many of their model calls have no known cost; absent if all have one."""
+
 WAIT_KIND: Final = "outlast.wait.kind"
 WAIT_OUTCOME: Final = "outlast.wait.outcome"
 

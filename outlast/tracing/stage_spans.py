@@ -152,6 +152,8 @@ def _scope(run: _Run, stage: Stage) -> TraceScope:
 def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
     span.restore(started_at_seconds=over.stage.since_ms / 1000)
     data = span.span_data
+    if over.usage != NO_USAGE:
+        span.facts["spent"] = over.usage
     if isinstance(data, TaskSpanData):
         data.usage = _usage(over.usage, of_task=True)
     elif isinstance(data, TurnSpanData):

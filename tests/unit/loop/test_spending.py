@@ -11,9 +11,9 @@ from outlast.loop.effects import CallModel
 from outlast.loop.events import MessageReceived, PersonActed, TimePassed
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
-from outlast.loop.spending import described, spent, used_up
-from outlast.loop.values import Usage
-from tests.laws.driver import Play, gated, said, tool, transfer
+from outlast.loop.spending import described, merged, model_uses, spent, used_up
+from outlast.loop.values import ModelUse, Usage
+from tests.laws.driver import Play, gated, nested, said, tool, transfer
 
 TERMS = ApprovalTerms()
 
@@ -68,6 +68,24 @@ def test_what_a_budget_counts(counted: Budget, amount: int) -> None:
     at_ms = play.state.start.started_at_ms + 60_000
     assert play.state.agent == "Billing"
     assert spent(play.state, counted, at_ms) == amount
+
+
+def test_what_was_used_is_merged_by_agent_and_model_and_whether_its_cost_is_known() -> None:
+    play = Play.ready()
+    paid = replace(tokens(10), cost_micros=3, priced=1)
+    play.replies(tool("look", "c1"), usage=paid, model="big")
+    play.returns("c1")
+    play.replies(tool("look", "c2"), usage=paid, model="big")
+    play.returns("c2")
+    play.replies(nested("Lawyer", "c3"), usage=tokens(5), model="big")
+    left = ModelUse(agent="Lawyer", model="small", usage=paid)
+    play.worked(final_output="Yes.", usage=paid.plus(paid), uses=(left, left))
+    assert model_uses(play.state) == (
+        ModelUse(agent="Triage", model="big", usage=paid.plus(paid)),
+        ModelUse(agent="Triage", model="big", usage=tokens(5)),
+        ModelUse(agent="Lawyer", model="small", usage=paid.plus(paid)),
+    )
+    assert merged([ModelUse(agent="Triage")]) == (), "no model was called"
 
 
 def over_budget(**fields: Any) -> Play:

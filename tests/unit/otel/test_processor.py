@@ -37,7 +37,7 @@ from outlast.loop.values import Usage
 from outlast.otel import OpenTelemetryProcessor
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.pricing import Price, Pricing
-from outlast.testing import ScriptedModel, call, run_in_memory
+from outlast.testing import ScriptedModel, call, costing, run_in_memory
 from outlast.tracing.receivers import REGISTRATION
 from outlast.tracing.stage_spans import StageSpans
 
@@ -218,6 +218,41 @@ async def test_a_model_call_says_its_tokens_and_its_cost() -> None:
     assert sum(point.count for point in metrics["gen_ai.client.inference.duration"]) == 3
     assert sum(point.count for point in metrics["gen_ai.execute_tool.duration"]) == 1
     assert sum(point.count for point in metrics["gen_ai.invoke_agent.duration"]) == 2
+
+
+async def test_a_question_its_agents_and_its_turns_have_the_cost_that_the_worker_recorded() -> None:
+    house = Agent[Any](name="House", model="house-model", instructions="Answer.")
+    desk = Agent[Any](name="Desk", model="gpt-5-mini", tools=[house.as_tool("ask_house", "Ask.")])
+    used = Usage(requests=1, input_tokens=900, output_tokens=100, total_tokens=1_000)
+    steps = [[call("ask_house", "c1", input="?")], "Yes.", "Done."]
+    model = ScriptedModel(*(costing(used, step) for step in steps))
+    with exporting(pricing=Pricing()) as exported:
+        result = await run_in_memory(desk, "Where?", model=model)
+        spans = exported.spans()
+    found = {span.name: dict(span.attributes or {}) for span in spans}
+    whole = float(result.cost.usd)
+    root = found["invoke_workflow Agent workflow"]
+    assert root["outlast.usage.cost_usd"] == found["invoke_agent Desk"]["outlast.usage.cost_usd"]
+    assert (root["outlast.usage.cost_usd"], root["outlast.usage.unpriced_calls"]) == (whole, 1)
+    chats = [
+        cost
+        for span in spans
+        if isinstance(cost := (span.attributes or {}).get("outlast.cost.usd"), float)
+    ]
+    assert sum(chats) == pytest.approx(whole, abs=1e-12)
+    assert "outlast.cost.usd" not in root, "a sum over spans counts each call once"
+    assert found["turn 2"]["outlast.usage.cost_usd"] == pytest.approx(whole / 2)
+    assert "outlast.usage.unpriced_calls" not in found["turn 2"]
+
+
+@pytest.mark.parametrize("count", [-1, 10**400, 10**30])
+async def test_a_span_of_a_program_may_report_any_number_of_tokens(count: int) -> None:
+    with exporting(pricing=Pricing()) as exported, trace("program"):
+        with generation_span(model="gpt-5-mini", usage={"input_tokens": count, "output_tokens": 1}):
+            pass
+        with custom_span("after"):
+            pass
+    assert "after" in {span.name for span in exported.spans()}
 
 
 async def test_cached_tokens_are_told_and_cost_less() -> None:
