@@ -18,6 +18,10 @@ LOWEST := .venv-lowest
 LITELLM := $(CURDIR)/.venv-litellm
 # The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
 PEERS := $(CURDIR)/.venv-peers
+# The tests that depend most on Python; the environment of another one is .venv-VERSION.
+PYTHONS ?= python3.12 python3.13 python3.14
+PYTHON_TESTS := tests/unit/loop tests/unit/contract tests/unit/agents tests/unit/models tests/unit/sessions tests/unit/mcp \
+	tests/unit/worker tests/unit/activities tests/unit/test_lazy.py tests/unit/test_sdk.py tests/replay
 LITELLM_TOOL := litellm[proxy]==1.106.2
 # Phoenix, which shows traces of agents, and a collector that is built from its Go modules.
 PHOENIX := $(CURDIR)/.venv-phoenix
@@ -47,7 +51,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site release-check release scan compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site pythons release-check release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -116,6 +120,18 @@ node:
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
+
+# A Python that is not on this machine is named, and left out. PYTHONS= says which, also by path.
+pythons: $(VENV)/.test ## tests with the other versions of Python that are on this machine
+	@for python in $(PYTHONS); do \
+		number=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) \
+			|| { echo "$$python: NOT TESTED, it is not on this machine"; continue; }; \
+		place=$(CURDIR)/.venv-$$number; \
+		echo "$$python: installing into .venv-$$number"; \
+		$(BIN)/uv venv --quiet --clear --python $$python $$place && UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$$place $(BIN)/uv pip install --quiet \
+			--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,slack,speed,sqlalchemy,viz]' --group test \
+			&& $$place/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(PYTHON_TESTS) || exit 1; \
+	done
 
 # `coverage` runs the tests of the loop, with all laws, and `types` those of types.
 test-others: $(VENV)/.test

@@ -24,6 +24,9 @@ EXTRAS = {
 ROOMS = frozenset({"evals", "mcp", "otel", "realtime", "serve"})
 """The packages of outlast that need the extra of their name, whichever of its parts is missing."""
 
+POSIX = frozenset({"fcntl", "pwd", "resource"})
+"""The modules of Python that Windows does not have."""
+
 
 def attach(package: str) -> None:
     """Add the names in a package's `__init__.pyi` to the package."""
@@ -70,13 +73,21 @@ def load(home: str) -> object:
     """Import the object that `package.module:name` names.
 
     Raises:
-        ModuleNotFoundError: the object needs a package that an extra installs.
+        ModuleNotFoundError: the object needs a package that an extra installs, or is not for
+            this operating system.
     """
     module, _, name = home.partition(":")
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
+        if package in POSIX:
+            raise ModuleNotFoundError(
+                f"{name} needs Linux or macOS: this Python has no module {package}. On Windows, use "
+                "the Windows Subsystem for Linux, or a Temporal server of your own: Runner and "
+                "AgentWorker take client=.",
+                name=error.name,
+            ) from error
         if package not in EXTRAS:
             raise
         room = home.split(".")[1]

@@ -18,6 +18,12 @@ def main() -> int:
             'pip install "outlast[cli,dev]"\n'
         )
         return ExitCode.FAILED
+    if find_spec("fcntl") is None:
+        sys.stderr.write(
+            "The outlast command needs Linux or macOS. On Windows, run it in the Windows Subsystem "
+            "for Linux.\n"
+        )
+        return ExitCode.FAILED
     from outlast.cli.app import app
 
     try:

@@ -103,3 +103,54 @@ def test_whatever_needs_an_extra_names_it() -> None:
         "speed",
     }
     assert report["extras"]["outlast.serve.SessionRules"] == "serve"
+
+
+AS_ON_WINDOWS = """
+import asyncio, multiprocessing, os, signal, subprocess, sys  # they look at what there is
+sys.modules.update(dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios", "uvloop")))
+for name in ("fork", "geteuid", "getgid", "getpgid", "getuid", "killpg", "setsid"):
+    delattr(os, name)
+for name in ("SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2"):
+    delattr(signal, name)
+"""
+
+
+def as_on_windows(program: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program without the modules, functions and signals that Windows does not have."""
+    return subprocess.run(
+        [sys.executable, "-c", AS_ON_WINDOWS + program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_agents_workers_and_clients_need_nothing_that_windows_lacks() -> None:
+    names = "import outlast, outlast.client, outlast.testing, outlast.worker\n" + "".join(
+        f"for name in {module}.__all__: getattr({module}, name)\n"
+        for module in ("outlast", "outlast.client", "outlast.testing", "outlast.worker")
+    )
+    run = f"import runpy\nrunpy.run_path({str(ROOT / 'tests/release/run_in_memory.py')!r}, None, '__main__')"
+    done = as_on_windows(names + run)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("import outlast.dev\noutlast.dev.EmbeddedServer", "EmbeddedServer needs Linux or macOS"),
+        (
+            "from outlast import Agent, Runner\nRunner.run_sync(Agent(name='A'), 'hi')",
+            "or a Temporal server of your own: Runner and AgentWorker take client=",
+        ),
+        (
+            "from outlast.cli.entry import main\nsys.exit(main())",
+            "The outlast command needs Linux or macOS",
+        ),
+    ],
+)
+def test_what_windows_cannot_do_says_so(program: str, words: str) -> None:
+    done = as_on_windows(program)
+    assert done.returncode == 1
+    assert words in done.stderr
