@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,12 +18,12 @@ from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.export import AgentName, Archived, Query, Since, Status, Wanted
 from outlast.loop.values import JsonObject
-from outlast.rendering import counted
+from outlast.rendering import counted, named
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent
     from outlast.client.recordings import Recording, UnreadRun
-    from outlast.testing import Lanes, Replay
+    from outlast.testing import Lanes, ModelLimit, Replay
 
 Files: TypeAlias = Annotated[
     list[Path] | None,
@@ -51,6 +52,19 @@ CallModels: TypeAlias = Annotated[
 ]
 
 
+MaxCalls: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-calls", min=1, help="With --call-models: the most calls of models."),
+]
+
+MaxCost: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cost", min=0.000001, metavar="USD", help="With --call-models: the most US dollars."
+    ),
+]
+
+
 TargetName: TypeAlias = Annotated[
     str, typer.Argument(metavar="TARGET", help="Where the agents are.", show_default=False)
 ]
@@ -75,6 +89,8 @@ async def replay(
     changed: Changed = False,
     baseline: Baseline = None,
     call_models: CallModels = False,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
     approvals: options.Approvals = None,
     app_dir: options.AppDir = Path(),
 ) -> ExitCode:
@@ -88,7 +104,10 @@ async def replay(
         raise UserError(
             "Name files, or a run, or which runs: `outlast replay desk.py --since 30d --changed`."
         )
+    if (max_calls, max_cost) != (None, None) and not call_models:
+        raise UserError("--max-calls and --max-cost are for --call-models.")
     replayer = _Replayer.of(target, baseline, app_dir, approvals=approvals, calls=call_models)
+    replayer.set_limit(max_calls, max_cost)
     begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     tally = _Tally(only_changed=changed, as_json=caller.as_json)
     if files:
@@ -102,16 +121,18 @@ async def replay(
         aclosing(runs) as found,
     ):
         async for one in found:
+            if replayer.reached:
+                break
             await tally.add(one, replayer)
             shown.update(f"{tally.count:,} runs")
-    tally.report(limit if searches else None)
+    tally.report(limit if searches else None, replayer.reached)
     return ExitCode.FAILED if tally.differs else ExitCode.OK
 
 
 Tried: TypeAlias = "Replay | Lanes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Replayer:
     """Replays runs with the agents of a target, or with those of two."""
 
@@ -120,6 +141,7 @@ class _Replayer:
     model: Any
     own_model: Any
     approvals: Any
+    limit: "ModelLimit | None" = None
 
     @classmethod
     def of(
@@ -147,11 +169,26 @@ class _Replayer:
             approvals=ApprovalFile.load(place) if isinstance(place, str | Path) else place,
         )
 
+    def set_limit(self, calls: int | None, usd: float | None) -> None:
+        """Limit what models may be called for."""
+        from outlast.testing import ModelLimit
+
+        self.limit = ModelLimit(calls=calls, usd=None if usd is None else Decimal(str(usd)))
+
+    @property
+    def reached(self) -> str:
+        """Which limit is reached, in words; empty while none is."""
+        return "" if self.limit is None else self.limit.reached
+
     async def replay(self, recording: "Recording") -> Tried:
         from outlast.testing import replay as replay_run
         from outlast.testing import replay_lanes
 
-        given: dict[str, Any] = {"model": self.model, "approvals": self.approvals}
+        given: dict[str, Any] = {
+            "model": self.model,
+            "approvals": self.approvals,
+            "limit": self.limit,
+        }
         if self.baseline is None:
             return await replay_run(recording, self.candidate, **given)
         return await replay_lanes(
@@ -196,6 +233,9 @@ class _Tally:
         except UserError as error:
             self._leave_out("Not replayed: ", error.message)
             return
+        if any(one.stopped and one.stopped == replayer.reached for one in _replays_of(tried)):
+            self._leave_out("Not replayed to its end: ", named(one.run_id), ".")
+            return
         record = _record(tried)
         self.differs += bool(record["changed"])
         self.kinds.update(record.pop("kinds"))
@@ -210,8 +250,10 @@ class _Tally:
         self.left_out += 1
         terminal.say(terminal.err(), *words)
 
-    def report(self, limit: int | None) -> None:
-        """Say how many runs would go another way."""
+    def report(self, limit: int | None, reached: str) -> None:
+        """Say how many runs would go another way, and whether that is all."""
+        if reached:
+            terminal.say(terminal.err(), reached, " The runs after it were not replayed.")
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in self.kinds.most_common())
         said = (
             f"{self.differs:,} of {counted(self.count - self.left_out, 'run')} would go another way"
@@ -221,6 +263,12 @@ class _Tally:
             terminal.say(
                 terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit."
             )
+
+
+def _replays_of(tried: Tried) -> "Sequence[Replay]":
+    from outlast.testing import Lanes
+
+    return (tried.baseline, tried.candidate) if isinstance(tried, Lanes) else (tried,)
 
 
 def _record(tried: Tried) -> JsonObject:

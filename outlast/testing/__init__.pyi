@@ -5,6 +5,7 @@ from outlast.testing.lanes import LaneRow as LaneRow
 from outlast.testing.lanes import Lanes as Lanes
 from outlast.testing.lanes import replay_lanes as replay_lanes
 from outlast.testing.memory_stream import run_in_memory_streamed as run_in_memory_streamed
+from outlast.testing.model_limit import ModelLimit as ModelLimit
 from outlast.testing.recorded_runs import load_run as load_run
 from outlast.testing.recorded_runs import load_runs as load_runs
 from outlast.testing.recorded_runs import replays as replays

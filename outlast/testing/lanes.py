@@ -12,6 +12,7 @@ from outlast.client.recordings.recording import Recording
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
 from outlast.rendering import joined
+from outlast.testing.model_limit import ModelLimit
 from outlast.testing.run_replay import OnUnknown, Replay, replay
 
 
@@ -121,6 +122,7 @@ async def replay_lanes(
     on_unknown: OnUnknown | None = None,
     context: Any = None,
     approvals: str | Path | ApprovalFile | None = None,
+    limit: ModelLimit | None = None,
 ) -> Lanes:
     """Replay a run with the old and the new version of its agents.
 
@@ -133,6 +135,7 @@ async def replay_lanes(
         on_unknown: answers tool calls that are not recorded.
         context: the context, if it has parts that are no JSON.
         approvals: the operators' file of approval policies, if workers have one.
+        limit: what `model` may be called for by both versions together.
 
     Raises:
         UserError: the recording cannot be replayed.
@@ -145,6 +148,7 @@ async def replay_lanes(
             on_unknown=on_unknown,
             context=context,
             approvals=approvals,
+            limit=limit,
         )
         for agents in (baseline, candidate)
     ]

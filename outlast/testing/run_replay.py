@@ -81,6 +81,7 @@ from outlast.ports.model import Model, ModelProvider, ModelRequest, ModelRespons
 from outlast.ports.model_arguments import answers_both_forms
 from outlast.rendering import call_line, counted, joined
 from outlast.testing.in_memory import carried_out
+from outlast.testing.model_limit import ModelLimit
 from outlast.testing.waits import as_json
 
 MOST_STEPS: Final = 20_000
@@ -176,6 +177,7 @@ async def replay(
     real_tools: Collection[str] = (),
     context: Any = None,
     approvals: str | Path | ApprovalFile | None = None,
+    limit: ModelLimit | None = None,
 ) -> Replay:
     """Replay a recorded run against agents, without a server and without calling their tools.
 
@@ -192,6 +194,7 @@ async def replay(
         real_tools: names of tools that run, even if the recording has a result for the call.
         context: the context, if it has parts that are no JSON.
         approvals: the operators' file of approval policies, if workers have one.
+        limit: what `model` may be called for; the replay stops where it is reached.
 
     Raises:
         UserError: the recording cannot be replayed, or no agent has one of the `real_tools`.
@@ -206,6 +209,7 @@ async def replay(
         real_tools=real_tools,
         context=context,
         approvals=file,
+        limit=limit,
     )
     await replayed.run()
     now = replayed.recorder.recording()
@@ -294,6 +298,7 @@ class _Replay:
         real_tools: Collection[str],
         context: Any,
         approvals: ApprovalFile | None,
+        limit: ModelLimit | None,
     ) -> None:
         _check(recording, context)
         self.recorder = Recorder()
@@ -309,6 +314,7 @@ class _Replay:
         provider: ModelProvider = self._model
         if model is not None:
             provider = model if isinstance(model, ModelProvider) else _Given(model)
+        self._limit = limit if self._calls_model and limit is not None else ModelLimit()
         self._real_tools = real_tools
         registry = _ReplayedRegistry(agents, self._answer, real_tools)
         self._worker = _worker(registry, provider, context)
@@ -561,6 +567,9 @@ class _Replay:
                 f"{len(self._state.answers) + 1}, turn {effect.turn}."
             )
             return
+        if isinstance(effect, CallModel) and (reached := self._limit.reached):
+            self.stopped = reached
+            return
         event = await self._event_from(effect, entry)
         if entry is not None and not _has_not_happened(event):
             self._left.remove(entry)
@@ -606,6 +615,8 @@ class _Replay:
     async def _model_call(self, effect: CallModel, then: ModelReply | None) -> Event:
         self._model.reply, self._model.request = then or ModelReply(items=()), None
         event = await self._carried_out(effect)
+        if self._calls_model and isinstance(event, EffectAnswered):
+            self._limit.count(cast("ModelReply", event.result))
         if self._model.request is not None:
             replayed = ReplayedCall(
                 question=len(self._state.answers) + 1,

@@ -27,6 +27,7 @@ from typer.testing import CliRunner
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, RunNotFound, UserError
+from outlast.agents.tools.function_tool import function_tool
 from outlast.archive import (
     Archive,
     ArchiveDamaged,
@@ -45,7 +46,7 @@ from outlast.client.runs import RunFilter
 from outlast.encryption import EncryptionCodec
 from outlast.payloads.readable import readable
 from outlast.ports.model import ModelRequest
-from outlast.testing import ScriptedModel, replay, say
+from outlast.testing import ScriptedModel, call, replay, say
 from outlast.workflows.agent_run import AgentRun
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text
@@ -58,6 +59,12 @@ def echo(request: ModelRequest) -> Any:
 
 
 DESK = Agent[Any](name="Desk")
+
+
+@function_tool
+def look_up(order_id: str) -> str:
+    """Look an order up."""
+    return f"{order_id}: 40 EUR"
 
 
 async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
@@ -467,6 +474,35 @@ async def test_a_long_conversation_is_exported_after_retention_took_its_early_hi
     desk.ids.remove(handle.id)
 
 
+async def test_runs_are_replayed_before_a_deploy_when_the_server_has_none_of_them(
+    desk: Desk, tmp_path: Path
+):
+    archive, name = Archive(tmp_path / "archive", every=SOON), f"Clerk-{desk.queue}"
+    clerk = Agent[Any](name=name, tools=[look_up])
+    model = ScriptedModel([call("look_up", "c1", order_id="A")], "It is paid.", always=echo)
+    await desk.open(clerk, model=model, archive=archive)
+    handles = [await desk.start(clerk, "Where is A?")]
+    await desk.result(handles[0])
+    handles.append(await desk.start(clerk, "Thanks"))
+    await desk.result(handles[1])
+    for handle in handles:
+        [entry] = await archived(archive, handle, 1)
+        await taken_by_retention(desk.client, [entry])
+        desk.ids.remove(handle.id)
+    module = f"clerk_{desk.queue}".replace("-", "_")
+    (tmp_path / f"{module}.py").write_text(
+        f"from outlast import Agent\nagents = [Agent(name={name!r})]\n"
+    )
+    options = ("--app-dir", str(tmp_path), "--agent", name, "--since", "30d", "--changed")
+    nothing = await cli(desk, tmp_path / "archive", "replay", module, *options)
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    done = await cli(desk, tmp_path / "archive", "replay", module, *options, "--archived")
+    assert done.exit_code == 1, done.output
+    assert done.stdout.startswith(f"{handles[0].id}: 1 decision differs")
+    assert "There is no tool 'look_up'" in done.stdout
+    assert "1 of 2 runs would go another way: tool 1." in done.stderr
+
+
 # --- Lost histories -------------------------------------------------------------------------------
 
 
@@ -474,8 +510,8 @@ async def cli(desk: Desk, directory: Path, *arguments: str) -> Any:
     """Run a command of `outlast` in this process."""
     address = desk.client.service_client.config.target_host
     environment = {"OUTLAST_ARCHIVE": str(directory), "COLUMNS": "200", "TEMPORAL_ADDRESS": address}
-    call = functools.partial(CliRunner().invoke, app, arguments, env=environment)
-    return await asyncio.to_thread(call)
+    command = functools.partial(CliRunner().invoke, app, arguments, env=environment)
+    return await asyncio.to_thread(command)
 
 
 async def test_what_is_left_of_a_run_is_read_and_what_is_lost_is_said(desk: Desk, tmp_path: Path):

@@ -1,6 +1,8 @@
 """`outlast replay`: which runs would go another way with the agents of a target."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from outlast.cli.app import app
 from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call, record_in_memory
 from tests.unit.cli.conftest import Invoke, Open, helper
+from tests.unit.models.model_server import ModelServer
+from tests.unit.models.responses_api import message, response
 
 SAME = """
 from tests.unit.cli.conftest import helper
@@ -45,11 +49,19 @@ worker_config = {
 old = Agent(name="Helper", instructions="Look.", tools=[look_up, refund])
 """
 
+HTTP = """
+from outlast import Agent
+from tests.unit.cli.conftest import look_up, refund
+
+agents = [Agent(name="Helper", model="gpt-4.1", instructions="Refund.", tools=[look_up, refund])]
+old = Agent(name="Helper", model="gpt-4.1", instructions="Look.", tools=[look_up, refund])
+"""
+
 
 @pytest.fixture
 async def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with targets, and recordings of a run that looks up and of one that only talks."""
-    targets = {"same": SAME, "changed": CHANGED, "models": MODEL}
+    targets = {"same": SAME, "changed": CHANGED, "models": MODEL, "http": HTTP}
     for name, text in targets.items():
         (tmp_path / f"{name}_{tmp_path.name}.py".replace("-", "_")).write_text(text)
     scripts: dict[str, Any] = {
@@ -115,6 +127,98 @@ def test_three_lanes_with_models_that_are_called(runs: Path) -> None:
     recorded = run(runs, "models", files, "--baseline", "models@:old", "--changed", "--json")
     assert recorded.exit_code == 0, "no model is called unless somebody asks for it"
     assert recorded.stdout == ""
+
+
+@pytest.fixture
+async def model_server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelServer]:
+    """A server of models over HTTP, which the client of OpenAI's package calls."""
+    async with ModelServer() as model_server:
+        monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        yield model_server
+
+
+def calls(name: str) -> Any:
+    """A reply with one call, 1,000 input tokens and 100 output tokens."""
+    item = {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "x",
+        "name": name,
+        "status": "completed",
+    }
+    return response(item | {"arguments": '{"order_id": "A"}'}, usage=USAGE)
+
+
+USAGE = {
+    "input_tokens": 1_000,
+    "output_tokens": 100,
+    "total_tokens": 1_100,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 0},
+}
+LANES = ("--baseline", "http@:old", "--call-models")
+
+
+async def test_three_lanes_with_a_model_over_http(runs: Path, model_server: ModelServer) -> None:
+    for name in ("look_up", "refund"):
+        model_server.answer(calls(name))
+        model_server.answer(response(message("Done."), usage=USAGE))
+    for _ in range(2):  # the second run only talks
+        model_server.answer(response(message("Hello."), usage=USAGE))
+    files = str(runs / "runs.jsonl")
+    done = await asyncio.to_thread(run, runs, "http", files, *LANES, "--json")
+    assert done.exit_code == 1, done.output
+    first, second = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (first["changed"], second["changed"]) == (True, False)
+    row, *_ = [one for one in first["rows"] if one["baseline"] != one["candidate"]]
+    assert (row["baseline"], row["candidate"]) == ('look_up(order_id="A")', 'refund(order_id="A")')
+    asked = [one.body for one in model_server.requests]
+    assert [one["instructions"] for one in asked] == [
+        *("Look.", "Look.", "Refund.", "Refund."),
+        *("Look.", "Refund."),
+    ]
+    assert {one["model"] for one in asked} == {"gpt-4.1"}
+    assert model_server.requests[0].headers["authorization"] == "Bearer sk-test"
+    outputs = [one for one in asked[3]["input"] if one.get("type") == "function_call_output"]
+    assert "no result of refund" in outputs[0]["output"], "no tool runs"
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (("--max-calls", "3"), "The limit of 3 model calls is reached."),
+        (("--max-cost", "0.003"), "The limit of $0.003 for models is reached."),
+    ],
+)
+async def test_models_are_called_up_to_a_limit(
+    runs: Path, model_server: ModelServer, limit: tuple[str, str], said: str
+) -> None:
+    for name in ("look_up", "refund"):
+        model_server.answer(calls(name))
+        model_server.answer(response(message("Done."), usage=USAGE))
+    files = str(runs / "runs.jsonl")
+    done = await asyncio.to_thread(run, runs, "http", files, *LANES, *limit)
+    assert said in done.stderr
+    assert "Not replayed to its end: a." in done.stderr
+    assert "0 of 0 runs would go another way." in done.stderr
+    assert len(model_server.requests) == (3 if "calls" in limit[0] else 2)
+
+
+async def test_a_limit_on_the_cost_needs_prices(
+    runs: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = runs / f"http_{runs.name}.py".replace("-", "_")
+    target.write_text(target.read_text().replace("gpt-4.1", "house-model"))
+    model_server.answer(response(message("Hello.")))
+    model_server.answer(response(message("Hello.")))
+    files = str(runs / "runs.jsonl")
+    done = await asyncio.to_thread(run, runs, "http", files, *LANES, "--max-cost", "1")
+    assert "'house-model' has no price" in done.stderr
+    assert len(model_server.requests) == 1
+    refused = await asyncio.to_thread(run, runs, "http", files, "--max-calls", "1")
+    assert refused.exit_code == 2
+    assert "are for --call-models" in refused.stderr
 
 
 def test_one_source_of_runs_is_named(runs: Path) -> None:
