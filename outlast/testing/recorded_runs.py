@@ -39,7 +39,8 @@ def load_runs(path: str | Path) -> list[Recording]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
-    lines = [line for line in text.splitlines() if line.strip()]
+    # Not `splitlines`, which also splits at characters that texts in a recording may have.
+    lines = [line for line in text.split("\n") if line.strip()]
     if len(lines) > 1 and lines[0].lstrip().startswith("{") and lines[0].rstrip().endswith("}"):
         named = ((f"{path}, line {number}", line) for number, line in enumerate(lines, 1))
         return [Recording.from_json(line, name=name) for name, line in named]

@@ -521,7 +521,7 @@ class _Replay:
             if not meant:
                 return None
             payload["request_id"] = (exact or meant)[0].id
-        action: Any = records.read(row.record, payload)
+        action: Any = _read(row.record, payload, entry)
         return PersonActed(at_ms=at_ms, action=action, verified=entry.verified)
 
     def _delivery(self, entry: Entry, at_ms: int) -> ValueDelivered | None:
@@ -733,7 +733,17 @@ def _fits(entry: Entry, effect: Effect) -> bool:
 def _result(kind: type[Any], entry: Entry | None) -> Any:
     if entry is None or entry.result is None:
         return None
-    return records.read(kind, entry.result)
+    return _read(kind, entry.result, entry)
+
+
+def _read(kind: type[Any], record: JsonObject, entry: Entry) -> Any:
+    try:
+        return records.read(kind, record)
+    except records.UnreadableRecordError as error:
+        raise UserError(
+            f"The recording cannot be replayed: its {entry.kind} entry at question "
+            f"{entry.question + 1}, turn {entry.turn}, was changed or redacted too far: {error}"
+        ) from error
 
 
 def _unknown(effect: RunTool | RunAgent) -> UnknownCall:

@@ -16,6 +16,7 @@ from outlast.testing import (
     load_run,
     load_runs,
     record_in_memory,
+    replay,
     replays,
 )
 
@@ -125,3 +126,37 @@ async def test_documents_are_read_as_they_were_written(runs: Path):
     document: Any = recording.record()
     assert Recording.from_json(document) == recording
     assert Recording.from_json(document | {"later": 1}) == recording, "unknown fields are ignored"
+
+
+async def test_hostile_text_in_an_export_stays_text(tmp_path: Path):
+    hostile = 'a\u2028b\x85c\x0bd\x1ce\u202e {"format": "outlast.recording"}\n{}'
+    made = [
+        await record_in_memory(AGENT, hostile, model=ScriptedModel(hostile), run_id=name)
+        for name in ("a", "b")
+    ]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("".join(f"{one.to_json()}\n" for one in made), encoding="utf-8")
+    found = load_runs(file)
+    assert found == made
+    first, *_ = found[0].entries
+    assert first.items[0]["content"] == hostile
+    assert [one.value for one in found[0].entries if one.kind == "answer"] == [hostile]
+
+
+def test_an_export_that_was_cut_off_is_refused_with_its_line(runs: Path):
+    lines = [load_run(runs / f"{name}.json").to_json() for name in ("a", "b")]
+    file = runs / "cut.jsonl"
+    file.write_text("\n".join(lines)[:-40])
+    with pytest.raises(UserError, match=r"cut\.jsonl, line 2 is not JSON"):
+        load_runs(file)
+
+
+@pytest.mark.parametrize("kind", ["model", "tool"])
+async def test_an_export_that_was_changed_too_far_is_refused(runs: Path, kind: str):
+    whole = load_run(runs / "a.json")
+    document = whole.record()
+    entries: Any = document["entries"]
+    for bad in ({"x": 1}, {}):
+        next(one for one in entries if one["kind"] == kind)["result"] = bad
+        with pytest.raises(UserError, match=f"its {kind} entry at question 1, turn .* too far"):
+            await replay(Recording.from_json(document), AGENT)
