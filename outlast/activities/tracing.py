@@ -50,7 +50,7 @@ async def traced(
     if not REGISTRATION.active:
         return await work()
     effect = request.effect
-    scope, number = _scope(effect)
+    scope, number = scope_of_effect(effect)
     scope = scope._replace(origin=_origin(scope.origin, attempt))
     with around_effect(scope, effect=number, attempt=attempt):
         if not isinstance(effect, RunTool):
@@ -74,11 +74,17 @@ async def _traced_call(
         span.set_error(_error(scope, error.message, error.code))
         raise
     if isinstance(result, ToolResult):
-        span.span_data.output = _output(effect, result)
-        if (result.failed or result.failure is not None) and span.error is None:
-            message = result.failure.message if result.failure else as_text(result.output)
-            span.set_error(_error(scope, message, "tool_failed"))
+        record_tool_result(span, effect, result)
     return result
+
+
+def record_tool_result(span: Span[FunctionSpanData], effect: RunTool, result: ToolResult) -> None:
+    """Record the output of a tool in the span of its call, and whether it failed."""
+    span.span_data.output = _output(effect, result)
+    if (result.failed or result.failure is not None) and span.error is None:
+        message = result.failure.message if result.failure else as_text(result.output)
+        code = "tool_failed"
+        span.set_error(SpanError(message=message if span.sensitive else code, data={"code": code}))
 
 
 def _origin(origin: Origin | None, attempt: int) -> Origin | None:
@@ -95,7 +101,7 @@ def _origin(origin: Origin | None, attempt: int) -> Origin | None:
     )
 
 
-def _scope(effect: Effect) -> tuple[TraceScope, int]:
+def scope_of_effect(effect: Effect) -> tuple[TraceScope, int]:
     """Return the trace scope of an effect's spans, and the effect's number there.
 
     The preparation of a nested run belongs to the call that started the run. The preparation of

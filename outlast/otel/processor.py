@@ -17,30 +17,15 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import (
-    Link,
-    NonRecordingSpan,
-    SpanContext,
-    Status,
-    StatusCode,
-    TraceFlags,
-    get_current_span,
-    set_span_in_context,
-)
+from opentelemetry.trace import NonRecordingSpan, get_current_span, set_span_in_context
 
-from outlast.otel.attributes import Describer, error_type
-from outlast.otel.identity import caller_numbers, span_number, trace_number
+from outlast.otel.converter import SpanConverter, context_of, span_seconds
 from outlast.otel.metrics import Metrics
 from outlast.pricing import Pricing
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
 from outlast.tracing.receivers import unused
-
-CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""OpenTelemetry's environment variable that asks for the content of messages."""
 
 METRICS_VARIABLE: Final = "OTEL_METRICS_EXPORTER"
 """OpenTelemetry's environment variable that is `none` where the backend takes no metrics."""
@@ -87,21 +72,16 @@ class OpenTelemetryProcessor(TracingProcessor):
         resource: Resource | None = None,
         pricing: Pricing | None = None,
     ) -> None:
-        self._resource = _named(resource or Resource.create())
-        if include_content is None:
-            include_content = os.environ.get(CONTENT_VARIABLE, "").strip().lower() == "true"
-        self._describer = Describer(
-            include_content=include_content, pricing=pricing or Pricing.load()
+        self._converter = SpanConverter(
+            include_content=include_content, resource=resource, pricing=pricing
         )
         self._own_meters: SdkMeterProvider | None = None
         sends_metrics = os.environ.get(METRICS_VARIABLE, "").strip().lower() != "none"
         if meter_provider is None and exporter is None and sends_metrics:
             reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-            self._own_meters = SdkMeterProvider([reader], resource=self._resource)
+            self._own_meters = SdkMeterProvider([reader], resource=self._converter.resource)
         meters = meter_provider or self._own_meters or metrics.get_meter_provider()
-        release = version("outlast")
-        self._metrics = Metrics(meters.get_meter("outlast", release))
-        self._scope = InstrumentationScope("outlast", release)
+        self._metrics = Metrics(meters.get_meter("outlast", version("outlast")))
         self._batches = BatchSpanProcessor(
             exporter or OTLPSpanExporter(),
             schedule_delay_millis=None if DELAY_VARIABLE in os.environ else DELAY_MILLISECONDS,
@@ -112,30 +92,13 @@ class OpenTelemetryProcessor(TracingProcessor):
         """Export an ended span, and count it."""
         if self._was_sent(span):
             return
-        began, ended = span.started_seconds or 0.0, span.ended_seconds or 0.0
-        described = self._describer.describe(span)
-        self._metrics.record(span, described, ended - began)
-        trace_id = trace_number(span.trace_id)
-        parent_id = span.parent_id
-        self._batches.on_end(
-            ReadableSpan(
-                name=described.name,
-                context=_context(trace_id, span_number(span.span_id)),
-                parent=_context(trace_id, span_number(parent_id)) if parent_id else None,
-                resource=self._resource,
-                attributes=described.attributes,
-                links=_links(span),
-                kind=described.kind,
-                status=self._status(span),
-                start_time=_nanoseconds(began),
-                end_time=_nanoseconds(ended),
-                instrumentation_scope=self._scope,
-            )
-        )
+        readable, described = self._converter.convert(span)
+        self._metrics.record(span, described, span_seconds(span))
+        self._batches.on_end(readable)
 
     def enter_span(self, span: Span[Any]) -> Callable[[], None]:
         """Make a span OpenTelemetry's current one, so that spans of tools and libraries are inside it."""
-        made = NonRecordingSpan(_context(trace_number(span.trace_id), span_number(span.span_id)))
+        made = NonRecordingSpan(context_of(span))
         token = attach(set_span_in_context(made))
 
         def leave() -> None:
@@ -157,13 +120,6 @@ class OpenTelemetryProcessor(TracingProcessor):
         if len(self._sent) > MOST_REMEMBERED:
             self._sent.popitem(last=False)
         return False
-
-    def _status(self, span: Span[Any]) -> Status:
-        kind = error_type(span)
-        if not kind:
-            return _NO_STATUS
-        has_text = span.error is not None and self._describer.include_content
-        return Status(StatusCode.ERROR, span.error["message"] if has_text and span.error else kind)
 
     def force_flush(self) -> None:
         """Send all spans and metrics now."""
@@ -188,38 +144,3 @@ class OpenTelemetryProcessor(TracingProcessor):
     @unused
     def on_span_start(self, span: Span[Any]) -> None:
         """Do nothing: a span is exported once it has ended."""
-
-
-_NO_STATUS: Final = Status(StatusCode.UNSET)
-_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
-
-
-def _context(trace_id: int, span_id: int) -> SpanContext:
-    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
-
-
-def _links(span: Span[Any]) -> list[Link]:
-    """Return the link from a question to the span of the program that asked it."""
-    origin = span.trace.origin
-    if span.facts.get("stage") != "question" or origin is None:
-        return []
-    of_run = "" if origin.question else origin.caller
-    numbers = caller_numbers(str(span.facts.get("caller") or of_run))
-    if numbers is None:
-        return []
-    trace_id, span_id, flags = numbers
-    if span.parent_id is not None and span_id == span_number(span.parent_id):
-        return []  # a tool started the run, and the run is in its trace
-    return [Link(SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags)))]
-
-
-def _nanoseconds(seconds: float) -> int:
-    return round(seconds * 1_000_000) * 1_000
-
-
-def _named(resource: Resource) -> Resource:
-    """Return a resource with a name for the service, if nobody has named it."""
-    name = str(resource.attributes.get("service.name", ""))
-    if name and not name.startswith("unknown_service"):
-        return resource
-    return resource.merge(Resource({"service.name": "outlast"}))

@@ -222,8 +222,6 @@ def run_scope(
     turn: int = 0,
 ) -> TraceScope:
     """Return the trace scope of a moment in a run, which may be a nested run."""
-    if not REGISTRATION.active:
-        return NO_SCOPE
     given = _Settings(settings)
     scope = _scope_of_question(given, run_id, started_at_ms, question, agent, handovers)
     return scope.in_turn(turn)
@@ -305,6 +303,7 @@ def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Genera
         durable=True,
     )
     around.within = (scope.effects_key, effect, attempt)
+    around.model_calls = 0
     around.agent_span_id = scope.agent_span_id
     token = CURRENT.set(Current(trace, around))
     try:
@@ -320,17 +319,32 @@ def leave_turn() -> None:
         place.span.span_id = place.span.agent_span_id
 
 
+def model_span_id(run_id: str, effect: int, attempt: int, number: int = 0) -> str:
+    """Return the id of the span of a model call in an attempt, whichever API the model speaks."""
+    return effect_span_id(run_id, effect, attempt, "model", number)
+
+
 class _SpanAround(Span[DiscardedData]):
     """The parent of spans opened in one attempt of an effect; it has the turn's or agent's id."""
 
-    __slots__ = ("agent_span_id", "within")
+    __slots__ = ("agent_span_id", "model_calls", "within")
 
     within: tuple[str, int, int]
     agent_span_id: str
+    model_calls: int
 
     def child_id(self, kind: str) -> str:
-        """Return the id of the next child span in this attempt."""
+        """Return the id of the next child span in this attempt.
+
+        Model calls are counted by themselves, so that a reader of the history knows their ids.
+        """
+        if kind in _MODEL_CALLS:
+            self.model_calls += 1
+            return model_span_id(*self.within, self.model_calls - 1)
         return effect_span_id(*self.within, kind, next(self._children))
+
+
+_MODEL_CALLS = frozenset({"generation", "response"})
 
 
 def _text(value: Json) -> str | None:

@@ -64,8 +64,17 @@ class StageSpans:
                 # Spans are made in the thread of the processor, to save the workflow's time.
                 receiver.report(partial(self._report, receiver, run, told))
 
+    def report_ends(
+        self, receiver: Inline, state: LoopState, changes: tuple[StageChange, ...], tenant: str
+    ) -> None:
+        """Report the ends of stages to one receiver at once, as a reader of a history does."""
+        ends = tuple(one for one in changes if isinstance(one, StageEnded))
+        self._tell((receiver,), _Run(state.run_id, state.start, "", tenant), ends)
+
     def _report(self, receiver: Receiver, run: "_Run", changes: tuple[StageChange, ...]) -> None:
-        receivers = (Inline(receiver),)
+        self._tell((Inline(receiver),), run, changes)
+
+    def _tell(self, receivers: Receivers, run: "_Run", changes: tuple[StageChange, ...]) -> None:
         for change in changes:
             scope = _scope(run, change.stage)
             if scope.disabled:

@@ -9,6 +9,7 @@ import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Generator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from outlast import Agent, add_trace_processor, function_tool
 from outlast.client.handle import RunHandle
+from outlast.client.traces import read_spans
 from outlast.otel import OpenTelemetryProcessor
+from outlast.otel.converter import SpanConverter
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.tracing.receivers import REGISTRATION
@@ -160,7 +163,7 @@ async def test_questions_link_their_callers_and_a_reset_repeats_no_span(desk: De
 
         execution, points = await task_ends(desk, handle)
         await reset(desk, handle, execution, points[-2])
-        await (await handle.send("Still there?", message_id="m3")).answer()
+        await (await handle.send("Still there?", message_id="m3", mode="queue")).answer()
         REGISTRATION.flush(10)
         after = exporter.get_finished_spans()
         assert len({id_of(one) for one in after}) == len(after)
@@ -176,10 +179,37 @@ async def test_questions_link_their_callers_and_a_reset_repeats_no_span(desk: De
         assert {one.name.partition(" ")[0] for one in again} <= {"chat", "execute_tool"}
         assert again
         assert {parent_of(one) for one in again} <= set(before)
+
+        live = {id_of(one): one for one in after}
+        exported = await from_the_history(desk, handle)
+        assert exported.keys() <= live.keys()
+        for key, one in exported.items():
+            assert shown(one) == shown(live[key])
+            known, told = dict(live[key].attributes or {}), dict(one.attributes or {})
+            assert {**known, **told} == known
+            assert known.keys() - told.keys() <= {"gen_ai.request.stream"}
+        abandoned = [live[key].name.partition(" ")[0] for key in live.keys() - exported.keys()]
+        assert set(abandoned) <= {"chat", "execute_tool"}
+        assert len(abandoned) == len(again)
     finally:
         REGISTRATION.remove(processor)
         processor.shutdown()
         export_own.shutdown()
+
+
+async def from_the_history(desk: Desk, handle: RunHandle) -> dict[tuple[int, int], ReadableSpan]:
+    """Return the spans of a run as its history has them, by their ids."""
+    converter = SpanConverter()
+    async with aclosing(read_spans(desk.client, handle.id)) as stretches:
+        found = [converter.convert(span)[0] async for one in stretches for span in one.spans]
+    by_id = {id_of(one): one for one in found}
+    assert len(by_id) == len(found)
+    return by_id
+
+
+def shown(one: ReadableSpan) -> tuple[Any, ...]:
+    parent = one.parent and parent_of(one)
+    return one.name, parent, [id_of(link) for link in one.links], one.kind, one.status.status_code
 
 
 def id_of(one: Any) -> tuple[int, int]:

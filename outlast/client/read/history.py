@@ -341,6 +341,21 @@ class RunReader:
             for progress in await self._take(reader, history_.events, stretch.lost):
                 yield progress
 
+    async def histories(
+        self, run: str | None = None
+    ) -> AsyncGenerator[tuple[str, list[HistoryEvent]]]:
+        """Yield the ids and records of the run's histories, oldest first, up to the newest or `run`.
+
+        Raises:
+            RPCError: there is no such run.
+        """
+        if run is None:
+            run = (await self._ask(self._handle(None).describe)).run_id
+        for stretch in reversed(await self._stretches(run)):
+            self.lost += (stretch.lost,) if stretch.lost else ()
+            found = await self._ask(self._handle(stretch.run).fetch_history)
+            yield stretch.run, list(found.events)
+
     async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
         """Read everything there is, and wait for more until the run is closed.
 

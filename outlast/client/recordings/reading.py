@@ -107,8 +107,7 @@ async def record_runs(
     Raises:
         AgentsException: the server refused the search, or there is no archive.
     """
-    wanted = criteria or RunFilter()
-    archive = _archive(client, query) if archived else None
+    listed = run_keys(client, criteria, since=since, query=query, archived=archived)
 
     async def read(key: Key) -> Recording | UnreadRun:
         try:
@@ -118,9 +117,6 @@ async def record_runs(
 
     reading = deque[asyncio.Task[Recording | UnreadRun]]()
     try:
-        listed = _keys(client, wanted, since, query)
-        if archive is not None:
-            listed = _with_archived(listed, archive, client.namespace, wanted, since)
         async with aclosing(listed) as keys:
             number = 0
             async for key in keys:
@@ -137,6 +133,23 @@ async def record_runs(
     finally:
         for task in reading:
             task.cancel()
+
+
+def run_keys(
+    client: Client,
+    criteria: RunFilter | None = None,
+    *,
+    since: datetime | None = None,
+    query: str = "",
+    archived: bool = False,
+) -> AsyncGenerator[Key]:
+    """Yield the keys of the runs that match; the arguments are those of `record_runs`."""
+    wanted = criteria or RunFilter()
+    archive = _archive(client, query) if archived else None
+    listed = _keys(client, wanted, since, query)
+    if archive is None:
+        return listed
+    return _with_archived(listed, archive, client.namespace, wanted, since)
 
 
 async def _keys(

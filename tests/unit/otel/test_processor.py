@@ -367,9 +367,9 @@ async def test_the_group_of_a_trace_is_its_conversation_and_the_service_has_a_na
     assert (root.attributes or {})["outlast.metadata"] == '{"customer": "A"}'
     assert root.resource.attributes["service.name"] == "outlast"
     monkeypatch.setenv("OTEL_SERVICE_NAME", "support")
-    assert Exported().processor._resource.attributes["service.name"] == "support"
+    assert Exported().processor._converter.resource.attributes["service.name"] == "support"
     own = Exported(resource=Resource({"service.name": "desk"}))
-    assert own.processor._resource.attributes["service.name"] == "desk"
+    assert own.processor._converter.resource.attributes["service.name"] == "desk"
 
 
 def test_nothing_of_opentelemetry_is_imported_before_it_is_used() -> None:

@@ -1,0 +1,169 @@
+"""`outlast traces`: spans of runs out of their histories."""
+
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import ExitStack, aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from outlast.agents.errors import AgentsException, UserError
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
+from outlast.cli.durations import past_time
+from outlast.cli.exit_codes import ExitCode
+from outlast.cli.export import AgentName, Archived, Query, Since, Status
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from temporalio.client import Client
+
+    from outlast.tracing.current import Span
+
+BATCH: Final = 512
+"""How many spans are sent at once."""
+
+
+@on_server
+async def export(
+    caller: Caller,
+    run_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]",
+            help="The run's id; without one, all runs that match.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Since = None,
+    status: Status = None,
+    agent: AgentName = None,
+    query: Query = "",
+    archived: Archived = False,
+    limit: options.Limit = 1_000,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--endpoint",
+            metavar="URL",
+            help="A collector, over HTTP. Default: OTEL_EXPORTER_OTLP_ENDPOINT, or port 4318 here.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="A new file of OTLP in JSON lines; - for the terminal."
+        ),
+    ] = None,
+    content: Annotated[
+        bool, typer.Option("--content", help="With arguments and results of tools, and replies.")
+    ] = False,
+) -> ExitCode:
+    """Send spans of runs to an OpenTelemetry collector, or write them to a file.
+
+    Read from the runs' histories, with the ids that workers send them with; needs no worker.
+    """
+    if run_id is None and (since, status, agent, query, archived) == (None, None, None, "", False):
+        raise UserError("Name a run, or which runs: `outlast traces export --since 30d`.")
+    if endpoint is not None and output is not None:
+        raise UserError("Choose --endpoint or --output, not both.")
+    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
+    with ExitStack() as stack:
+        sender = _Sender(_exporter(endpoint, output, stack), content=content)
+        client = (await caller.connect()).client
+        if run_id is not None:
+            await sender.send(client, run_id, None)
+        else:
+            from outlast.client.recordings.reading import run_keys
+            from outlast.client.runs import RunFilter
+
+            criteria = RunFilter(status=status, agent=agent)
+            keys = run_keys(client, criteria, since=begins, query=query, archived=archived)
+            await sender.send_all(client, keys, limit)
+    sender.report()
+    return ExitCode.FAILED if sender.unread else ExitCode.OK
+
+
+def _exporter(endpoint: str | None, output: Path | None, stack: ExitStack) -> "SpanExporter":
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        from outlast.otel.files import JsonLinesExporter
+    except ImportError as error:
+        raise UserError(
+            f"`outlast traces` needs {error.name}. Install it: pip install 'outlast[otel]'"
+        ) from error
+    if output is None:
+        url = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
+        made = OTLPSpanExporter(endpoint=url)
+        stack.callback(made.shutdown)
+        return made
+    if str(output) == "-":
+        return JsonLinesExporter(sys.stdout)
+    try:
+        return JsonLinesExporter(stack.enter_context(output.open("x", encoding="utf-8")))
+    except FileExistsError:
+        raise UserError(f"{output} exists. Choose another file, or remove it.") from None
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror}.") from error
+
+
+class _Sender:
+    """Sends the spans of runs, and counts what it sent."""
+
+    def __init__(self, exporter: "SpanExporter", *, content: bool) -> None:
+        from outlast.otel.converter import SpanConverter
+
+        self._exporter = exporter
+        self._converter = SpanConverter(include_content=content or None)
+        self.runs = self.spans = self.unread = 0
+
+    async def send_all(
+        self, client: "Client", keys: "AsyncGenerator[tuple[str, str]]", limit: int
+    ) -> None:
+        """Send the spans of several runs; a run that cannot be read is named and left out."""
+        async with aclosing(keys) as found:
+            async for run_id, execution in found:
+                if self.runs + self.unread >= limit:
+                    break
+                try:
+                    await self.send(client, run_id, execution)
+                except _NotSentError:
+                    raise
+                except AgentsException as error:
+                    self.unread += 1
+                    terminal.say(terminal.err(), f"Not read: {run_id}. ", error.message)
+
+    async def send(self, client: "Client", run_id: str, execution: str | None) -> None:
+        """Send the spans of a run and its nested runs."""
+        from outlast.client.traces import read_spans
+
+        async with aclosing(read_spans(client, run_id, execution_id=execution)) as stretches:
+            async for one in stretches:
+                if one.lost:
+                    lost = f"The history {one.lost} of {one.run_id}, or more before it, is lost."
+                    terminal.say(terminal.err(), lost)
+                for at in range(0, len(one.spans), BATCH):
+                    self._send(one.spans[at : at + BATCH])
+        self.runs += 1
+
+    def _send(self, spans: "Sequence[Span[Any]]") -> None:
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        readable = [self._converter.convert(span)[0] for span in spans]
+        if self._exporter.export(readable) is not SpanExportResult.SUCCESS:
+            raise _NotSentError(
+                "The collector did not take the spans. Is it there? The address is --endpoint, or "
+                "OTEL_EXPORTER_OTLP_ENDPOINT."
+            )
+        self.spans += len(spans)
+
+    def report(self) -> None:
+        """Say what was sent."""
+        terminal.say(terminal.err(), f"{self.spans:,} spans of {self.runs:,} runs")
+
+
+class _NotSentError(UserError):
+    """The collector did not take spans."""
