@@ -17,9 +17,9 @@ from outlast.cli.exit_codes import ExitCode
 from outlast.cli.export import AgentName, Archived, Query, Since, Status
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace.export import SpanExporter
     from temporalio.client import Client
 
+    from outlast.otel.exporting import SpanSender
     from outlast.tracing.current import Span
 
 BATCH: Final = 512
@@ -71,53 +71,49 @@ async def export(
         raise UserError("Choose --endpoint or --output, not both.")
     begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     with ExitStack() as stack:
-        sender = _Sender(_exporter(endpoint, output, stack), content=content)
+        runs = _Runs(_sender(endpoint, output, content or None, stack))
         client = (await caller.connect()).client
         if run_id is not None:
-            await sender.send(client, run_id, None)
+            await runs.send(client, run_id, None)
         else:
             from outlast.client.recordings.reading import run_keys
             from outlast.client.runs import RunFilter
 
             criteria = RunFilter(status=status, agent=agent)
             keys = run_keys(client, criteria, since=begins, query=query, archived=archived)
-            await sender.send_all(client, keys, limit)
-    sender.report()
-    return ExitCode.FAILED if sender.unread else ExitCode.OK
+            await runs.send_all(client, keys, limit)
+    runs.report()
+    return ExitCode.FAILED if runs.unread else ExitCode.OK
 
 
-def _exporter(endpoint: str | None, output: Path | None, stack: ExitStack) -> "SpanExporter":
+def _sender(
+    endpoint: str | None, output: Path | None, content: bool | None, stack: ExitStack
+) -> "SpanSender":
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-        from outlast.otel.files import JsonLinesExporter
+        from outlast.otel.exporting import SpanSender
     except ImportError as error:
         raise UserError(
             f"`outlast traces` needs {error.name}. Install it: pip install 'outlast[otel]'"
         ) from error
     if output is None:
-        url = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
-        made = OTLPSpanExporter(endpoint=url)
-        stack.callback(made.shutdown)
-        return made
+        return SpanSender(endpoint=endpoint, include_content=content)
     if str(output) == "-":
-        return JsonLinesExporter(sys.stdout)
+        return SpanSender(file=sys.stdout, include_content=content)
     try:
-        return JsonLinesExporter(stack.enter_context(output.open("x", encoding="utf-8")))
+        output.touch(mode=0o600, exist_ok=False)
+        file = stack.enter_context(output.open("w", encoding="utf-8"))
     except FileExistsError:
         raise UserError(f"{output} exists. Choose another file, or remove it.") from None
     except OSError as error:
         raise UserError(f"{output} cannot be written: {error.strerror}.") from error
+    return SpanSender(file=file, include_content=content)
 
 
-class _Sender:
+class _Runs:
     """Sends the spans of runs, and counts what it sent."""
 
-    def __init__(self, exporter: "SpanExporter", *, content: bool) -> None:
-        from outlast.otel.converter import SpanConverter
-
-        self._exporter = exporter
-        self._converter = SpanConverter(include_content=content or None)
+    def __init__(self, sender: "SpanSender") -> None:
+        self._sender = sender
         self.runs = self.spans = self.unread = 0
 
     async def send_all(
@@ -150,10 +146,7 @@ class _Sender:
         self.runs += 1
 
     def _send(self, spans: "Sequence[Span[Any]]") -> None:
-        from opentelemetry.sdk.trace.export import SpanExportResult
-
-        readable = [self._converter.convert(span)[0] for span in spans]
-        if self._exporter.export(readable) is not SpanExportResult.SUCCESS:
+        if not self._sender.send(spans):
             raise _NotSentError(
                 "The collector did not take the spans. Is it there? The address is --endpoint, or "
                 "OTEL_EXPORTER_OTLP_ENDPOINT."

@@ -78,7 +78,7 @@ async def read_spans(
         lost = 0
         async with aclosing(reader.histories(execution_id)) as histories:
             async for execution, events in histories:
-                stretch = _Stretch(client, run_id, execution, events)
+                stretch = _Stretch(client, reader, execution, events)
                 under_way = await stretch.read(under_way)
                 nested += stretch.nested
                 gap = reader.lost[lost:]
@@ -139,9 +139,9 @@ class _Stretch:
     """One history of a run, and the spans of what happened in it."""
 
     def __init__(
-        self, client: Client, run_id: str, execution: str, events: Sequence[HistoryEvent]
+        self, client: Client, run: RunReader, execution: str, events: Sequence[HistoryEvent]
     ) -> None:
-        self._client, self._run_id, self._events = client, run_id, events
+        self._client, self._run, self._events = client, run, events
         self._executions = _executions(execution, events)
         self._attempts = self._read_attempts()
         self._collector = _Collector()
@@ -173,10 +173,11 @@ class _Stretch:
         """Make the spans, given the stages of the history before; return those at the end."""
         reader = HistoryReader(self._client.data_converter)
         tasks = await reader.feed(self._events)
+        self._run.check_readable(reader)
         state = history.opening(reader.start_payload)
         if state != LoopState():
             under_way = under_way or stages.resumed(state, _carried(reader.start_payload))
-        for event, after in history.fold(state, self._run_id, tasks):
+        for event, after in history.fold(state, self._run.run_id, tasks):
             self._add_attempt(state, event)
             under_way, changes = stages.advanced(under_way, state, event, after)
             self._stages.report_ends(self._receiver, after, changes, self._tenant)
@@ -235,6 +236,8 @@ class _Stretch:
         if isinstance(reply, ModelReply):
             data.model, data.output = reply.model, list(reply.items)
             span.facts |= {"model": reply.model, "usage": reply.usage}
+            if reply.usage.priced:
+                span.facts["cost_usd"] = reply.usage.cost_micros / 1e6
             if reply.response_id is not None:
                 span.facts["response_id"] = reply.response_id
         return span

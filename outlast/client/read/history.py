@@ -445,7 +445,7 @@ class RunReader:
             self.lost += (lost,) if lost else ()
         tasks = await reader.feed(page)
         if tasks:
-            self._check_readable(reader)
+            self.check_readable(reader)
         return self._fold(reader, tasks, begins=begins, lost=lost)
 
     def _fold(
@@ -471,7 +471,7 @@ class RunReader:
             self.place = (reader.history_id, self.place[1] + 1)
             yield Progress(ended, self.state, self.place)
 
-    def _check_readable(self, reader: HistoryReader) -> None:
+    def check_readable(self, reader: HistoryReader) -> None:
         """Refuse a history if this client lacks the codec or the key of its start."""
         start, closed = reader.start_payload, reader.closed_by
         failed = closed is not None and closed.HasField(
