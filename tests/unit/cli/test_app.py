@@ -42,6 +42,7 @@ TALKS_TO_A_SERVER = {
     "list",
     "show",
     "tail",
+    "traces export",
     "waits",
     "finish",
     "approve",

@@ -100,7 +100,10 @@ async def test_a_finished_run_is_exported_with_the_ids_of_its_live_spans(
     assert "did not take the spans" in gone.stderr
 
 
-async def test_a_run_that_is_not_there_is_an_error(cli: Invoke, run_id: str) -> None:
+async def test_a_run_that_is_not_there_is_an_error(
+    cli: Invoke, client: Client, run_id: str
+) -> None:
+    assert client
     done = await cli("traces", "export", run_id, "-o", "-")
     assert done.exit_code != 0
     assert run_id in done.stderr
