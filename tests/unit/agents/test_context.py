@@ -93,7 +93,7 @@ def test_a_running_callable_does_not_decide_about_calls() -> None:
     wrapper = RunContextWrapper({"n": 1}, run_id="r")
     for decide in (wrapper.approve_tool, wrapper.reject_tool):
         with pytest.raises(UserError, match="People decide"):
-            decide(None)
+            decide(cast("Any", None))
     assert wrapper.is_tool_approved("refund", "c1") is None
 
 
@@ -111,7 +111,7 @@ def test_a_context_made_by_hand_remembers_decisions() -> None:
     assert context.get_approval_status("refund", "c2") is True
     assert context.get_rejection_message("refund", "c2") is None
     with pytest.raises(UserError, match=r"result\.interruptions"):
-        context.approve_tool(None)
+        context.approve_tool(cast("Any", None))
 
 
 def test_a_decision_by_hand_is_about_one_call_of_its_id() -> None:
