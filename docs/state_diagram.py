@@ -191,8 +191,9 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
                         following.append(after)
         level = following
     events = {one.__name__ for one in (*get_args(Event), *get_args(Effect)) if not get_origin(one)}
-    # They change no phase: a turn may only wait for the one, and nothing waits for the other.
-    events -= {"CompactView", "CancelResponse"}
+    # They change no phase: a turn may only wait for the first, nothing waits for the second, and a
+    # fork begins in the phase of its source.
+    events -= {"CompactView", "CancelResponse", "RunForked"}
     if smooth:  # no call is dropped
         events.remove("CleanUp")
     if missed := (events | ACTION_NAMED.keys()) - tried:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
-from outlast.agents.approvals.policy import ApprovalPolicy, ToolEffect
+from outlast.agents.approvals.policy import ApprovalPolicy, ToolEffect, policy_of
 from outlast.agents.callables import shown
 from outlast.agents.context.encoding import imported_class, type_name
 from outlast.agents.context.nested_runs import of_nearest
@@ -341,6 +341,11 @@ def effect_of(
         return worst_effect(target_of(tool), policy)
     except UserError:  # a definition that cannot be read
         return "irreversible"
+
+
+def only_reads(tool: FunctionTool) -> bool:
+    """Whether a tool, or the policy of its approval, says that it only reads."""
+    return _own_effect(tool, policy_of(tool.needs_approval)) == "read"
 
 
 def _own_effect(tool: FunctionTool, policy: ApprovalPolicy | None) -> ToolEffect | None:

@@ -61,6 +61,7 @@ from outlast.loop.events import (
     NestedReported,
     PersonActed,
     RetryRequested,
+    RunForked,
     RunStarted,
     SignalUnreadable,
     TimePassed,
@@ -107,6 +108,27 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         context=record.context,
         thread=record.thread,
         remembered=record.remembered,
+        fork=record.fork,
+    )
+
+
+def start_of(
+    run_id: str, record: RunInput, at_ms: int, chain_id: str
+) -> RunStarted | RunForked | None:
+    """Return the event with which a history begins; None if it continues another one.
+
+    The arguments are those of `started`.
+    """
+    if record.carried is None:
+        return started(run_id, record, at_ms, chain_id)
+    if record.fork is None:
+        return None
+    return RunForked(
+        at_ms=at_ms,
+        run_id=run_id,
+        chain_id=chain_id,
+        fork=record.fork,
+        settings=record.settings,
     )
 
 
@@ -436,11 +458,9 @@ def _event_of(state: LoopState, run_id: str, entry: HistoryEntry, at_ms: int) ->
             assert_never(entry)
 
 
-def _start_of(run_id: str, entry: Started, at_ms: int) -> RunStarted | None:
+def _start_of(run_id: str, entry: Started, at_ms: int) -> RunStarted | RunForked | None:
     try:
         record = read(RunInput, entry.payload)
-        if record.carried is not None:
-            return None
-        return started(run_id, record, at_ms, entry.chain_id)
+        return start_of(run_id, record, at_ms, entry.chain_id)
     except UnreadableRecordError:
         return None

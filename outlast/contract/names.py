@@ -120,6 +120,9 @@ SETTING_TAKEOVER: Final = "takeover"
 SETTING_BUDGETS: Final = "budgets"
 """The setting with what a run may spend before a person decides whether it goes on."""
 
+SETTING_INSTRUCTIONS: Final = "instructions"
+"""The setting of a fork with other instructions, by the agent's name."""
+
 SETTING_CALLER: Final = "traceparent"
 """The setting with the caller's span, as W3C Trace Context writes it."""
 
@@ -154,6 +157,9 @@ SETTINGS_OF_TRACE: Final = (
 
 MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 """Tells whether a second start with the same id has the same input."""
+
+MEMO_FORKED_FROM: Final = "outlast_forked_from"
+"""The id of the run that a run was forked from."""
 
 MEMO_MESSAGE: Final = "outlast_message"
 """The id of the scheduled message with which a schedule started a conversation."""

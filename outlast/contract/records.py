@@ -39,6 +39,7 @@ from outlast.loop.approvals import (
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import LendBudget, NotifyParent, RunAgent
+from outlast.loop.fork import Fork
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
@@ -141,7 +142,9 @@ class RunInput:
         handled: codes of the failures that a handler may turn into answers.
         parent: the parent of a nested run.
         remembered: the decisions of the parent's conversation that apply to a nested run.
-        carried: the state of the run that this one continues.
+        carried: the state of the run that this one continues, or is forked from.
+        fork: where the run is forked from, which then has these settings. A nested run has that of
+            its parent.
         stages: what was under way in that run, and since when.
         schema_version: the version of this record.
     """
@@ -163,6 +166,7 @@ class RunInput:
     parent: Parent | None = None
     remembered: tuple[Remembered, ...] = ()
     carried: JsonObject | None = None
+    fork: Fork | None = None
     stages: tuple[Stage, ...] | None = None
     schema_version: int = SCHEMA_VERSION
 
@@ -670,6 +674,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         ),
         remembered=effect.remembered,
         visibility=visibility,
+        fork=effect.fork,
     )
 
 

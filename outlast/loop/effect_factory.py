@@ -36,6 +36,7 @@ from outlast.loop.effects import (
     RunTool,
     SaveSession,
 )
+from outlast.loop.fork import forked_call
 from outlast.loop.items import Item
 from outlast.loop.notices import Notice
 from outlast.loop.revision import revised
@@ -164,6 +165,7 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             remembered=_passed_down(state),
             evidence=call.evidence,
             chain_id=state.chain_id,
+            fork=state.fork,
             budgets=shares(
                 state,
                 call.plan.target,
@@ -172,7 +174,7 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
         )
     return RunTool(
         **_turn_fields(state, context),
-        **_tool_fields(call),
+        **_tool_fields(state, call),
         final=call.plan.final or state.question.judged,
         policy=call.plan.policy,
         output_of=call.output_of,
@@ -182,10 +184,10 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
 def cleanup(state: LoopState, call: Call) -> CleanUp:
     """Let the tool of a dropped call end what it began outside of the run."""
     policy = replace(call.plan.policy, fast=False, defers=False)
-    return CleanUp(**_turn_fields(state), **_tool_fields(call), policy=policy)
+    return CleanUp(**_turn_fields(state), **_tool_fields(state, call), policy=policy)
 
 
-def _tool_fields(call: Call) -> dict[str, Any]:
+def _tool_fields(state: LoopState, call: Call) -> dict[str, Any]:
     """Return what a tool's worker has to know of a call."""
     return {
         "name": call.name,
@@ -197,6 +199,7 @@ def _tool_fields(call: Call) -> dict[str, Any]:
         "source": call.plan.source,
         "arrived": call.arrived,
         "done": call.done,
+        "forked": forked_call(state.fork, call.name, call.arguments),
     }
 
 

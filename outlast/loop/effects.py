@@ -26,6 +26,7 @@ from outlast.loop.calls import (
     ViewSummary,
 )
 from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAnswer, RequiredStep
+from outlast.loop.fork import Fork, ForkedCall
 from outlast.loop.items import Item
 from outlast.loop.notices import Notice, NoticeReceipt
 from outlast.loop.stored import Offload
@@ -180,6 +181,7 @@ class RunTool(TurnEffect):
         arrived: what came of the call's waits for something outside of the run.
         output_of: the wait whose value takes the place of what the tool returns; empty for none.
         done: what the tool has noted as done, by name.
+        forked: how a fork makes the call; None for a run that is no fork.
     """
 
     name: str
@@ -194,6 +196,7 @@ class RunTool(TurnEffect):
     arrived: tuple[Arrival, ...] = ()
     output_of: str = ""
     done: JsonObject | None = None
+    forked: ForkedCall | None = None
     kind: Literal["run_tool"] = "run_tool"
 
 
@@ -223,6 +226,7 @@ class RunAgent(AgentEffect):
         evidence: what people decided about the call.
         chain_id: the first execution of the run that all others are nested in.
         budgets: the shares of the run's budgets that the nested run may spend.
+        fork: what the run was forked from; None if it is no fork.
     """
 
     target: str
@@ -236,6 +240,7 @@ class RunAgent(AgentEffect):
     evidence: Evidence | None = None
     chain_id: str = ""
     budgets: tuple[Budget, ...] = ()
+    fork: Fork | None = None
     kind: Literal["run_agent"] = "run_agent"
 
 

@@ -10,9 +10,10 @@ from outlast.loop.actions import Action
 from outlast.loop.approvals import ApprovalRequest, Person, Remembered
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectEvent
+from outlast.loop.fork import Fork
 from outlast.loop.items import Message
 from outlast.loop.start import Start
-from outlast.loop.values import Failure, Json, ServerThread
+from outlast.loop.values import Failure, Json, JsonObject, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
 
@@ -58,6 +59,7 @@ class RunStarted:
         context: the application's context as JSON.
         thread: how the provider's server keeps the conversation.
         remembered: the decisions of the parent's conversation that apply to a nested run.
+        fork: what the parent of a nested run was forked from.
     """
 
     at_ms: int
@@ -68,6 +70,7 @@ class RunStarted:
     context: Json = None
     thread: ServerThread | None = None
     remembered: tuple[Remembered, ...] = ()
+    fork: Fork | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,24 @@ class TimePassed:
     """A time came at which something is due: a reminder, an escalation or an expiry."""
 
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunForked:
+    """A run begins with the state of another one after an event.
+
+    Attributes:
+        run_id: the id of the fork.
+        chain_id: the first execution of the fork.
+        fork: what it was forked from.
+        settings: the settings of the fork.
+    """
+
+    at_ms: int
+    run_id: str
+    chain_id: str
+    fork: Fork
+    settings: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +254,7 @@ class RunEnded:
 
 Event: TypeAlias = (
     RunStarted
+    | RunForked
     | EffectEvent
     | EffectBlocked
     | RunEnded

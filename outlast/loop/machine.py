@@ -107,11 +107,13 @@ from outlast.loop.events import (
     PersonActed,
     RetryRequested,
     RunEnded,
+    RunForked,
     RunStarted,
     SignalUnreadable,
     TimePassed,
     ValueDelivered,
 )
+from outlast.loop.forked_state import forked
 from outlast.loop.news import notices
 from outlast.loop.notices import Notice
 from outlast.loop.problems import is_known, judged_at_ms
@@ -153,6 +155,8 @@ def advance(state: LoopState, event: Event) -> Step:
 
 
 def _after(state: LoopState, event: Event) -> LoopState:
+    if isinstance(event, RunForked):  # no time has passed for it since the event of its source
+        return _rest(state, _take_event(state, event), event.at_ms)
     if not isinstance(event, PersonActed):
         state = _pass_time(state, event.at_ms)
         return _rest(state, _take_event(state, event), event.at_ms)
@@ -247,6 +251,8 @@ def _commands(
     """Return what the shell has to do, from what has changed: cancellations come first."""
     if isinstance(event, RunEnded):  # the engine has stopped everything
         return ()
+    if isinstance(event, RunForked):  # what its source had begun
+        return after.pending
     commands: list[Command] = []
     if after.start.parent is not None and (
         after.pending_approvals != before.pending_approvals
@@ -313,6 +319,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
     match event:
         case RunStarted():
             return _run_started(event)
+        case RunForked():
+            return forked(state, event)
         case MessageReceived():
             return turns.message_received(state, event)
         case RetryRequested():
@@ -356,5 +364,6 @@ def _run_started(event: RunStarted) -> LoopState:
         handoff_path=(event.agent,),
         server=Server(thread=event.thread),
         remembered=event.remembered,
+        fork=event.fork,
     )
     return effect_factory.issue(state, effect_factory.preparation(state))

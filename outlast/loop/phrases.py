@@ -30,6 +30,7 @@ ANSWER_EXPIRED = "nobody decided about it in time."
 ANSWER_SUPERSEDED = "the user said something else meanwhile."
 WITHHELD = "[This output was withheld by a guardrail.]"
 UNCHECKED = "[This output is withheld: not all guardrails could check it.]"
+OFF_IN_FORK = "This call was not run: the conversation is a copy for a trial, in which this tool is switched off."
 HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent only."
 
 

@@ -8,6 +8,7 @@ from outlast.loop.calls import Call
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import Effect
 from outlast.loop.events import CancelMode
+from outlast.loop.fork import Fork
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
 from outlast.loop.start import Start
@@ -74,6 +75,7 @@ class Changes(TypedDict, total=False):
     gate: Gate | None
     extended: tuple[tuple[int, int], ...]
     lent: tuple[Lent, ...]
+    fork: Fork | None
     wants: tuple[int, ...]
     hold: Hold | None
     unsaid: tuple[Words, ...]

@@ -27,6 +27,7 @@ from outlast.loop.effects import (
     SaveSession,
 )
 from outlast.loop.events import CancelMode
+from outlast.loop.fork import Fork
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
 from outlast.loop.start import NOT_STARTED, Start
@@ -468,6 +469,7 @@ class LoopState:
         nonces: the newest signed actions of people, each with its time: a copy does nothing.
         receipts: what came of the newest waits for something outside of the run.
         compaction: how what the model reads becomes shorter.
+        fork: what the run, or the one that it is nested in, was forked from.
     """
 
     run_id: str = ""
@@ -521,6 +523,7 @@ class LoopState:
     nonces: tuple[tuple[int, str], ...] = ()
     receipts: tuple[Receipt, ...] = ()
     compaction: Compaction = Compaction()
+    fork: Fork | None = None
 
     @property
     def chain_id(self) -> str:

@@ -488,8 +488,13 @@ def _settle(state: LoopState, effect: RunTool | RunAgent, result: ToolResult) ->
 
 def _reason_of_edit(state: LoopState, call: Call) -> str | None:
     """Return what the person who edited a call last said about it."""
-    request = next(one for one in state.approvals if one.id == call.approval)
-    edits = (one.decision for one in reversed(request.votes) if one.decision.type == "edit")
+    edits = (
+        vote.decision
+        for request in state.approvals
+        if request.id == call.approval  # who forks a run may edit a call without a request
+        for vote in reversed(request.votes)
+        if vote.decision.type == "edit"
+    )
     return next((one.message for one in edits), None)
 
 

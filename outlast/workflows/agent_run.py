@@ -165,8 +165,7 @@ class AgentRun:
     def __init__(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Read the input here, so that early signals find a started run."""
         info = workflow.info()
-        self._id = info.workflow_id
-        self._run_id = info.run_id
+        self._id, self._run_id = info.workflow_id, info.run_id
         self._state = LoopState()
         self._stages: tuple[Stage, ...] = ()
         self._observer: StageObserver | None = _lent(names.OBSERVER)
@@ -191,15 +190,16 @@ class AgentRun:
         unlisted_before = False
         try:
             record = records.read(records.RunInput, _json(payload))
-            self._visibility = record.visibility
-            unlisted_before = record.unlisted
-            if record.carried is None:
-                chain_id = info.original_execution_run_id
-                self._take(history.started(self._id, record, self._now_ms(), chain_id))
-            else:
+            self._visibility, unlisted_before = record.visibility, record.unlisted
+            if record.carried is not None:
                 self._state = records.read_carried(record.carried)
                 self._stages = stages.resumed(self._state, record.stages)
+            chain_id, now_ms = info.original_execution_run_id, self._now_ms()
+            begins = history.start_of(self._id, record, now_ms, chain_id)
+            if begins is None:
                 self._commands.extend(self._state.pending)
+            else:
+                self._take(begins)
         except records.UnreadableRecordError as error:
             self._defect = typed_error(
                 failures.USER_ERROR, f"The run's input is unreadable: {error}"

@@ -61,6 +61,7 @@ from outlast.loop.events import (
     PersonActed,
     RetryRequested,
     RunEnded,
+    RunForked,
     RunStarted,
     SignalUnreadable,
     TimePassed,
@@ -692,6 +693,7 @@ class Play:
                 | SignalUnreadable()
                 | EffectBlocked()
                 | RunEnded()
+                | RunForked()
                 | RunStarted()
                 | LineAttached()
                 | ValueDelivered()

@@ -58,6 +58,7 @@ from outlast.loop.events import (
     PersonActed,
     RetryRequested,
     RunEnded,
+    RunForked,
     RunStarted,
     SignalUnreadable,
     TimePassed,
@@ -184,6 +185,8 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return refusal_of(state, event) is not None or outside.is_repeated(state, event)
         case PersonActed():
             raise AssertionError(f"{event.action} has no rule here")
+        case RunForked():
+            return False
         case _:
             effect = outstanding.get(event.effect)
             return effect is None or not is_answer(event, effect)

@@ -54,7 +54,7 @@ from outlast.agents.schemas.provider_names import provider_name, with_own_names
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
 from outlast.contract.effects import EffectRequest
-from outlast.contract.names import SETTING_STREAM
+from outlast.contract.names import SETTING_INSTRUCTIONS, SETTING_STREAM
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
 from outlast.loop.calls import BegunResponse, CompactionNeed, ModelReply
 from outlast.loop.checks import INPUT_CHECKS
@@ -394,12 +394,15 @@ async def _instructions_and_prompt(invocation: Invocation) -> tuple[str | None, 
 
 
 async def instructions_of(invocation: Invocation) -> str | None:
-    """Return the agent's instructions.
+    """Return the agent's instructions, or those that a fork has instead.
 
     Raises:
         EffectError: the callable that makes them failed.
     """
     agent = invocation.agent
+    others = invocation.settings.get(SETTING_INSTRUCTIONS)
+    if isinstance(others, dict) and invocation.agent_name in others:
+        return str(cast("JsonObject", others)[invocation.agent_name])
     if agent.instructions is None or isinstance(agent.instructions, str):
         return agent.instructions
     what = f"The instructions of agent {agent.name!r}"

@@ -53,6 +53,7 @@ from outlast.agents.logs import get_logger
 from outlast.agents.mcp.calls import begun_tool, checks_noted, with_checks
 from outlast.agents.mcp.server import MCPNotSent
 from outlast.agents.mcp.tools import MCPFunctionTool, tool_of_task
+from outlast.agents.registry import only_reads
 from outlast.agents.tools.custom_data import CustomDataContext, as_custom_data
 from outlast.agents.tools.definition import FunctionTool, default_tool_error
 from outlast.agents.tools.local import LocalTool
@@ -64,7 +65,7 @@ from outlast.loop.calls import OutsideWait, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effects import CleanUp, RunTool
-from outlast.loop.phrases import REJECTED
+from outlast.loop.phrases import OFF_IN_FORK, REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.identity import WorkerIdentity
 
@@ -190,6 +191,8 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
     tool, away = await _tool_of(worker, request, attempt)
     if tool is None or tool.form != request.form:
         return _missing_tool_output(request, made, away)
+    if (settled := _settled_in_fork(tool, request)) is not None:
+        return settled
     invocation = Invocation.of(worker, request, tool.context_type)
     reading = _Reading(tool, request.arguments)
     # First: guardrails, hooks and validators of the call are user code, which may have effects.
@@ -319,6 +322,21 @@ async def _stopped(
     if verdict.required is None:
         return None
     return ToolResult(output=None, required=verdict.required)
+
+
+def _settled_in_fork(tool: FunctionTool, request: RunTool) -> ToolResult | None:
+    """Return the result of a call that a fork must not make; None if the tool runs.
+
+    A tool that says that it only reads runs in every fork.
+    """
+    forked = request.forked
+    if forked is None or forked.allowed or only_reads(tool):
+        return None
+    if isinstance(request, CleanUp):  # what was begun outside is the source's to end
+        return ToolResult(output=None)
+    if forked.recorded is not None:
+        return forked.recorded
+    return ToolResult(output=OFF_IN_FORK, failed=True, value=OFF_IN_FORK if request.final else None)
 
 
 def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -> ToolResult:

@@ -459,7 +459,8 @@ class RunReader:
         if begins:
             self.state = history.opening(reader.start_payload)
             self.place = (reader.history_id, 0)
-            yield Progress(None, self.state, self.place, lost)
+            if self.state.run_id in {"", self.run_id}:  # a fork opens with the state of its source
+                yield Progress(None, self.state, self.place, lost)
         for event, state in history.fold(self.state, self.run_id, tasks):
             self.state = state
             self.place = (reader.history_id, self.place[1] + 1)

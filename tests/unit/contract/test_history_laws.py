@@ -47,6 +47,7 @@ from outlast.loop.events import (
     PersonActed,
     RetryRequested,
     RunEnded,
+    RunForked,
     RunStarted,
     SignalUnreadable,
     TimePassed,
@@ -126,6 +127,8 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
             said = [*event.message.content]
             spoken = LineReplyRecord(line=event.line, said=said, reply=event.result)
             return Signalled(name="line_reply", arguments=(write(spoken),))
+        case RunForked():
+            raise AssertionError("a fork begins with it")
         case RunEnded():
             raise AssertionError("the engine tells of it at the end of a history")
         case _:

@@ -7,7 +7,7 @@ which each run sends them, and everything that may happen next happens in any or
 import json
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -32,7 +32,8 @@ from outlast.loop.effects import (
     RunAgent,
     RunTool,
 )
-from outlast.loop.events import CancelRequested, Event, MessageReceived, PersonActed
+from outlast.loop.events import CancelRequested, Event, MessageReceived, PersonActed, RunForked
+from outlast.loop.fork import Fork
 from outlast.loop.invariants import check
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
@@ -309,6 +310,20 @@ def test_time_and_the_budgets_of_other_agents_are_not_shared() -> None:
     tree.settle()
     assert [one.shares for one in tree.root.lent] == [((2, 99),)]
     assert tree.root.outcome == "completed"
+
+
+def test_a_fork_lends_its_own_nested_run_the_share_anew() -> None:
+    tree = Tree(deep(60, "Helper"), (of_tree("model_calls", 3),))
+    tree.settle()
+    fork = RunForked(
+        at_ms=tree.now_ms, run_id="copy", chain_id="c", fork=Fork(run_id=ROOT, event=3)
+    )
+    state, commands = advance(tree.root, fork)
+    (before,), (lent,) = tree.root.lent, state.lent
+    (run,) = [one for one in commands if isinstance(one, RunAgent)]
+    assert lent == replace(before, nested_id=run.nested_id, spent=(), wants=())
+    assert run.nested_id == f"copy{before.nested_id.removeprefix(ROOT)}"
+    assert before.wants == (0,)
 
 
 def test_an_interruption_does_not_withdraw_what_nested_runs_wait_for() -> None:
