@@ -62,7 +62,8 @@ def remarks(recording: "Recording") -> list[str]:
     found: list[str] = []
     if recording.starts_late:
         found.append(
-            "The beginning of the run is no longer retained: the recording cannot be replayed."
+            "The beginning of the run is no longer retained, or is that of another run, which it was "
+            "forked from: the recording cannot be replayed."
         )
     found += [
         f"The history {one} of the run, or more before it, is lost: what happened in it is missing."

@@ -40,6 +40,7 @@ from outlast.loop.effects import EffectAnswered, RunAgent
 from outlast.loop.events import (
     Event,
     PersonActed,
+    RunForked,
     SignalUnreadable,
     ValueDelivered,
 )
@@ -69,6 +70,7 @@ from outlast.rendering import LONGEST_READ, cut
 from outlast.visibility.queries import equals
 
 AuditEvent: TypeAlias = Literal[
+    "forked",
     "requested",
     "vote",
     "decided",
@@ -235,6 +237,11 @@ def records_between(
         root_run_id=root_run_id,
         requester=after.start.requester,
     )
+    if isinstance(event, RunForked):
+        # What people did until then is in the audit of the source.
+        note = f"It began as a copy of {event.fork.run_id} after event {event.fork.event}."
+        yield replace(blank, event="forked", note=_text(note))
+        return
     # What machines try in vain is no matter of people; but whoever delivers something may be a person.
     is_attempt = event is None or isinstance(event, PersonActed | SignalUnreadable | ValueDelivered)
     # A value that came before the wait is judged when the wait begins.

@@ -195,7 +195,8 @@ def until_last_answer(recording: Recording) -> Recording:
         raise UserError(f"The run {recording.run_id} has no case: it is a realtime line.")
     if recording.starts_late or not kinds or kinds[0] != "message":
         raise UserError(
-            f"The run {recording.run_id} has no case: its beginning is no longer retained."
+            f"The run {recording.run_id} has no case: its beginning is no longer retained, or is that "
+            "of another run, which it was forked from."
         )
     if "lost" in kinds:
         raise UserError(

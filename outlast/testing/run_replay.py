@@ -677,7 +677,8 @@ class _Replay:
 def _check(recording: Recording, context: Any) -> None:
     if recording.starts_late:
         raise UserError(
-            f"The run {recording.run_id} cannot be replayed: its beginning is no longer retained."
+            f"The run {recording.run_id} cannot be replayed: its beginning is no longer retained, or "
+            "is that of another run, which it was forked from."
         )
     if recording.lost:
         raise UserError(

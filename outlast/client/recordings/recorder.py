@@ -36,6 +36,7 @@ from outlast.loop.events import (
     PersonActed,
     RetryRequested,
     RunEnded,
+    RunForked,
     RunStarted,
     TimePassed,
     ValueDelivered,
@@ -90,6 +91,8 @@ class Recorder:
                 self.entries.append(Entry(kind="lost", at_ms=0, question=question, id=lost))
                 self._question = question
             return
+        if isinstance(event, RunForked):
+            self.starts_late = True  # its first messages are those of another run
         if isinstance(event, RunStarted):
             self._context, self._has_begun = event.context, True
         self.entries += self._of_event(event, before)

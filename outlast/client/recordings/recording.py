@@ -136,8 +136,9 @@ class Recording:
         execution_id: the id of its newest execution in Temporal; empty without a server.
         status: the status of the run when it was read.
         complete: the run has ended, so nothing will be added.
-        starts_late: the beginning of the run is no longer retained: it cannot be replayed. An entry
-            of the kind `lost` is where histories are missing, there or later.
+        starts_late: the beginning of the run is no longer retained, or is that of another run, which
+            it was forked from: it cannot be replayed. An entry of the kind `lost` is where histories
+            are missing, there or later.
         redacted: values that policies redact are replaced by `[redacted]`.
         start: how it was started.
         entries: what happened, in order.

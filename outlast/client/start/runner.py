@@ -498,7 +498,7 @@ async def start_workflow(
             id=run.id,
             task_queue=run.queue,
             id_reuse_policy=reuse,
-            memo={names.MEMO_INPUT_DIGEST: run.digest},
+            memo=_memo(run),
             search_attributes=first_attributes(record.agent) if visibility else None,
             static_summary=run_summary(record),
             # Activities, nested runs and the run's next histories inherit it.
@@ -506,6 +506,12 @@ async def start_workflow(
         )
 
     return await with_search_attributes(client, start)
+
+
+def _memo(run: NewRun) -> dict[str, str]:
+    fork = run.record.fork
+    source = {} if fork is None else {names.MEMO_FORKED_FROM: fork.run_id}
+    return {names.MEMO_INPUT_DIGEST: run.digest, **source}
 
 
 def priority_of(tenant: Tenant | None) -> Priority:

@@ -1,0 +1,108 @@
+"""Forks of runs on a real server."""
+
+from typing import Any
+
+import pytest
+
+from outlast import Agent, function_tool
+from outlast.agents.errors import UserError
+from outlast.client.forks import ForkPoint, fork_run, read_fork_points
+from outlast.loop.phrases import OFF_IN_FORK
+from outlast.testing import ScriptedModel, call
+from tests.workflow.desk import Desk
+
+called: list[str] = []
+
+
+@function_tool
+def refund(order: str) -> str:
+    """Refund an order."""
+    called.append(order)
+    return f"refunded {order}"
+
+
+@function_tool(effect="read")
+def look_up(order: str) -> str:
+    """Look an order up."""
+    called.append(f"read {order}")
+    return "a cup"
+
+
+def shop() -> Agent[Any]:
+    return Agent(name="Shop", instructions="Help.", tools=[refund, look_up])
+
+
+async def points_of(desk: Desk, run_id: str) -> list[ForkPoint]:
+    return [one async for one in read_fork_points(desk.client, run_id)]
+
+
+def outputs(requests: list[Any]) -> list[str]:
+    return [
+        one["output"] for one in requests[-1].input if one.get("type") == "function_call_output"
+    ]
+
+
+async def test_a_fork_is_answered_from_the_record_and_has_no_effects(desk: Desk) -> None:
+    called.clear()
+    script = [
+        [call("refund", "c1", order="7")],
+        "Done.",
+        # the fork
+        [call("refund", "c2", order="7"), call("refund", "c3", order="8")],
+        [call("look_up", "c4", order="7")],
+        "In the fork.",
+    ]
+    model = ScriptedModel(*script)
+    await desk.open(shop(), model=model)
+    source = await desk.start(shop())
+    assert (await source.result()).final_output == "Done."
+    points = await points_of(desk, source.id)
+    assert [one.number for one in points] == list(range(1, len(points) + 1))
+    first = next(one.number for one in points if one.obstacle is None)
+    made = await fork_run(desk.client, source.id, at=first, instructions="Be brief.", model="small")
+    desk.ids.append(made.id)
+    assert (await made.result()).final_output == "In the fork."
+    assert called == ["7", "read 7"]
+    assert outputs(model.requests) == ["refunded 7", OFF_IN_FORK, "a cup"]
+    assert {one.instructions for one in model.requests[2:]} == {"Be brief."}
+    state = await made.state()
+    assert state.fork is not None
+    assert (state.fork.run_id, state.fork.event) == (source.id, first)
+    # The fork of a fork, and what reads a run.
+    again = await fork_run(desk.client, made.id, at=1)
+    desk.ids.append(again.id)
+    assert (await again.state()).items == state.items[: len((await again.state()).items)]
+    await again.cancel()
+
+
+async def test_an_allowed_tool_runs_with_other_arguments(desk: Desk) -> None:
+    called.clear()
+    model = ScriptedModel([call("refund", "c1", order="7")], "Done.", "Done again.")
+    await desk.open(shop(), model=model)
+    source = await desk.start(shop())
+    await source.result()
+    points = await points_of(desk, source.id)
+    running = next(one for one in points if any(it.status == "running" for it in one.state.calls))
+    other = {"c1": {"order": "9"}}
+    with pytest.raises(UserError, match="No call 'c9' is under way"):
+        await fork_run(desk.client, source.id, at=running.number, arguments={"c9": {}})
+    made = await fork_run(
+        desk.client, source.id, at=running.number, arguments=other, allow=["refund"]
+    )
+    desk.ids.append(made.id)
+    assert (await made.result()).final_output == "Done again."
+    assert called == ["7", "9"]
+    assert outputs(model.requests)[0].endswith("refunded 9")
+
+
+async def test_no_fork_begins_where_its_source_had_ended_or_never_was(desk: Desk) -> None:
+    await desk.open(shop(), model=ScriptedModel("Done."))
+    source = await desk.start(shop())
+    await source.result()
+    points = await points_of(desk, source.id)
+    with pytest.raises(UserError, match=r"The run has ended there\. Choose an earlier event"):
+        await fork_run(desk.client, source.id)
+    with pytest.raises(UserError, match=f"no event 99: choose one from 1 to {len(points)}"):
+        await fork_run(desk.client, source.id, at=99)
+    with pytest.raises(UserError, match="has not begun to work there"):
+        await fork_run(desk.client, source.id, at=1)
