@@ -13,6 +13,7 @@ from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
 from outlast.client.costs import NO_COSTS, CostFold, RunCosts
+from outlast.client.forks import list_forks
 from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import found_waits, present_requests
 from outlast.client.people.words import read_words
@@ -59,9 +60,11 @@ class Report:
     undelivered: tuple[Undelivered, ...] = ()
     lost: tuple[str, ...] = ()
     lost_histories: tuple[str, ...] = ()
+    forks: tuple[str, ...] = ()
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
+        source = self.state.fork
         return {
             "run_id": self.run_id,
             **presentation.state_view(self.state),
@@ -73,6 +76,9 @@ class Report:
             "cost": costs.record(self.costs),
             "lost_content": list(self.lost),
             "lost_histories": list(self.lost_histories),
+            "forked_from": None if source is None else source.run_id,
+            "forked_after_event": None if source is None else source.event,
+            "forks": list(self.forks),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "waits": [waits.record(one) for one in self.waits],
             "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
@@ -107,16 +113,16 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         undelivered=await handle.undelivered() if state.notifies else (),
         lost=tuple(await reader_of(connection.client).lost(state.items)),
         lost_histories=follower.lost,
+        forks=await list_forks(connection.client, run_id),
     )
 
 
 def show_report(report: Report, last: int) -> None:
     """Print the report."""
     console, state = terminal.out(), report.state
-    usage = state.usage
     used = (
-        counted(usage.requests, "model call"),
-        f"{counted(usage.total_tokens, 'token')}",
+        counted(state.usage.requests, "model call"),
+        counted(state.usage.total_tokens, "token"),
         f"{counted(report.events, 'event')} in the history",
     )
     rows = [
@@ -124,6 +130,7 @@ def show_report(report: Report, last: int) -> None:
         ("agents", named(" → ".join(state.handoff_path))),
         ("used", ", ".join(used)),
     ]
+    rows += _fork_rows(report)
     if state.hold is not None and state.outcome is None:
         since = shown_time(state.hold.at_ms)
         holder = named(state.hold.by or "a person")
@@ -187,6 +194,12 @@ def _show_how_to_go_on(console: terminal.Screen, report: Report) -> None:
     if report.requests:
         terminal.say(console, "")
         review.show_how_to_decide(console, report.run_id, report.requests, report.words)
+
+
+def _fork_rows(report: Report) -> list[tuple[str, str]]:
+    source = report.state.fork
+    rows = [("fork of", f"{source.run_id}, after event {source.event}")] if source else []
+    return [*rows, *(("fork", named(one)) for one in report.forks)]
 
 
 def _budget_text(state: LoopState, index: int) -> str:

@@ -573,6 +573,7 @@ class RunView(View):
     is_open: bool
     unread: list[UnreadView] = Field(description="Messages that the run has not taken yet.")
     parent: str | None = Field(description="The run that it is nested in.")
+    forked_from: str | None = Field(description="The run that it began as a copy of.")
     actions: list[ActionView]
     requests: list[RequestView]
     items: list[ItemView]
@@ -640,6 +641,7 @@ def run_view(
         is_open=state.outcome is None,
         unread=unread_views(state),
         parent=None if parent is None else parent.run_id,
+        forked_from=None if state.fork is None else state.fork.run_id,
         actions=[ActionView(name=one, problem=may(caller, one, target)) for one in _RUN_ACTIONS],
         requests=[see(one, words=said.get(one.request.id, "")) for one in requests],
         items=list(_item_views(state, hides, sees_payloads=shows)),

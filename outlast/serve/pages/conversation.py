@@ -123,6 +123,7 @@ async def _show(asked: DeskRequest) -> Response:
         message_id=_new_message_id(),
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
+        forks=await asked.desk.forks(asked.run_id),
     )
 
 

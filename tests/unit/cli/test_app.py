@@ -45,6 +45,7 @@ TALKS_TO_A_SERVER = {
     "traces export",
     "waits",
     "finish",
+    "fork",
     "approve",
     "reject",
     "audit",

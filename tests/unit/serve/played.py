@@ -25,7 +25,10 @@ Streamed = StreamedState | RawResponsesStreamEvent
 
 
 class PlayedDesk(Desk):
-    """A desk without a server, and so without a key."""
+    """A desk without a server, and so without a key. The run `forked` has a fork."""
+
+    async def forks(self, run_id: str) -> tuple[str, ...]:
+        return ("forked~<b>brief</b>",) if run_id == "forked" else ()
 
     async def signs(self) -> bool:
         """Takeovers are not for those who prove nothing, so it says that it signs."""

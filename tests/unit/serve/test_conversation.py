@@ -15,6 +15,8 @@ from outlast.client.identity import person
 from outlast.client.results.pending_waits import pending_waits
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.budgets import Budget
+from outlast.loop.events import RunForked
+from outlast.loop.fork import Fork
 from outlast.loop.values import Usage
 from outlast.serve.pages import conversation
 from outlast.serve.pages.conversation import _follow, _screen
@@ -77,6 +79,26 @@ async def test_a_run_with_everything_has_a_page() -> None:
     page = words(await shown(play_with_everything()))
     for title in ("takes the conversation over", "Triage asks Orders", "On the line: phone call"):
         assert title in page
+
+
+async def test_a_fork_and_its_source_link_to_each_other() -> None:
+    source = Play.ready()
+    fork = RunForked(
+        at_ms=source.state.at_ms,
+        run_id="forked~<b>brief</b>",
+        chain_id="c",
+        fork=Fork(run_id="forked", event=3),
+    )
+    copy = Play.ready()
+    copy.events.append(fork)
+    app = desk_of(PlayedRuns({"forked": source, fork.run_id: copy}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        of_source = (await http.get("/conversations/forked")).text
+        link = "/conversations/forked~%3Cb%3Ebrief%3C%2Fb%3E"
+        assert f'Forks: <a href="{link}">' in of_source
+        of_fork = (await http.get(link)).text
+        assert '<a href="/conversations/forked">fork of forked after event 3</a>' in of_fork
+        assert "<b>brief</b>" not in of_source + of_fork
 
 
 async def test_a_run_that_does_not_exist_is_a_page_that_says_so() -> None:

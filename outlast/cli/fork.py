@@ -1,0 +1,153 @@
+"""`outlast fork`: starts a run from the state of another run after one of its events."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+
+import typer
+
+from outlast.agents.errors import UserError
+from outlast.cli import options, terminal
+from outlast.cli.caller import Caller, on_server
+from outlast.cli.durations import iso_time, shown_time
+from outlast.cli.json_values import json_option
+from outlast.loop.values import JsonObject
+from outlast.rendering import command
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from outlast.client.forks import ForkPoint
+
+_COLUMNS = (
+    terminal.Column(name="EVENT", numbers=True),
+    terminal.Column(name="TIME"),
+    terminal.Column(name="WHAT", folds=True),
+)
+
+
+_At: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--at", min=1, help="The event after which the fork begins. Default: the newest."),
+]
+_Lists: TypeAlias = Annotated[
+    bool, typer.Option("--list", help="List the events after which a fork can begin.")
+]
+_Name: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--name", help="The fork's name; its id is that of the run, `~` and the name."),
+]
+_Prompt: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--prompt", help="Instructions for the active agent: a text, or @FILE."),
+]
+_Model: TypeAlias = Annotated[str | None, typer.Option("--model", help="The model for all agents.")]
+_Arguments: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--arguments",
+        metavar="JSON",
+        help='Other arguments for calls under way: {"CALL_ID": {…}}, or @FILE.',
+    ),
+]
+_Allow: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="TOOL", help="A tool that may have effects; * for all."),
+]
+_TaskQueue: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--on", metavar="QUEUE", help="The task queue. Default: that of the run."),
+]
+
+
+@on_server
+async def fork(
+    caller: Caller,
+    run_id: options.RunId,
+    at: _At = None,
+    lists: _Lists = False,
+    name: _Name = None,
+    prompt: _Prompt = None,
+    model: _Model = None,
+    arguments: _Arguments = None,
+    allow: _Allow = None,
+    task_queue: _TaskQueue = None,
+) -> None:
+    """Start a run from the state that another run had after an event.
+
+    Tools that may have effects are not called: the model reads what the same call returned in the
+    source, or that the tool is switched off. --allow names tools that run nevertheless.
+    """
+    from outlast.client.forks import fork_run
+
+    client = (await caller.connect()).client
+    if lists:
+        await _list(caller, client, run_id)
+        return
+    made = await fork_run(
+        client,
+        run_id,
+        at=at,
+        name=name,
+        task_queue=task_queue,
+        instructions=_text(prompt),
+        model=model,
+        arguments=_arguments(arguments),
+        allow=allow or (),
+    )
+    event = "its newest event" if at is None else f"event {at}"
+    tail = command("tail", made.id)
+    caller.show(
+        {"run_id": made.id, "forked_from": run_id, "event": at},
+        f"Forked {run_id} after {event}: {made.id}. Follow it: `",
+        tail,
+        "`.",
+    )
+
+
+async def _list(caller: Caller, client: "Client", run_id: str) -> None:
+    from outlast.client.forks import read_fork_points
+
+    async with terminal.waiting(terminal.err(), "reading the history"):
+        found = [one async for one in read_fork_points(client, run_id)]
+    if caller.as_json:
+        terminal.print_json([_record(one) for one in found])
+    else:
+        rows = [(f"{one.number}", shown_time(one.event.at_ms), _what(one)) for one in found]
+        terminal.say_table(terminal.out(), _COLUMNS, rows)
+
+
+def _record(point: "ForkPoint") -> JsonObject:
+    return {
+        "event": point.number,
+        "at": iso_time(point.event.at_ms),
+        "what": _what(point),
+        "obstacle": point.obstacle,
+    }
+
+
+def _what(point: "ForkPoint") -> str:
+    """Return what happened in words: what people see of it, or else the event and its effect."""
+    from outlast.cli.events import run_events
+
+    seen = run_events(point.event.at_ms, point.before, point.state, point.event)
+    lines = [f"{one.who}: {one.text}" if one.who else one.text for one in seen if one.text]
+    words = " · ".join(lines) or type(point.event).__name__
+    return f"{words} ({point.obstacle})" if point.obstacle else words
+
+
+def _text(prompt: str | None) -> str | None:
+    if prompt is None or not prompt.startswith("@"):
+        return prompt
+    try:
+        return Path(prompt[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--prompt: {prompt[1:]!r:.200} cannot be read: {error}") from error
+
+
+def _arguments(text: str | None) -> JsonObject | None:
+    if text is None:
+        return None
+    value = json_option(text, "--arguments")
+    if not isinstance(value, dict):
+        raise UserError('--arguments must be a JSON object: {"CALL_ID": {…}}.')
+    return cast("JsonObject", value)
