@@ -120,21 +120,25 @@ async def _start(record: ScheduledRecord, message_id: str) -> None:
             failures.RUN_CLOSED,
         )
     run = replace(record.start, input=record.input, message_id=message_id)
+    tenant = activity.info().priority.fairness_key or ""
+    # The namespace may be of an older version, or may have lost its search attributes.
+    ways = [(run, tenant), *([(run, "")] if tenant else []), (replace(run, visibility=False), "")]
     try:
-        try:
-            await _start_run(record, run)
-        except RPCError as error:
-            if "search attribute" not in error.message:
-                raise
-            # The namespace has lost them since the schedule was created.
-            await _start_run(record, replace(run, visibility=False))
+        for way, listed_tenant in ways:
+            try:
+                await _start_run(record, way, listed_tenant)
+            except RPCError as error:
+                if "search attribute" not in error.message or not way.visibility:
+                    raise
+            else:
+                return
     except WorkflowAlreadyStartedError as error:
         raise ApplicationError(
             f"The conversation {record.run_id!r} has just been started.", type=failures.INTERNAL
         ) from error
 
 
-async def _start_run(record: ScheduledRecord, run: records.RunInput) -> None:
+async def _start_run(record: ScheduledRecord, run: records.RunInput, listed_tenant: str) -> None:
     info = activity.info()
     shown = run.input if isinstance(run.input, str) else f"{len(run.input)} items"
     await activity.client().start_workflow(
@@ -144,7 +148,7 @@ async def _start_run(record: ScheduledRecord, run: records.RunInput) -> None:
         task_queue=info.task_queue,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         memo={names.MEMO_INPUT_DIGEST: record.digest, names.MEMO_MESSAGE: run.message_id},
-        search_attributes=first_attributes(run.agent) if run.visibility else None,
+        search_attributes=first_attributes(run.agent, listed_tenant) if run.visibility else None,
         static_summary=inline_within(joined(run.agent, ": ", excerpt(shown, 80)), LONGEST_SUMMARY),
         priority=info.priority,  # the tenant's, from the schedule
     )

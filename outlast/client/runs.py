@@ -66,8 +66,7 @@ class RunFilter:
         waiting: whether the run waits for a person's decision.
         id_prefix: the beginning of the run's id.
         nested: whether runs nested in others are listed, too.
-        tenant: the tenant that the run belongs to. Servers cannot search for it, so a page may be
-            empty although another one follows.
+        tenant: the tenant that the run belongs to.
         group: a group, or a person, who may decide what the run waits for, and not everybody may.
         risk: the highest risk of what the run waits for.
         due_before: only runs with a request that expires or goes to further people before this
@@ -102,7 +101,7 @@ class RunFilter:
             (self.agent is None or run.agent == searchable(self.agent))
             and run.run_id.startswith(self.id_prefix)
             and (self.nested or not run.is_nested)
-            and self.tenant in {None, run.tenant}
+            and (self.tenant is None or run.tenant == searchable(self.tenant))
             and (self.group is None or searchable(self.group) in run.people)
         )
 
@@ -128,6 +127,8 @@ class RunFilter:
             terms.append(f"({closed})")
         if self.agent is not None:
             terms.append(equals(names.ATTRIBUTE_AGENT, searchable(self.agent)))
+        if self.tenant is not None:
+            terms.append(equals(names.ATTRIBUTE_TENANT, searchable(self.tenant)))
         if self._is_about_requests:
             # Runs that have ended keep the attributes that they had.
             terms.append("ExecutionStatus = 'Running'")
@@ -274,9 +275,14 @@ async def with_costs(client: Client, runs: Sequence[ListedRun]) -> list[ListedRu
 
 
 async def with_tenants(client: Client, runs: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return runs with their tenants: servers list runs without them, and describe one with it."""
+    """Return runs with their tenants, also where their search attributes do not name them.
+
+    Runs of older versions, and of namespaces without the attribute, are described one by one.
+    """
 
     async def read(run: ListedRun) -> ListedRun:
+        if run.tenant:
+            return run
         handle = client.get_workflow_handle(run.run_id, run_id=run.execution_id)
         try:
             described = await handle.describe()
@@ -411,6 +417,7 @@ def listed_run(execution: WorkflowExecutionInfo) -> ListedRun:
         started=execution.start_time.ToDatetime(UTC),
         closed=None if is_open else execution.close_time.ToDatetime(UTC),
         is_nested=is_nested(execution),
-        tenant=execution.priority.fairness_key,
+        # Runs of older versions have only the fairness key, which few servers list.
+        tenant=found.get(names.ATTRIBUTE_TENANT) or execution.priority.fairness_key,
         people=tuple(one for one in texts_of(found) if one != names.ANYBODY_MAY) if is_open else (),
     )

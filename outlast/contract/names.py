@@ -69,6 +69,7 @@ ATTRIBUTE_WAITS_FOR: Final = "OutlastWaitsFor"
 ATTRIBUTE_GROUPS: Final = "OutlastWaitingGroups"
 ATTRIBUTE_RISK: Final = "OutlastRisk"
 ATTRIBUTE_DUE: Final = "OutlastDue"
+ATTRIBUTE_TENANT: Final = "OutlastTenant"
 SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_AGENT: "Keyword",
     ATTRIBUTE_STATUS: "Keyword",
@@ -77,12 +78,18 @@ SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_GROUPS: "KeywordList",
     ATTRIBUTE_RISK: "Keyword",
     ATTRIBUTE_DUE: "Datetime",
+    ATTRIBUTE_TENANT: "Keyword",
 }
 """The search attributes to register on the namespace, with their types.
 
 A namespace of a server on SQL has room for 10 attributes of the type Keyword, and for 3 of each
 other type, so a new one has to be worth its place.
 """
+
+WITHOUT_TENANT: Final = {
+    name: kind for name, kind in SEARCH_ATTRIBUTES.items() if name != ATTRIBUTE_TENANT
+}
+"""The search attributes of every run; `ATTRIBUTE_TENANT` is only on runs with a tenant."""
 
 ListedStatus: TypeAlias = Literal[
     "running",

@@ -43,7 +43,9 @@ class WorkerState:
     Attributes:
         requests: large requests, on their way to activities.
         lacks_attributes: the worker's namespace lacked search attributes at the last check.
+        lacks_tenant: it lacked the one of tenants, which only runs with a tenant need.
     """
 
     requests: OfferedRequests = field(default_factory=OfferedRequests)
     lacks_attributes: bool = False
+    lacks_tenant: bool = False

@@ -61,7 +61,7 @@ from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
-from outlast.payloads.attributes import first_attributes
+from outlast.payloads.attributes import TENANT, first_attributes
 from outlast.payloads.failures import engine_failure
 from outlast.payloads.readable import json_of
 from outlast.workflows import presentation
@@ -545,7 +545,9 @@ class AgentRun:
                     id=effect.nested_id,
                     result_type=RawValue,
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-                    search_attributes=first_attributes(effect.target) if listed else None,
+                    search_attributes=first_attributes(effect.target, _tenant())
+                    if listed
+                    else None,
                     static_summary=presentation.summary(self._state, effect),
                 )
             except WorkflowAlreadyStartedError:
@@ -718,7 +720,10 @@ class AgentRun:
         if not self._visibility or self._unlisted:
             return False
         self._writes += 1
-        is_lacking = self._worker is not None and self._worker.lacks_attributes
+        worker = self._worker
+        is_lacking = worker is not None and (
+            worker.lacks_attributes or (worker.lacks_tenant and bool(_tenant()))
+        )
         lacking = workflow.unsafe.is_replaying() or is_lacking
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted
@@ -772,3 +777,8 @@ def _lent(name: str) -> Any:
 def _json(value: Any) -> Any:
     """Return the JSON that the SDK delivered, or an `Unreadable`."""
     return json_of(workflow.payload_converter(), value)
+
+
+def _tenant() -> str:
+    """Return the tenant that this run is listed with; empty for none."""
+    return workflow.info().typed_search_attributes.get(TENANT, "")

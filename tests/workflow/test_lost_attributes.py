@@ -11,9 +11,10 @@ from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.runs import RunFilter, find_runs
+from outlast.client.runs import RunFilter, find_runs, with_tenants
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
@@ -149,6 +150,45 @@ async def test_nested_runs_start_without_attributes_that_were_removed(own_desk: 
     worker._plugin._deps.state.lacks_attributes = False
     handle = await desk.start_record(agent="Desk", input="Hello")
     assert (await desk.result(handle)).final_output == "From the clerk."
+
+
+async def test_runs_of_tenants_are_listed_in_the_namespace_of_an_older_version(
+    own_desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Only the attribute of tenants is missing, and nobody here may add it."""
+
+    async def refused(_client: Client) -> bool:
+        return False
+
+    monkeypatch.setattr("outlast.client.transport.connection.add_search_attributes", refused)
+    desk = own_desk
+    nested = Agent[Any](name="Clerk")
+    outer = Agent[Any](name="Old desk", tools=[nested.as_tool("ask_clerk", "Ask.")])
+    await desk.client.operator_service.remove_search_attributes(
+        RemoveSearchAttributesRequest(
+            namespace=desk.client.namespace, search_attributes=[names.ATTRIBUTE_TENANT]
+        )
+    )
+    await seen(desk.client, lacks=True)
+    replies = [call("ask_clerk", "c1", input="A?")], "From the clerk.", "Done."
+    worker = await desk.open(outer, model=ScriptedModel(*replies))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not worker._plugin._deps.state.lacks_tenant:  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.02)
+    assert "lacks the search attribute OutlastTenant. New runs cannot" in caplog.text
+
+    await desk.run(outer, tenant="acme")
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            rows = await find_runs(desk.client, RunFilter(agent="Old desk"), limit=5)
+            if [row.run_id for row in rows] == desk.ids:
+                break
+            await asyncio.sleep(0.02)
+    assert [row.tenant for row in await with_tenants(desk.client, rows)] == ["acme"]
+    assert set(await markers(desk, RunHandle(desk.client, desk.ids[0]))) == {0}
+    with pytest.raises(UserError, match=r"OutlastTenant.*`outlast doctor --fix` adds them"):
+        await find_runs(desk.client, RunFilter(tenant="acme"), limit=5)
 
 
 async def test_names_of_any_kind_and_length_are_found(desk: Desk):

@@ -271,7 +271,8 @@ async def test_a_message_starts_a_conversation_that_is_not_open(
     assert said(await handle.state()) == ["Stand-up!"]
 
     async def is_listed() -> bool:
-        return any(await list_runs(desk.client, RunFilter(id_prefix=conversation, agent="Clerk")))
+        ours = RunFilter(id_prefix=conversation, agent="Clerk", tenant="acme")
+        return any(await list_runs(desk.client, ours))
 
     await true_in_the_end(is_listed)
 

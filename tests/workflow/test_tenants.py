@@ -2,23 +2,30 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from html import unescape
+from typing import Any, cast
 
+import httpx2
 import pytest
 from temporalio import activity
 from temporalio.api.common.v1 import Priority
+from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 
 from outlast import Tenant
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
+from outlast.client.runs import RunFilter, find_runs, with_tenants
 from outlast.client.start.options import run_input
 from outlast.client.start.runner import NewRun, start_workflow
 from outlast.realtime import RealtimeAgent, RealtimeModelConfig, RealtimeRunner
+from outlast.serve.app import desk as web_desk
+from outlast.serve.login import ThisMachine
 from outlast.testing import ScriptedModel, ScriptedRealtimeServer, call
 from tests.servers import NAMED_ADDRESS
-from tests.workflow.desk import Desk
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
+from tests.workflow.people import ANN
 
 HELPER = Agent[Any](name="Helper")
 ACME = Priority(fairness_key="acme", fairness_weight=2.5)
@@ -28,6 +35,19 @@ async def priority_of(desk: Desk, run_id: str) -> Priority:
     """Return the priority of the newest history of a run, as the server has it."""
     described = await desk.client.get_workflow_handle(run_id).describe()
     return described.raw_description.workflow_execution_info.priority
+
+
+async def listed(desk: Desk, tenant: str, *ids: str, **criteria: Any) -> None:
+    """Wait until exactly these runs are listed with a tenant; the store is a moment behind."""
+    wanted = RunFilter(tenant=tenant, **criteria)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            rows = await find_runs(desk.client, wanted, limit=100)
+            rows = [row for row in rows if row.run_id.startswith(tuple(desk.ids))]
+            if {row.run_id for row in rows} == set(ids):
+                assert {row.tenant for row in rows} == {tenant}
+                return
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.smoke
@@ -78,6 +98,41 @@ async def test_a_conversation_that_goes_on_in_a_new_history_keeps_its_tenant(des
     described = await desk.client.get_workflow_handle(new.id).describe()
     assert described.run_id != first.first_execution_run_id
     assert await priority_of(desk, new.id) == ACME
+    await listed(desk, "acme", new.id, status="idle")
+
+
+@pytest.mark.smoke
+async def test_runs_are_found_by_their_tenant_whatever_its_name(desk: Desk) -> None:
+    judge = Agent[Any](name="Judge")
+    outer = Agent[Any](name="Desk", tools=[judge.as_tool("ask_judge", "Ask the judge.")])
+    steps = [[call("ask_judge", "c1", input="Good?")], "Yes.", "Done.", "Hi.", "Hi."]
+    await desk.open(outer, model=ScriptedModel(*steps))
+    hostile = "Müller's \"<b>ü?\\" + desk.queue[-9:]
+    other = f"'{desk.queue[-20:]}'"
+    for tenant in (hostile, other, None):
+        await desk.run(outer, tenant=tenant)
+    ours, theirs, nobodys = desk.ids
+    (nested,) = await desk.nested(RunHandle(desk.client, ours))
+
+    await listed(desk, hostile, ours, nested.id)
+    await listed(desk, other, theirs)
+    assert not (await find_runs(desk.client, RunFilter(tenant=other.strip("'")), limit=9))
+    # No run is described where the list has its tenant.
+    (row,) = await find_runs(desk.client, RunFilter(tenant=other), limit=9)
+    assert await with_tenants(cast("Client", None), [row]) == [row]
+    application = web_desk(desk.client, login=ThisMachine(ANN))
+    transport = httpx2.ASGITransport(application, client=("127.0.0.1", 5000))
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost:8090") as http,
+    ):
+        answer = await http.get("/api/conversations", params={"tenant": hostile})
+        found = {one["id"]: one["tenant"] for one in answer.json()["conversations"]}
+        assert found == {ours: hostile}
+        page = (await http.get("/conversations", params={"tenant": hostile})).text
+        assert ours in page
+        assert not any(one in page for one in (theirs, nobodys, hostile))
+        assert unescape(page).count(hostile) >= 2, "in the filter and in the row"
 
 
 @pytest.mark.skipif(

@@ -138,7 +138,9 @@ class Plan:
             }
         }
 
-    def action(self, task_queue: str, *, visibility: bool) -> temporal.ScheduleActionStartWorkflow:
+    def action(
+        self, task_queue: str, *, visibility: bool, tenant: bool = True
+    ) -> temporal.ScheduleActionStartWorkflow:
         """Return Temporal's action, with search attributes or without."""
         action = temporal.ScheduleActionStartWorkflow(
             self.workflow,
@@ -150,7 +152,8 @@ class Plan:
             priority=priority_of(self.tenant),
         )
         if visibility and self.scheduled is None:
-            action.typed_search_attributes = first_attributes(self.agent)
+            listed_tenant = self.tenant.name if tenant and self.tenant is not None else ""
+            action.typed_search_attributes = first_attributes(self.agent, listed_tenant)
         return action
 
 

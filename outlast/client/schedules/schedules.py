@@ -106,8 +106,9 @@ class Schedules:
         digest = digest_of(plan, self._queue, times, options)
         memo = plan.memo(times, digest)
 
-        async def start(*, visibility: bool) -> object:
-            schedule = schedule_of(plan.action(self._queue, visibility=visibility), times, options)
+        async def start(*, visibility: bool, tenant: bool = True) -> object:
+            action = plan.action(self._queue, visibility=visibility, tenant=tenant)
+            schedule = schedule_of(action, times, options)
             return await self._client.create_schedule(id, schedule, memo=memo)
 
         try:

@@ -487,11 +487,12 @@ async def start_workflow(
     client: Client, run: NewRun, reuse: WorkflowIDReusePolicy
 ) -> WorkflowHandle[Any, Any]:
     """Start the workflow, with search attributes if the namespace has them."""
-    record, tenant = run.record, run.tenant
+    record = run.record
     payload = records.write(await with_content_stored(client, record))
     await check_size(client, payload)
 
-    async def start(*, visibility: bool) -> WorkflowHandle[Any, Any]:
+    async def start(*, visibility: bool, tenant: bool = True) -> WorkflowHandle[Any, Any]:
+        listed_tenant = run.tenant.name if tenant and run.tenant is not None else ""
         return await client.start_workflow(
             names.WORKFLOW,
             payload | {"visibility": True} if visibility else payload,
@@ -499,10 +500,10 @@ async def start_workflow(
             task_queue=run.queue,
             id_reuse_policy=reuse,
             memo=_memo(run),
-            search_attributes=first_attributes(record.agent) if visibility else None,
+            search_attributes=first_attributes(record.agent, listed_tenant) if visibility else None,
             static_summary=run_summary(record),
             # Activities, nested runs and the run's next histories inherit it.
-            priority=priority_of(tenant),
+            priority=priority_of(run.tenant),
         )
 
     return await with_search_attributes(client, start)

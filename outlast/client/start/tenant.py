@@ -19,7 +19,8 @@ class Tenant:
     `outlast dev` and the compose file switch on. Nested runs belong to the tenant of the run above.
 
     Attributes:
-        name: the tenant's id, at most 64 bytes. Operators can read it in the Temporal UI.
+        name: the tenant's id, at most 64 bytes. Operators can read it, and search for
+            it, in the Temporal UI.
         weight: its turns in proportion to other tenants, from 0.001 to 1000.
     """
 

@@ -70,8 +70,8 @@ async def add_search_attributes(client: Client) -> bool:
         await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
     except (RPCError, UserError) as error:
         logger.warning(
-            "Runs will not be searchable by agent and status: the search attributes %s are "
-            "missing and cannot be added (%s). Ask an operator to run `temporal operator "
+            "Runs will not be searchable by agent, status and tenant: some of the search "
+            "attributes %s are missing and cannot be added (%s). Ask an operator to run `temporal operator "
             "search-attribute create`.",
             ", ".join(names.SEARCH_ATTRIBUTES),
             error,
@@ -81,9 +81,9 @@ async def add_search_attributes(client: Client) -> bool:
 
 
 class Start(Protocol[R_co]):
-    """Starts something, with search attributes or without."""
+    """Starts something, with search attributes or without, and with the tenant's or without."""
 
-    async def __call__(self, *, visibility: bool) -> R_co:
+    async def __call__(self, *, visibility: bool, tenant: bool = True) -> R_co:
         """Start it."""
         ...
 
@@ -93,9 +93,24 @@ async def with_search_attributes(client: Client, start: Start[T]) -> T:
     try:
         return await start(visibility=True)
     except RPCError as error:
-        if error.status != RPCStatusCode.INVALID_ARGUMENT or "search attribute" not in str(error):
+        if not _lacks_attribute(error):
             raise
-        return await start(visibility=await add_search_attributes(client))
+        if await add_search_attributes(client):
+            return await start(visibility=True)
+        lacks_tenant = names.ATTRIBUTE_TENANT in str(error)
+    if lacks_tenant:
+        # A namespace that an older version set up has all the others.
+        try:
+            return await start(visibility=True, tenant=False)
+        except RPCError as error:
+            if not _lacks_attribute(error):
+                raise
+    return await start(visibility=False)
+
+
+def _lacks_attribute(error: RPCError) -> bool:
+    is_invalid = error.status is RPCStatusCode.INVALID_ARGUMENT
+    return is_invalid and "search attribute" in str(error)
 
 
 def _reason(error: Exception) -> str:

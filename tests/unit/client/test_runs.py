@@ -29,6 +29,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
         ),
         (RunFilter(agent="O'Neill"), " AND OutlastAgent = 'O''Neill'"),
         (RunFilter(agent='say "x"'), " AND OutlastAgent STARTS_WITH 'say '"),
+        (RunFilter(tenant="O'Neill"), " AND OutlastTenant = 'O''Neill'"),
+        (RunFilter(tenant='say "x"'), " AND OutlastTenant STARTS_WITH 'say '"),
         (RunFilter(agent="\n"), ""),
         (
             RunFilter(waiting=True),

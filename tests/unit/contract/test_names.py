@@ -100,6 +100,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         "OutlastWaitingGroups": "KeywordList",
         "OutlastRisk": "Keyword",
         "OutlastDue": "Datetime",
+        "OutlastTenant": "Keyword",
     }
     assert names.SETTINGS_OF_TRACE == (
         "trace_id",

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.common import TypedSearchAttributes
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.budget import Budget
@@ -14,6 +15,7 @@ from outlast.client.schedules.plans import check_schedule, digest_of, plan_of
 from outlast.client.start.tenant import Tenant
 from outlast.contract import names, records
 from outlast.contract.blobs import OWN, escape_item
+from outlast.payloads.attributes import TENANT
 
 DAILY = Times(cron="0 9 * * *")
 PASSED = Times(at=datetime(2020, 1, 1, tzinfo=UTC))
@@ -73,6 +75,9 @@ async def test_a_run_is_that_of_any_start() -> None:
 
     assert (action.workflow, action.id, action.task_queue) == ("AgentRun", "report", "q")
     assert (action.priority.fairness_key, action.priority.fairness_weight) == ("a", 2)
+    attributes = action.typed_search_attributes
+    assert isinstance(attributes, TypedSearchAttributes)
+    assert attributes.get(TENANT) == "a"
     assert action.memo == {names.MEMO_INPUT_DIGEST: plan.digest}
     assert action.static_summary == "Desk: Report, please."
     run = records.read(records.RunInput, action.args[0])

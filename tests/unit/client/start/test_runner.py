@@ -207,6 +207,32 @@ async def test_a_namespace_without_search_attributes_is_done_without() -> None:
     assert "visibility" not in started["payload"]
 
 
+def lacks(name: str) -> RPCError:
+    """Return what a server says of a start with an attribute that its namespace lacks."""
+    text = f"Namespace default has no mapping defined for search attribute {name}"
+    return refused(RPCStatusCode.INVALID_ARGUMENT, text)
+
+
+@pytest.mark.parametrize("others", [True, False])
+async def test_a_run_of_a_tenant_has_the_attributes_that_the_namespace_has(
+    monkeypatch: pytest.MonkeyPatch, *, others: bool
+) -> None:
+    async def denied(_client: object) -> bool:
+        return False
+
+    monkeypatch.setattr(connection, "add_search_attributes", denied)
+    answers = [lacks("OutlastTenant"), *([] if others else [lacks("OutlastAgent")])]
+    client = StartClient(*answers)
+    runner = Runner.using(client=cast("Client", client), tenant="acme")
+    await runner.start("A", "Hello", id="support-42")
+    set_names = [
+        sorted(pair.key.name for pair in one["search_attributes"] or ()) for one in client.started
+    ]
+    without = ["OutlastAgent", "OutlastPendingApprovals"]
+    assert set_names == [[*without, "OutlastTenant"], without, *([] if others else [[]])]
+    assert {one["priority"].fairness_key for one in client.started} == {"acme"}
+
+
 async def test_search_attributes_that_can_be_added_are_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
