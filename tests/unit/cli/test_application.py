@@ -1,4 +1,5 @@
 import secrets
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ TWO = AGENTS + "b = Agent(name='B', instructions='')\n"
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Return a function that writes a module, and returns its name."""
-    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setattr("sys.path", [*sys.path])  # targets add their directories
 
     def write(source: str) -> str:
         name = f"app_{secrets.token_hex(4)}"
