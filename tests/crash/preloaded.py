@@ -1,7 +1,7 @@
 """What every worker of these tests needs, loaded once in the process that they are forked from.
 
-A worker that loads and builds all of this for itself takes six times as long, and the tests kill two
-hundred of them.
+A worker that loads and builds all of this for itself took 0.43 s of processor time instead of 0.17 s, and
+the tests start two hundred of them.
 """
 
 import gc
