@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
@@ -19,6 +19,7 @@ from outlast.client.read.history import RunReader
 from outlast.client.runs import RunFilter, list_executions
 from outlast.client.start.options import check_place
 from outlast.client.start.runner import NewRun, start_run
+from outlast.client.start.tenant import Tenant
 from outlast.client.transport.outages import PATIENCE
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
@@ -160,7 +161,7 @@ async def fork_run(
         ),
         settings=_settings(source.state, instructions, model),
     )
-    return await _start(client, _fork_id(run_id, name), record, task_queue or described.task_queue)
+    return await _start(client, _fork_id(run_id, name), record, task_queue, described)
 
 
 def _fork_id(run_id: str, name: str | None) -> str:
@@ -171,9 +172,20 @@ def _fork_id(run_id: str, name: str | None) -> str:
     return f"{run_id}{_MARK}{name}"
 
 
-async def _start(client: Client, fork_id: str, record: records.RunInput, queue: str) -> RunHandle:
-    check_place(fork_id, client, queue, is_new=True)
-    new = NewRun(id=fork_id, record=record, queue=queue, tenant=None)
+async def _start(
+    client: Client,
+    fork_id: str,
+    record: records.RunInput,
+    task_queue: str | None,
+    source: WorkflowExecutionDescription,
+) -> RunHandle:
+    check_place(fork_id, client, task_queue, is_new=True)
+    priority = source.raw_info.priority
+    tenant = None
+    if priority.fairness_key:
+        tenant = Tenant(priority.fairness_key, priority.fairness_weight or 1.0)
+    queue = task_queue or source.task_queue
+    new = NewRun(id=fork_id, record=record, queue=queue, tenant=tenant)
     try:
         await start_run(client, new, WorkflowIDReusePolicy.REJECT_DUPLICATE, PATIENCE)
     except WorkflowAlreadyStartedError as error:

@@ -7,6 +7,7 @@ import pytest
 from outlast import Agent, function_tool
 from outlast.agents.errors import UserError
 from outlast.client.forks import ForkPoint, fork_run, read_fork_points
+from outlast.client.start.tenant import Tenant
 from outlast.loop.phrases import OFF_IN_FORK
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import Desk
@@ -54,7 +55,7 @@ async def test_a_fork_is_answered_from_the_record_and_has_no_effects(desk: Desk)
     ]
     model = ScriptedModel(*script)
     await desk.open(shop(), model=model)
-    source = await desk.start(shop())
+    source = await desk.start(shop(), tenant=Tenant("acme", 2.0))
     assert (await source.result()).final_output == "Done."
     points = await points_of(desk, source.id)
     assert [one.number for one in points] == list(range(1, len(points) + 1))
@@ -68,6 +69,9 @@ async def test_a_fork_is_answered_from_the_record_and_has_no_effects(desk: Desk)
     state = await made.state()
     assert state.fork is not None
     assert (state.fork.run_id, state.fork.event) == (source.id, first)
+    made_of = await desk.client.get_workflow_handle(made.id).describe()
+    priority = made_of.raw_info.priority
+    assert (priority.fairness_key, priority.fairness_weight) == ("acme", 2.0)
     # The fork of a fork, and what reads a run.
     again = await fork_run(desk.client, made.id, at=1)
     desk.ids.append(again.id)
@@ -106,3 +110,24 @@ async def test_no_fork_begins_where_its_source_had_ended_or_never_was(desk: Desk
         await fork_run(desk.client, source.id, at=99)
     with pytest.raises(UserError, match="has not begun to work there"):
         await fork_run(desk.client, source.id, at=1)
+
+
+async def test_a_fork_goes_on_in_further_histories_and_may_begin_in_any_of_its_source(
+    desk: Desk,
+) -> None:
+    called.clear()
+    turns = [[call("look_up", f"c{number}", order=f"{number}")] for number in range(4)]
+    await desk.open(shop(), model=ScriptedModel(*turns, "Done.", *turns, "Done again."))
+    source = await desk.start_short(shop())
+    assert (await source.result()).final_output == "Done."
+    points = await points_of(desk, source.id)
+    second = next(one for one in points if len(one.state.responses) == 2)
+    made = await fork_run(desk.client, source.id, at=second.number)
+    desk.ids.append(made.id)
+    assert (await made.result()).final_output == "Done again."
+    state = await made.state()
+    assert state.fork is not None
+    assert (state.fork.run_id, state.fork.event) == (source.id, second.number)
+    assert state.items[: len(second.state.items)] == second.state.items
+    description = await desk.client.get_workflow_handle(made.id).describe()
+    assert description.run_id != description.raw_info.first_run_id, "it continued as new"
