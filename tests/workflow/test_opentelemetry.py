@@ -17,6 +17,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.api.enums.v1 import EventType
 
 from outlast import Agent, add_trace_processor, function_tool
 from outlast.client.handle import RunHandle
@@ -195,6 +196,30 @@ async def test_questions_link_their_callers_and_a_reset_repeats_no_span(desk: De
         REGISTRATION.remove(processor)
         processor.shutdown()
         export_own.shutdown()
+
+
+async def test_traces_add_no_event_to_a_history(desk: Desk) -> None:
+    processor = OpenTelemetryProcessor(exporter=(exporter := InMemorySpanExporter()))
+    agent = Agent[Any](name="Clerk", tools=[find])
+    await desk.open(agent, model=ScriptedModel(always=finds_once))
+
+    async def event_types() -> list[str]:
+        handle = await desk.start(agent)
+        await handle.result()
+        [events] = await desk.all_events(handle)
+        names = [EventType.Name(one.event_type) for one in events]
+        # A busy machine has more workflow tasks.
+        return [one for one in names if not one.startswith("EVENT_TYPE_WORKFLOW_TASK_")]
+
+    without = await event_types()
+    add_trace_processor(processor)
+    try:
+        assert await event_types() == without
+        REGISTRATION.flush(10)
+        assert len(exporter.get_finished_spans()) == 7
+    finally:
+        REGISTRATION.remove(processor)
+        processor.shutdown()
 
 
 async def from_the_history(desk: Desk, handle: RunHandle) -> dict[tuple[int, int], ReadableSpan]:
