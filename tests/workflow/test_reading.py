@@ -94,13 +94,21 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_waits_for_answers_read_each_record_once(desk: Desk, decoded: list[int]):
-    await desk.open(AGENT, model=ScriptedModel(always=echo))
+    both_sent = asyncio.Event()
+
+    async def answer_when_both_are_sent(request: ModelRequest) -> Any:
+        if last_user_text(request) == "first":
+            await both_sent.wait()  # a handle knows no message that came after its last answer
+        return echo(request)
+
+    await desk.open(AGENT, model=ScriptedModel(always=answer_when_both_are_sent))
     handle = await desk.start(AGENT, "message 0", keep_open=True)
     for number in range(1, 10):
         answer = await (await handle.send(f"message {number}")).answer()
         assert answer.final_output == f"You said: message {number}"
     assert decoded == sorted(set(decoded))
     both = [await handle.send("first"), await handle.send("second", mode="queue")]
+    both_sent.set()
     for one in (*both, both[0]):
         assert (await one.answer()).final_output
     assert decoded == sorted(set(decoded))
