@@ -461,13 +461,22 @@ def test_both_forms_hold_whatever_people_write(texts: list[str], seconds: float)
         assert check_lines(whole.lines(form), heads=known).result == "pinned"
 
 
+def _can_be_hashed(value: object) -> bool:
+    """Whether a forger can hash a value: JSON has no infinite number."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
 @settings(max_examples=30)
 @given(st.data())
 def test_no_field_of_any_entry_can_be_changed(data: st.DataObject) -> None:
     whole = export(support())
     at = data.draw(st.integers(0, 5))
     name = data.draw(st.sampled_from(sorted(whole.entries[at])))
-    value = data.draw(st.one_of(JSON_VALUES, TEXTS))
+    value = data.draw(st.one_of(JSON_VALUES.filter(_can_be_hashed), TEXTS))
     before = whole.entries[at][name]
     if json.dumps(value) == json.dumps(before) or (not value and value in (None, "", [], before)):
         return  # nothing for something empty is no change
