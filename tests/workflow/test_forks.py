@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from outlast import Agent, function_tool
+from outlast import Agent, ApprovalPolicy, Audience, function_tool
 from outlast.agents.errors import UserError
 from outlast.client.forks import ForkPoint, fork_run, read_fork_points
 from outlast.client.start.tenant import Tenant
 from outlast.loop.phrases import OFF_IN_FORK
+from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call
-from tests.workflow.desk import Desk
+from tests.workflow.desk import Desk, waits_for
+from tests.workflow.test_identity import KEY
 
 called: list[str] = []
 
@@ -131,3 +133,43 @@ async def test_a_fork_goes_on_in_further_histories_and_may_begin_in_any_of_its_s
     assert state.items[: len(second.state.items)] == second.state.items
     description = await desk.client.get_workflow_handle(made.id).describe()
     assert description.run_id != description.raw_info.first_run_id, "it continued as new"
+
+
+@function_tool(needs_approval=ApprovalPolicy(audience=Audience(subjects=["ann"])))
+def pay(order: str) -> str:
+    """Pay for an order."""
+    called.append(f"paid {order}")
+    return f"paid {order}"
+
+
+@pytest.mark.parametrize("arguments", [None, {"c1": {"order": "9"}}], ids=["same", "other"])
+async def test_a_decision_about_the_source_lets_no_call_of_a_fork_run(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, JsonObject] | None
+) -> None:
+    """Whoever may start runs forks one at the moment of an approval, to spend it once more."""
+    called.clear()
+    monkeypatch.setenv("OUTLAST_IDENTITY_KEY", KEY)
+    agent = Agent[Any](name="Shop", tools=[pay])
+    again = [call("pay", "c2", order="7")]
+    model = ScriptedModel([call("pay", "c1", order="7")], "Paid.", again, "Enough.")
+    await desk.open(agent, model=model)
+    source = await desk.start(agent)
+    await desk.until(source, waits_for(1))
+    await source.approve("a1", by="ann", always=True)
+    await source.result()
+    points = await points_of(desk, source.id)
+    approved = next(one for one in points if any(it.status == "running" for it in one.state.calls))
+    assert approved.state.remembered
+    made = await fork_run(
+        desk.client, source.id, at=approved.number, allow=["pay"], arguments=arguments
+    )
+    desk.ids.append(made.id)
+    await desk.until(made, waits_for(1))
+    assert called == ["paid 7"], "the source's"
+    (request,) = await made.approvals()
+    await made.reject(request, by="ann")
+    await desk.until(
+        made, waits_for(1)
+    )  # the next call, which the decision would be remembered for
+    assert called == ["paid 7"]
+    await made.cancel()
