@@ -175,7 +175,7 @@ class _Stretch:
         tasks = await reader.feed(self._events)
         self._run.check_readable(reader)
         state = history.opening(reader.start_payload)
-        if state != LoopState():
+        if state.run_id == self._run.run_id:  # a fork opens with the state of its source
             under_way = under_way or stages.resumed(state, _carried(reader.start_payload))
         for event, after in history.fold(state, self._run.run_id, tasks):
             self._add_attempt(state, event)

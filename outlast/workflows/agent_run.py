@@ -193,10 +193,10 @@ class AgentRun:
             self._visibility, unlisted_before = record.visibility, record.unlisted
             if record.carried is not None:
                 self._state = records.read_carried(record.carried)
-                self._stages = stages.resumed(self._state, record.stages)
             chain_id, now_ms = info.original_execution_run_id, self._now_ms()
             begins = history.start_of(self._id, record, now_ms, chain_id)
             if begins is None:
+                self._stages = stages.resumed(self._state, record.stages)
                 self._commands.extend(self._state.pending)
             else:
                 self._take(begins)

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import Generator
 from contextlib import aclosing
@@ -20,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from temporalio.api.enums.v1 import EventType
 
 from outlast import Agent, add_trace_processor, function_tool
+from outlast.client.forks import fork_run, read_fork_points
 from outlast.client.handle import RunHandle
 from outlast.client.traces import read_spans
 from outlast.otel import OpenTelemetryProcessor
@@ -217,6 +219,39 @@ async def test_traces_add_no_event_to_a_history(desk: Desk) -> None:
         assert await event_types() == without
         REGISTRATION.flush(10)
         assert len(exporter.get_finished_spans()) == 7
+    finally:
+        REGISTRATION.remove(processor)
+        processor.shutdown()
+
+
+async def test_the_spans_of_a_fork_begin_with_it_and_are_its_own(desk: Desk) -> None:
+    processor = OpenTelemetryProcessor(exporter=(exporter := InMemorySpanExporter()))
+    agent = Agent[Any](name="Clerk", tools=[find])
+    await desk.open(agent, model=ScriptedModel(always=finds_once))
+    source = await desk.start(agent)
+    await source.result()
+    async with aclosing(read_fork_points(desk.client, source.id)) as points:
+        replied = [one async for one in points if one.state.usage.requests == 1]
+    add_trace_processor(processor)
+    try:
+        began = time.time_ns()
+        made = await fork_run(desk.client, source.id, at=replied[0].number)
+        desk.ids.append(made.id)
+        await made.result()
+        REGISTRATION.flush(10)
+        live = {id_of(one): one for one in exporter.get_finished_spans()}
+        assert live
+        assert {one.attributes["outlast.run.id"] for one in live.values() if one.attributes} == {
+            made.id
+        }
+        assert min(one.start_time or 0 for one in live.values()) >= began - 1_000_000
+        (root,) = [one for one in live.values() if one.parent is None]
+        assert root.name == "invoke_workflow Agent workflow"
+        exported = await from_the_history(desk, made)
+        assert {key: shown(one) for key, one in exported.items()} == {
+            key: shown(one) for key, one in live.items() if key in exported
+        }
+        assert exported.keys() <= live.keys()
     finally:
         REGISTRATION.remove(processor)
         processor.shutdown()
