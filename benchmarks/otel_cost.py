@@ -90,7 +90,7 @@ def spent() -> dict[str, float]:
 
 
 async def worker(address: str, model_url: str, *, read: bool, content: bool) -> None:
-    """Carry runs until standard input ends; each line on it says with what from then on."""
+    """Run a worker until standard input ends; each line names what the next runs are traced with."""
     from outlast import Agent, function_tool
     from outlast.client.transport.connection import connect
     from outlast.models import OpenAIProvider
@@ -133,7 +133,7 @@ async def worker(address: str, model_url: str, *, read: bool, content: bool) -> 
 
 
 def bare(spans: Sequence[tuple[str, dict[str, object]]]) -> None:
-    """Make the spans of runs with OpenTelemetry's SDK alone, for each line on standard input."""
+    """Send the same spans with OpenTelemetry's SDK alone, once for each line on standard input."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor

@@ -1,4 +1,4 @@
-"""A server of S3, as a program: `s3_program.py PORT`. It prints its port and a key, and then serves.
+"""Serves S3 from memory, as a program: `s3_program.py PORT` prints its port and a key first.
 
 It is moto's: it checks signatures and policies, and answers in pages as S3 does. What it stores is
 lost with the process. The bucket `archive` is empty, `many` has more objects than a page, and the

@@ -112,7 +112,9 @@ async def _list(caller: Caller, client: "Client", run_id: str) -> None:
     if caller.as_json:
         terminal.print_json([_record(one) for one in found])
     else:
-        rows = [(f"{one.number}", shown_time(one.event.at_ms), _what(one)) for one in found]
+        rows = [
+            (f"{one.number}", shown_time(one.event.at_ms), _with_obstacle(one)) for one in found
+        ]
         terminal.say_table(terminal.out(), _COLUMNS, rows)
 
 
@@ -131,8 +133,11 @@ def _what(point: "ForkPoint") -> str:
 
     seen = run_events(point.event.at_ms, point.before, point.state, point.event)
     lines = [f"{one.who}: {one.text}" if one.who else one.text for one in seen if one.text]
-    words = " · ".join(lines) or type(point.event).__name__
-    return f"{words} ({point.obstacle})" if point.obstacle else words
+    return " · ".join(lines) or type(point.event).__name__
+
+
+def _with_obstacle(point: "ForkPoint") -> str:
+    return f"{_what(point)} ({point.obstacle})" if point.obstacle else _what(point)
 
 
 def _text(prompt: str | None) -> str | None:

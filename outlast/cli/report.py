@@ -13,7 +13,7 @@ from outlast.cli.events import RunEvent
 from outlast.cli.follower import Follower
 from outlast.cli.server import Connection
 from outlast.client.costs import NO_COSTS, CostFold, RunCosts
-from outlast.client.forks import list_forks
+from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import found_waits, present_requests
 from outlast.client.people.words import read_words
@@ -113,7 +113,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         undelivered=await handle.undelivered() if state.notifies else (),
         lost=tuple(await reader_of(connection.client).lost(state.items)),
         lost_histories=follower.lost,
-        forks=await list_forks(connection.client, run_id),
+        forks=await known_forks(connection.client, run_id),
     )
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Final
 
 from temporalio.client import Client, WorkflowExecutionDescription
@@ -13,7 +14,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from outlast.agents.errors import RunAlreadyStarted, UserError
+from outlast.agents.errors import AgentsException, RunAlreadyStarted, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import RunReader
 from outlast.client.runs import RunFilter, list_executions
@@ -29,13 +30,14 @@ from outlast.contract.names import (
     SETTING_SESSION,
     SETTINGS_OF_TRACE,
 )
-from outlast.loop.calls import Call, ToolResult
+from outlast.loop.calls import ToolResult
 from outlast.loop.effects import EffectAnswered, RunAgent, RunTool
 from outlast.loop.events import Event
 from outlast.loop.fork import Fork, RecordedCall
 from outlast.loop.forked_state import cannot_fork
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
+from outlast.payloads.readable import values_of
 
 MOST_RECORDED_BYTES: Final = 500_000
 """The maximum size of the recorded results that a fork takes along; it is part of its input."""
@@ -194,25 +196,39 @@ async def _start(
     return RunHandle(client, fork_id)
 
 
-async def list_forks(client: Client, run_id: str, *, limit: int = 20) -> tuple[str, ...]:
+async def list_forks(
+    client: Client, run_id: str, *, limit: int = 20, patience: timedelta | None = None
+) -> tuple[str, ...]:
     """Return the ids of the newest forks of a run, as visibility lists them: a moment behind.
 
     Args:
         client: connected to the run's server.
         run_id: the source.
         limit: the most forks to look for.
+        patience: how long to wait for a server that does not answer.
 
     Raises:
         ServerUnavailable: the server does not answer.
     """
     criteria = RunFilter(id_prefix=f"{run_id}{_MARK}", nested=False)
-    listed, _ = await list_executions(client, criteria.query(), limit, None, None)
+    listed, _ = await list_executions(client, criteria.query(), limit, None, patience)
     found: dict[str, None] = {}
     for one in listed:
         memo = one.memo.fields.get(names.MEMO_FORKED_FROM)
-        if memo is not None and await client.data_converter.decode([memo]) == [run_id]:
+        if memo is not None and await values_of(client.data_converter, [memo]) == (run_id,):
             found[one.execution.workflow_id] = None
     return tuple(found)
+
+
+async def known_forks(client: Client, run_id: str) -> tuple[str, ...]:
+    """Return what `list_forks` does at once; nothing if the server cannot search just now.
+
+    For those who show a run, which needs no search.
+    """
+    try:
+        return await list_forks(client, run_id, patience=timedelta(0))
+    except AgentsException:
+        return ()
 
 
 # --- Reading the source --------------------------------------------------------------------------
@@ -332,7 +348,7 @@ def _settings(state: LoopState, instructions: str | None, model: str | None) -> 
 def _checked_arguments(
     state: LoopState, arguments: Mapping[str, Json]
 ) -> tuple[tuple[str, str], ...]:
-    under_way = {one.call_id: one for one in state.calls if _is_under_way(one)}
+    under_way = {one.call_id: one for one in state.calls if one.status == "running"}
     for call_id, value in arguments.items():
         if call_id not in under_way:
             known = ", ".join(f"{one.call_id} ({one.name})" for one in under_way.values())
@@ -346,7 +362,3 @@ def _checked_arguments(
     return tuple(
         (call_id, json.dumps(value, ensure_ascii=False)) for call_id, value in arguments.items()
     )
-
-
-def _is_under_way(call: Call) -> bool:
-    return call.status == "running"

@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import AgentsException
-from outlast.client.forks import list_forks
+from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.deliveries.problems import JSONAnswer
 from outlast.hosts import is_this_machine
@@ -113,11 +112,8 @@ class Desk:
         await self.inboxes.close()
 
     async def forks(self, run_id: str) -> tuple[str, ...]:
-        """Return the newest forks of a run; none if the server does not say."""
-        try:
-            return await list_forks(self.client, run_id)
-        except AgentsException:
-            return ()
+        """Return the newest forks of a run; none if the server cannot search just now."""
+        return await known_forks(self.client, run_id)
 
     def handle(self, run_id: str) -> RunHandle:
         """Return a handle on a run."""

@@ -198,7 +198,7 @@ async def _planned(
     label: str,
     settings: ModelSettings,
 ) -> ModelReply:
-    """Return the plan of a response, with what follows from its length."""
+    """Return what the run does with a model's response: the plan of its calls, or its answer."""
     response = _with_own_names(response, offer)
     reply = await planned_reply(invocation, request.items, offer, response, label)
     if not invocation.server_managed:

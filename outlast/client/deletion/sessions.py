@@ -33,7 +33,7 @@ class RunSession:
 
     @property
     def key(self) -> str:
-        """Names the session: two runs with the same key use the same one."""
+        """A text that two runs share exactly if they use the same session."""
         told = {name: one for name, one in self.described.items() if name != "settings"}
         if told.get("session_id") and told.get("factory"):
             del told["ref"]  # the same session, whatever process has registered it
@@ -43,7 +43,7 @@ class RunSession:
 
     @property
     def digest(self) -> str:
-        """Stands for the session in what stays: its id may be a customer's name."""
+        """The session's digest, for the proof of a deletion: its id may name a customer."""
         named = self.described.get("session_id") or self.key
         return hashlib.sha256(json.dumps(["session", named]).encode()).hexdigest()
 
