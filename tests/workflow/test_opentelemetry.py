@@ -241,9 +241,9 @@ async def test_the_spans_of_a_fork_begin_with_it_and_are_its_own(desk: Desk) -> 
         REGISTRATION.flush(10)
         live = {id_of(one): one for one in exporter.get_finished_spans()}
         assert live
-        assert {one.attributes["outlast.run.id"] for one in live.values() if one.attributes} == {
-            made.id
-        }
+        assert {
+            str(one.attributes["outlast.run.id"]) for one in live.values() if one.attributes
+        } == {made.id}
         assert min(one.start_time or 0 for one in live.values()) >= began - 1_000_000
         (root,) = [one for one in live.values() if one.parent is None]
         assert root.name == "invoke_workflow Agent workflow"

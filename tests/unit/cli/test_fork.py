@@ -2,17 +2,35 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
+from temporalio.converter import DataConverter, PayloadCodec
 
-from outlast.client.forks import fork_run, list_forks
+from outlast.agents.errors import ServerUnavailable
+from outlast.client.forks import fork_run, known_forks, list_forks
 from outlast.client.handle import RunHandle
 from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call
 from tests.servers import LOOK_SECONDS, PATIENCE_SECONDS
 from tests.unit.cli.conftest import Invoke, Open
+
+
+class _NoKey(PayloadCodec):
+    """The codec of a client that lacks the key."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        raise ValueError("no key")
+
+
+UNREADABLE = DataConverter(payload_codec=_NoKey())
 
 
 @pytest.mark.smoke
@@ -89,6 +107,21 @@ async def test_a_run_whose_id_looks_like_a_fork_is_none(
     await made.result()
     await _until_listed(client, run_id, made.id)
     assert await list_forks(client, run_id) == (made.id,)
+    config: dict[str, Any] = {**client.config(), "data_converter": UNREADABLE}
+    stranger = Client(**config)
+    assert await list_forks(stranger, run_id) == ()
+
+
+async def test_a_server_that_cannot_search_has_no_forks_to_show(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise ServerUnavailable("no visibility")
+
+    monkeypatch.setattr("outlast.client.forks.list_executions", refused)
+    with pytest.raises(ServerUnavailable):
+        await list_forks(client, "run")
+    assert await known_forks(client, "run") == ()
 
 
 async def test_what_cannot_be_forked_is_said_with_the_way_out(
