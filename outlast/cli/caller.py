@@ -4,8 +4,8 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
@@ -111,20 +111,30 @@ def _with_options(kind: type[Caller]) -> Callable[[Main], Callable[..., None]]:
     """Return a decorator that makes an async function a command with a caller's options.
 
     The function gets the caller first. Shared arguments come before its own, shared options after
-    them.
+    them. A parameter of the function that is a dataclass stands for one option for each field.
     """
     shared = inspect.signature(kind).parameters.values()
     arguments = [one for one in shared if one.default is inspect.Parameter.empty]
     common = [one for one in shared if one.default is not inspect.Parameter.empty]
 
     def decorate(main: Main) -> Callable[..., None]:
+        taken = list(inspect.signature(main).parameters.values())[1:]
+        groups = {one.name: group for one in taken if (group := _group_of(one)) is not None}
+        own = [
+            option
+            for one in taken
+            for option in (_options_of(groups[one.name]) if one.name in groups else (one,))
+        ]
+
         @functools.wraps(main)
         def run(**given: Any) -> None:
             caller = kind(**{one.name: given.pop(one.name) for one in shared})
+            for name, group in groups.items():
+                values = {one.name: given.pop(one.name) for one in _options_of(group)}
+                given[name] = group(**values)
             if code := asyncio.run(main(caller, **given)):
                 raise typer.Exit(code)
 
-        own = list(inspect.signature(main).parameters.values())[1:]
         by_name = inspect.Parameter.KEYWORD_ONLY
         parameters = [one.replace(kind=by_name) for one in (*arguments, *own, *common)]
         vars(run)["__signature__"] = inspect.Signature(parameters)
@@ -132,6 +142,16 @@ def _with_options(kind: type[Caller]) -> Callable[[Main], Callable[..., None]]:
         return run
 
     return decorate
+
+
+def _group_of(parameter: inspect.Parameter) -> Callable[..., Any] | None:
+    """Return the dataclass whose fields are options; None for a parameter that is one option."""
+    found: Any = parameter.annotation
+    return found if isinstance(found, type) and is_dataclass(found) else None
+
+
+def _options_of(group: Callable[..., Any]) -> Iterable[inspect.Parameter]:
+    return inspect.signature(group).parameters.values()
 
 
 on_server = _with_options(Caller)

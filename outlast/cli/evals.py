@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -13,10 +12,9 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.export import AgentName, Archived, Query, Since, Status, Wanted
 from outlast.cli.record import RedactBy, Unredacted, redactor
+from outlast.cli.search import Search
 from outlast.rendering import counted
 
 if TYPE_CHECKING:
@@ -98,15 +96,10 @@ Evaluators: TypeAlias = Annotated[
 @on_server
 async def dataset(
     caller: Caller,
+    search: Search,
     file: DataSet,
     run_id: OneRun = None,
     files: FromFiles = None,
-    since: Since = None,
-    status: Status = None,
-    agent: AgentName = None,
-    query: Query = "",
-    archived: Archived = False,
-    limit: options.Limit = 1_000,
     unredacted: Unredacted = False,
     redact: RedactBy = None,
     app_dir: options.AppDir = Path(),
@@ -117,20 +110,15 @@ async def dataset(
     recordings. Cases that are there stay as they are.
     """
     _require_extra()
-    searches = (since, status, agent, query, archived) != (None, None, None, "", False)
-    if bool(files) + (run_id is not None) + searches != 1:
+    if bool(files) + (run_id is not None) + search.is_given != 1:
         raise UserError(
             "Name a run, or files, or which runs: `outlast evals dataset refunds.yaml --since 30d`."
         )
-    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     added = _Added.to(file, redactor(redact, app_dir))
     if files:
         runs = _in_files(files)
     else:
-        wanted = Wanted(
-            run_id, begins, status, agent, query, limit, not unredacted, archived=archived
-        )
-        runs = wanted.read((await caller.connect()).client, set())
+        runs = search.read((await caller.connect()).client, run_id, redact=not unredacted)
     async with (
         terminal.waiting(terminal.err(), "reading histories") as shown,
         aclosing(runs) as found,

@@ -1,10 +1,9 @@
 """`outlast export`: runs as JSON lines, to keep them, to test with them and to learn from them."""
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias
 
@@ -13,46 +12,22 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.record import RedactBy, Unredacted, redactor, remarks
-from outlast.contract.names import ListedStatus
+from outlast.cli.search import Search
 from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
-
     from outlast.agents.agent import Agent
     from outlast.client.recordings import Recording, UnreadRun
     from outlast.client.recordings.reading import Key
 
-
-Since: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Open runs, and those that ended since: 30d."),
-]
-
-Status: TypeAlias = Annotated[
-    ListedStatus | None, typer.Option("--status", help="Only runs with this status.")
-]
-
-AgentName: TypeAlias = Annotated[
-    str | None, typer.Option("--agent", help="Only runs whose current agent is this one.")
-]
-
-Query: TypeAlias = Annotated[
-    str, typer.Option("--query", help="Further terms in Temporal's query language.")
-]
 
 Target: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--target", help="Where the agents are, as for `outlast worker`: for --format chat."
     ),
-]
-
-Archived: TypeAlias = Annotated[
-    bool, typer.Option("--archived", help="Also runs that only the archive has.")
 ]
 
 Output: TypeAlias = Annotated[
@@ -66,6 +41,7 @@ Output: TypeAlias = Annotated[
 @on_server
 async def export(
     caller: Caller,
+    search: Search,
     run_id: Annotated[
         str | None,
         typer.Argument(
@@ -74,12 +50,6 @@ async def export(
             show_default=False,
         ),
     ] = None,
-    since: Since = None,
-    status: Status = None,
-    agent: AgentName = None,
-    query: Query = "",
-    archived: Archived = False,
-    limit: options.Limit = 1_000,
     form: Annotated[
         Literal["jsonl", "chat"],
         typer.Option("--format", help="Recordings, or examples for fine-tuning a model."),
@@ -94,68 +64,27 @@ async def export(
 
     Read from the runs' histories, a few at a time; needs no worker.
     """
-    if run_id is None and (since, status, agent, query, archived) == (None, None, None, "", False):
+    if run_id is None and not search.is_given:
         raise UserError("Name a run, or which runs: `outlast export --since 30d`.")
-    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     redacts = not unredacted
     convert = _lines_of(form, target, app_dir, redacts=redacts)
     change = redactor(redact, app_dir)
     written = _Written(output, can_resume=form == "jsonl" and run_id is None)
-    connection = await caller.connect()
-    wanted = Wanted(
-        run_id, begins, status, agent, query, limit, redacts and form == "jsonl", archived
-    )
+    client = (await caller.connect()).client
+    redact_now = redacts and form == "jsonl"
     with written:
         async with (
             terminal.waiting(terminal.err(), "reading histories") as shown,
-            aclosing(wanted.read(connection.client, written.has)) as runs,
+            aclosing(search.read(client, run_id, redact=redact_now, skip=written.has)) as runs,
         ):
             async for one in runs:
                 await written.add(one, convert, change)
                 shown.update(f"{written.runs:,} runs")
-    written.report(limit, is_one=run_id is not None)
+    written.report(search.limit, is_one=run_id is not None)
     return ExitCode.FAILED if written.unread else ExitCode.OK
 
 
 Convert = Callable[["Recording"], Any]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which runs of a server a command reads."""
-
-    run_id: str | None
-    since: datetime | None
-    status: ListedStatus | None
-    agent: str | None
-    query: str
-    limit: int
-    redact: bool
-    archived: bool = False
-
-    async def read(
-        self, client: "Client", skip: "set[Key]"
-    ) -> "AsyncGenerator[Recording | UnreadRun]":
-        """Yield the recordings of the runs, without those to skip."""
-        from outlast.client.recordings import record_run, record_runs
-        from outlast.client.runs import RunFilter
-
-        if self.run_id is not None:
-            yield await record_run(client, self.run_id, redact=self.redact)
-            return
-        runs = record_runs(
-            client,
-            RunFilter(status=self.status, agent=self.agent),
-            since=self.since,
-            query=self.query,
-            limit=self.limit,
-            redact=self.redact,
-            skip=skip,
-            archived=self.archived,
-        )
-        async with aclosing(runs) as found:
-            async for one in found:
-                yield one
 
 
 def _lines_of(form: str, target: str | None, app_dir: Path, *, redacts: bool) -> Convert:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -14,9 +13,8 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.export import AgentName, Archived, Query, Since, Status, Wanted
+from outlast.cli.search import Search
 from outlast.loop.values import JsonObject
 from outlast.rendering import counted, named
 
@@ -77,15 +75,10 @@ OneRun: TypeAlias = Annotated[
 @on_server
 async def replay(
     caller: Caller,
+    search: Search,
     target: TargetName,
     files: Files = None,
     run_id: OneRun = None,
-    since: Since = None,
-    status: Status = None,
-    agent: AgentName = None,
-    query: Query = "",
-    archived: Archived = False,
-    limit: options.Limit = 1_000,
     changed: Changed = False,
     baseline: Baseline = None,
     call_models: CallModels = False,
@@ -99,8 +92,7 @@ async def replay(
     Models' replies and tools' results are as recorded, and no tool runs. Shows which decisions
     differ. Exits with 1 if any does.
     """
-    searches = (since, status, agent, query, archived) != (None, None, None, "", False)
-    if bool(files) + (run_id is not None) + searches != 1:
+    if bool(files) + (run_id is not None) + search.is_given != 1:
         raise UserError(
             "Name files, or a run, or which runs: `outlast replay desk.py --since 30d --changed`."
         )
@@ -108,13 +100,11 @@ async def replay(
         raise UserError("--max-calls and --max-cost are for --call-models.")
     replayer = _Replayer.of(target, baseline, app_dir, approvals=approvals, calls=call_models)
     replayer.set_limit(max_calls, max_cost)
-    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     tally = _Tally(only_changed=changed, as_json=caller.as_json)
     if files:
         runs = _in_files(files)
     else:
-        wanted = Wanted(run_id, begins, status, agent, query, limit, False, archived)
-        runs = wanted.read((await caller.connect()).client, set())
+        runs = search.read((await caller.connect()).client, run_id, redact=False)
     async with (
         aclosing(replayer),
         terminal.waiting(terminal.err(), "replaying") as shown,
@@ -125,7 +115,7 @@ async def replay(
                 break
             await tally.add(one, replayer)
             shown.update(f"{tally.count:,} runs")
-    tally.report(limit if searches else None, replayer.reached)
+    tally.report(search.limit if search.is_given else None, replayer.reached)
     return ExitCode.FAILED if tally.differs else ExitCode.OK
 
 

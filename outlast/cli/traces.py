@@ -3,18 +3,16 @@
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, aclosing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from outlast.agents.errors import AgentsException, UserError
-from outlast.cli import options, terminal
+from outlast.cli import terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.export import AgentName, Archived, Query, Since, Status
+from outlast.cli.search import Search
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -29,6 +27,7 @@ BATCH: Final = 512
 @on_server
 async def export(
     caller: Caller,
+    search: Search,
     run_id: Annotated[
         str | None,
         typer.Argument(
@@ -37,12 +36,6 @@ async def export(
             show_default=False,
         ),
     ] = None,
-    since: Since = None,
-    status: Status = None,
-    agent: AgentName = None,
-    query: Query = "",
-    archived: Archived = False,
-    limit: options.Limit = 1_000,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -65,11 +58,10 @@ async def export(
 
     Read from the runs' histories, with the ids that workers send them with; needs no worker.
     """
-    if run_id is None and (since, status, agent, query, archived) == (None, None, None, "", False):
+    if run_id is None and not search.is_given:
         raise UserError("Name a run, or which runs: `outlast traces export --since 30d`.")
     if endpoint is not None and output is not None:
         raise UserError("Choose --endpoint or --output, not both.")
-    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     with ExitStack() as stack:
         runs = _Runs(_sender(endpoint, output, content or None, stack))
         client = (await caller.connect()).client
@@ -77,11 +69,15 @@ async def export(
             await runs.send(client, run_id, None)
         else:
             from outlast.client.recordings.reading import run_keys
-            from outlast.client.runs import RunFilter
 
-            criteria = RunFilter(status=status, agent=agent)
-            keys = run_keys(client, criteria, since=begins, query=query, archived=archived)
-            await runs.send_all(client, keys, limit)
+            keys = run_keys(
+                client,
+                search.criteria(),
+                since=search.begins,
+                query=search.query,
+                archived=search.archived,
+            )
+            await runs.send_all(client, keys, search.limit)
     runs.report()
     return ExitCode.FAILED if runs.unread else ExitCode.OK
 
