@@ -16,6 +16,7 @@ from tests.guide.changes import CHANGES
 
 BOUNDS = (ROOT / "docs" / "reference" / "bounds-and-errors.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PROMISES = (ROOT / "docs" / "concepts" / "promises.md").read_text(encoding="utf-8")
 WORDS = GUIDE.split("## Words\n")[1].split("\n## ")[0]
 
 ERRORS = [
@@ -152,6 +153,32 @@ def test_every_test_that_a_design_note_names_is_where_it_says() -> None:
 def _texts(place: Path) -> list[str]:
     files = [place] if place.suffix else [*place.glob("test_*.py")]
     return [file.read_text(encoding="utf-8") for file in files]
+
+
+def test_every_promise_names_tests_that_are_there_and_commands_that_run_them() -> None:
+    rows = [row for row in PROMISES.splitlines() if row.startswith("| ") and "---" not in row]
+    promises = [row for row in rows if not row.startswith("| promise |")]
+    assert len(promises) > 20
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    marks = (ROOT / "pyproject.toml").read_text("utf-8").split("\nmarkers = [")[1]
+    for row in promises:
+        commands = re.findall(r"`(make [^`]+|\.venv/bin/pytest [^`]+)`", row.split(" | ")[-1])
+        assert commands, f"no command: {row}"
+        for command in commands:
+            words = command.split()
+            if words[0] == "make":
+                assert words[1] in targets, command
+            elif "-k" in words:
+                found = "\n".join((ROOT / one).read_text("utf-8") for one in _tests_in(command))
+                assert re.search(rf"def test_\w*{words[words.index('-k') + 1]}", found), command
+            elif "-m" in words:
+                assert f'"{words[words.index("-m") + 1]}:' in marks, command
+        missing = [one for one in _tests_in(row) if not (ROOT / one).exists()]
+        assert missing == [], row
+
+
+def _tests_in(text: str) -> list[str]:
+    return re.findall(r"\btests/[\w/]+(?:\.py)?", text)
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -186,6 +186,19 @@ PLANTS = [
         documents.test_every_test_that_a_design_note_names_is_where_it_says,
         ROOT=file("docs/design/0014-people.md", "test_an_approved_call_runs", "test_a_call_runs"),
     ),
+    *(
+        plant(
+            documents.test_every_promise_names_tests_that_are_there_and_commands_that_run_them,
+            PROMISES=text(was, planted),
+        )
+        for was, planted in (
+            ("tests/attacks", "tests/defences"),
+            ("`make crash`", "`make crashes`"),
+            ("-k side_effect", "-k no_such_test"),
+            ("-m replayed", "-m repeated"),
+            ("`.venv/bin/pytest -q tests/replay`", "tests/replay"),
+        )
+    ),
     plant(feature_table.test_the_table_names_all_there_is, THERE_IS=plus("planted_name")),
     plant(
         feature_table.test_every_row_says_how_it_is_here_and_why_where_it_is_not_the_same,
