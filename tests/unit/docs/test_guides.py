@@ -7,6 +7,7 @@ A block marked `python` is such a program; one marked `py` is only shown, and ha
 import ast
 import re
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,17 +64,32 @@ def test_a_fragment_is_python(fragment: str) -> None:
 
 
 @pytest.mark.smoke
-def test_the_program_of_the_readme_runs(
-    server: TemporalServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_program_of_the_readme_ends_at_its_question_and_continues(
+    server: TemporalServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    model = ScriptedModel(
-        [call("transfer_to_billing", "c1")],
-        [call("refund", "c2", order_id="A-17", amount=20)],
-        "Done.",
-    )
+    model = ScriptedModel([call("refund", "c1", order_id="A-17", amount=20)], "Done.")
     monkeypatch.setattr(OpenAIProvider, "get_model", staticmethod(model.get_model))
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     (program,) = blocks(PAGES[-1], "python")
-    (tmp_path / "readme.py").write_text(program, encoding="utf-8")
-    runpy.run_path(str(tmp_path / "readme.py"), run_name="__main__")
-    assert model.calls == 3
+    path = tmp_path / "readme.py"
+    path.write_text(program, encoding="utf-8")
+    asked: list[str] = []
+    answers: Iterator[str | None] = iter([None, "y"])
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        given = next(answers)
+        if given is None:
+            raise KeyboardInterrupt
+        return given
+
+    monkeypatch.setattr("builtins.input", answer)
+    with pytest.raises(KeyboardInterrupt):
+        runpy.run_path(str(path), run_name="__main__")
+    runpy.run_path(str(path), run_name="__main__")
+    assert asked == ['refund {"order_id": "A-17", "amount": 20}: approve? [y/n] '] * 2
+    assert capsys.readouterr().out == "Done.\n"
+    assert model.calls == 2
