@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import terminal
+from outlast.contract import names
 from outlast.dev.data_dir import default_blob_dir, default_data_dir, run_link, running_server
 
 if TYPE_CHECKING:
@@ -142,17 +143,22 @@ async def hint_without_worker(
         await asyncio.sleep(HINT_AFTER.total_seconds())
         with suppress(RPCError):
             if not await pollers(client, task_queue):
-                terminal.say(
-                    console,
-                    f"No worker polls the task queue {task_queue!r}, so nothing happens until "
-                    "you start one: `outlast worker MODULE`.",
-                )
+                terminal.say(console, _without_worker(task_queue))
 
     warning = asyncio.create_task(warn())
     try:
         yield
     finally:
         warning.cancel()
+
+
+def _without_worker(task_queue: str) -> str:
+    if task_queue.startswith(names.PROGRAM_QUEUE_PREFIX):
+        return "The program that started this run has ended. Run it again, and the run continues."
+    return (
+        f"No worker polls the task queue {task_queue!r}, so nothing happens until "
+        "you start one: `outlast worker MODULE`."
+    )
 
 
 @asynccontextmanager

@@ -26,6 +26,9 @@ WORKFLOWS: Final = frozenset({WORKFLOW, WORKFLOW_NOTICES, WORKFLOW_SCHEDULED, WO
 TASK_QUEUE: Final = "outlast"
 """The default task queue of workers and clients."""
 
+PROGRAM_QUEUE_PREFIX: Final = f"{TASK_QUEUE}-local-"
+"""What the task queues of programs that host their own runs begin with."""
+
 WORKER_INDEX: Final = "OUTLAST_WORKER_INDEX"
 WORKER_PROCESSES: Final = "OUTLAST_WORKER_PROCESSES"
 """The environment variables of the workers of one parent: which one, counted from 0, of how many."""

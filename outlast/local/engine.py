@@ -20,7 +20,7 @@ from outlast.local.core_runtime import have_runtime
 from outlast.local.local_worker import HostedRun, LocalWorker
 from outlast.local.loop_end import at_loop_end, keep_out_no_more, kept_out
 from outlast.local.program import this_program
-from outlast.local.queues import PREFIX, QueueClaim, queue_names
+from outlast.local.queues import QueueClaim, queue_names
 from outlast.visibility.queries import equals, is_findable
 
 LOOK_AGAIN_SECONDS = 0.25
@@ -156,7 +156,7 @@ class LocalEngine:
         Raises:
             UserError: the agent is invalid.
         """
-        if queue is not None and not queue.startswith(PREFIX):
+        if queue is not None and not queue.startswith(names.PROGRAM_QUEUE_PREFIX):
             return HostedRun(queue, run_id, self._dropped)
         async with self._serving:  # one worker per queue, even for concurrent starts
             if queue is None:

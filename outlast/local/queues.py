@@ -18,8 +18,6 @@ from outlast.contract import names
 from outlast.dev.data_dir import create_data_dir, open_lock, try_lock
 from outlast.local.program import Program
 
-PREFIX = f"{names.TASK_QUEUE}-local-"
-
 logger = get_logger(__name__)
 
 # Of the process: a lock on a file that cannot be written keeps no second event loop out.
@@ -31,7 +29,7 @@ def queue_names(program: Program, agent: str) -> Iterator[str]:
     """Yield the queue names for an agent's runs in a program, in order of preference."""
     for number in count(1):
         which = program.name if number == 1 else f"{program.name}.{number}"
-        yield f"{PREFIX}{which}-{agent}"
+        yield f"{names.PROGRAM_QUEUE_PREFIX}{which}-{agent}"
 
 
 class QueueClaim:

@@ -123,6 +123,16 @@ async def test_people_who_wait_for_nobody_are_told(
         await eventually(lambda: "outlast worker MODULE" in said.getvalue())
 
 
+async def test_the_run_of_a_program_that_ended_needs_the_program(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HINT_AFTER", timedelta(0))
+    said = io.StringIO()
+
+    async with hint_without_worker(client, "outlast-local-desk-1-Triage", Console(file=said)):
+        await eventually(lambda: "Run it again, and the run continues." in said.getvalue())
+
+
 async def test_a_short_wait_gives_no_hint(client: Client) -> None:
     said = io.StringIO()
 
