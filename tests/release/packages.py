@@ -1,5 +1,6 @@
 """What is in a wheel and a source distribution, and what should be."""
 
+import re
 import tarfile
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -73,4 +74,6 @@ def metadata_problems(metadata: Message, version: str, extras: Iterable[str]) ->
     text = str(metadata.get_payload())
     if "](docs/" in text or "](examples/" in text:
         problems.append("the readme has links that work only in the repository")
+    if re.search(r"!\[[^\]]*\]\([^)]*/blob/", text):
+        problems.append("a picture of the readme is the address of a page")
     return problems

@@ -46,12 +46,15 @@ def test_incomplete_metadata_is_found() -> None:
         metadata[field] = "cli" if field == "Provides-Extra" else "1.0"
     assert packages.metadata_problems(metadata, "1.0", ["cli"]) == []
     del metadata["Summary"]
-    metadata.set_payload("See [the guide](docs/guide.md).")
+    metadata.set_payload(
+        "See [the guide](docs/guide.md).\n![The desk](https://github.com/a/b/blob/main/desk.png)"
+    )
     assert packages.metadata_problems(metadata, "2.0", ["cli", "dev"]) == [
         "the metadata has no Summary",
         "the version is 1.0, and not 2.0",
         "the extras are not those of pyproject.toml",
         "the readme has links that work only in the repository",
+        "a picture of the readme is the address of a page",
     ]
 
 
