@@ -51,7 +51,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site pythons release-check release scan compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -164,6 +164,10 @@ release-check: $(VENV)/.test ## build the packages, install them in an empty env
 
 release: $(VENV)/.test ## the same, and keep the packages, an SBOM and checksums in dist/
 	@$(BIN)/python -m tests.release.check --out dist
+
+record-release: $(VENV)/.test ## record what VERSION= leaves behind: histories, archives, exports, proofs, names
+	@test -n "$(VERSION)" || { echo "say which with VERSION=unreleased, or the version of the package"; exit 2; }
+	@$(BIN)/python -m tests.replay.record $(VERSION)
 
 scan: $(VENV)/.test ## look for known vulnerabilities in the locked packages
 	@$(BIN)/python -m tests.release.scan

@@ -1,95 +1,245 @@
-"""Records the histories of this version's features: run it once, when a version is made.
+"""Records what this version leaves behind: histories, archives, exports, proofs and sessions.
 
-    python -m tests.replay.record
+    python -m tests.replay.record unreleased
+    python -m tests.replay.record 0.1.0
 
-What is recorded already is left alone: a released history is never recorded again, because it
-stands for the runs that are out there. A change that breaks one of them breaks somebody's run.
+With `unreleased`, what is recorded already is left alone: only what is missing is recorded. With a
+version, everything is recorded into a new folder, and `unreleased` goes. A release is never recorded
+again, because it stands for the runs that are out there: a change that breaks one of its recordings
+breaks somebody's run.
 """
 
+import argparse
 import asyncio
 import contextlib
 import gzip
 import json
+import os
+import shutil
 import sys
+import tempfile
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 
+import outlast
 from outlast import Agent, AgentsException
+from outlast.archive import Archive
+from outlast.client.audit import audit_run
+from outlast.client.audit_chain import chained, sealed
+from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import RunReader
+from outlast.client.recordings import record_run
 from outlast.client.schedules import ScheduleOptions
 from outlast.client.schedules.plans import plan_of
 from outlast.client.start.options import run_input
 from outlast.contract import names, records
+from outlast.contract.identity import KEY_VARIABLE
 from outlast.dev import EmbeddedServer
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel
 from outlast.worker import AgentWorker
-from tests.replay.scenarios import SCENARIOS, Scenario
+from tests.replay import kept_sessions, outside_scenarios, proofs, public_names, releases, surface
+from tests.replay.scenarios import SCENARIOS as AGENTS
+from tests.replay.scenarios import Scenario
 from tests.workflow.laws import nested_runs
 
-FOLDER = Path(__file__).parent / "histories" / "0.1"
-SCHEDULED = Path(__file__).parent / "scheduled" / "0.1.json.gz"
+SCENARIOS = {**AGENTS, **outside_scenarios.SCENARIOS}
+LONGEST_SECONDS = 30
+"""How long people and programs take in a scenario, at most."""
+
+ARCHIVED = ("continued_as_new", "conversation", "nested", "spoken")
+"""Scenarios whose histories the worker archives."""
+
+NOT_EXPORTED = frozenset({"stored_outside"})
+"""The content of this run is in a store that is gone: its export would be a megabyte of it."""
 
 
-async def main() -> None:
-    """Record every scenario that has no recording yet."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    async with EmbeddedServer(search_attributes=names.SEARCH_ATTRIBUTES) as server:
-        client = await Client.connect(server.address)
+async def main(version: str) -> None:
+    """Record a version."""
+    folder = releases.FOLDER / version
+    with tempfile.TemporaryDirectory() as scratch:
+        draft = Path(scratch) / "release"
+        if version == releases.UNRELEASED and folder.exists():
+            shutil.copytree(folder, draft)
+        async with EmbeddedServer(search_attributes=names.SEARCH_ATTRIBUTES) as server:
+            client = await Client.connect(server.address, identity="recorder")
+            recorder = Recorder(client, draft, Path(scratch))
+            await recorder.record()
+        if version != releases.UNRELEASED:
+            (draft / "names.pyi").write_text(public_names.written(), encoding="utf-8")
+            (draft / "surface.json").write_text(surface.written(), encoding="utf-8")
+        (draft / releases.SUMS).write_text(releases.sums_of(draft), encoding="utf-8")
+        for done in (folder, releases.FOLDER / releases.UNRELEASED):
+            shutil.rmtree(done, ignore_errors=True)
+        shutil.copytree(draft, folder)
+
+
+class Recorder:
+    """Records into a folder what is missing there.
+
+    Args:
+        client: of a server on which nothing else runs.
+        folder: the release's folder.
+        scratch: where files may be that are not kept.
+    """
+
+    def __init__(self, client: Client, folder: Path, scratch: Path) -> None:
+        self._client = client
+        self._folder = folder
+        self._scratch = scratch
+        self._recorded: dict[str, str] = {}
+
+    async def record(self) -> None:
+        """Record what is missing."""
         for name, scenario in SCENARIOS.items():
-            path = FOLDER / f"{name}.json.gz"
-            if not path.exists():
-                recording = await _record(client, name, scenario)
-                data = json.dumps(recording, separators=(",", ":")).encode()
-                await asyncio.to_thread(path.write_bytes, gzip.compress(data, mtime=0))
-                sys.stdout.write(f"recorded {path.name}\n")
-        if not SCHEDULED.exists():
-            data = (await _scheduled_message(client)).encode()
-            await asyncio.to_thread(SCHEDULED.write_bytes, gzip.compress(data, mtime=0))
-            sys.stdout.write(f"recorded {SCHEDULED.name}\n")
+            if not (self._folder / "histories" / f"{name}.json.gz").exists():
+                await self.scenario(name, scenario)
+        if not (self._folder / "workflows" / f"{names.WORKFLOW_SCHEDULED}.json.gz").exists():
+            await self._scheduled_message()
+        if not (self._folder / "archive.json.gz").exists():
+            await self._archive()
+        if not (self._folder / "exports.jsonl.gz").exists():
+            await self._exports()
+        if not (self._folder / "proofs.json.gz").exists():
+            self._write("proofs", await proofs.make())
+        if not (self._folder / "audit.jsonl.gz").exists():
+            await self._audit()
+        if not (self._folder / "sessions").exists():
+            (self._folder / "sessions").mkdir()
+            await kept_sessions.write(self._folder / "sessions")
 
+    def _write(self, name: str, value: Any) -> None:
+        releases.write(self._folder / f"{name}.json.gz", value)
+        sys.stdout.write(f"recorded {name}\n")
 
-async def _scheduled_message(client: Client) -> str:
-    """Return the history of the workflow that sends a scheduled message."""
-    agent = Agent[Any](name="Clerk")
-    options = ScheduleOptions(agent=agent, to="scheduled-conversation")
-    plan = await plan_of(client, "nudge", "Any news?", options)
-    queue = "scheduled-messages"
-    async with AgentWorker(
-        client, agents=[agent], task_queue=queue, model_provider=ScriptedModel("None.")
-    ):
-        sending = await client.start_workflow(
-            plan.workflow, plan.payload(visibility=True), id=plan.workflow_id, task_queue=queue
+    def _write_lines(self, name: str, lines: list[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        (self._folder / name).write_bytes(gzip.compress(text.encode(), mtime=0))
+        sys.stdout.write(f"recorded {name}\n")
+
+    async def scenario(self, name: str, scenario: Scenario) -> None:
+        """Record the history of a scenario, and those of other workflows that it started."""
+        recording, others = await self._played(name, scenario)
+        self._write(f"histories/{name}", recording)
+        for kind, workflow_id in others.items():
+            workflow = self._client.get_workflow_handle(workflow_id)
+            with contextlib.suppress(Exception):
+                await workflow.result()
+            history = json.loads((await workflow.fetch_history()).to_json())
+            self._write(f"workflows/{kind}", history)
+
+    async def _played(
+        self, name: str, scenario: Scenario, archive: Archive | None = None
+    ) -> tuple[JsonObject, dict[str, str]]:
+        given = run_input(
+            scenario.agent,
+            scenario.question,
+            context={},
+            max_turns=scenario.max_turns,
+            keep_open=scenario.keep_open,
+            **scenario.options,
         )
-        await sending.result()
-        handle = RunHandle(client, "scheduled-conversation")
-        await handle.wait_for_answer(sending.id)
-        await handle.cancel("after_turn")
-    return (await sending.fetch_history()).to_json()
+        settings = {**(given.settings or {}), **scenario.settings}
+        record = replace(given, settings=settings or None, visibility=True, **scenario.fields)
+        model: Any = scenario.model() if scenario.model else ScriptedModel(*scenario.steps)
+        options = scenario.worker(self._scratch / "files")
+        if archive is not None:
+            options["archive"] = archive
+        client, queue = self._client, name
+        async with AgentWorker(
+            client, agents=[scenario.agent], task_queue=queue, model_provider=model, **options
+        ):
+            await client.start_workflow(
+                names.WORKFLOW, records.write(record), id=name, task_queue=queue
+            )
+            handle = RunHandle(client, name)
+            try:
+                async with asyncio.timeout(LONGEST_SECONDS):
+                    handle = await scenario.play(handle) or handle
+            except AgentsException:  # the run's own error, or the scenario's mistake
+                if not await _has_ended(client, name):
+                    raise
+            recording = await _recorded(client, handle.id)
+            others = await scenario.others(handle) if scenario.others else {}
+            for workflow_id in others.values():
+                with contextlib.suppress(Exception):
+                    await client.get_workflow_handle(workflow_id).result()
+            if archive is not None:
+                await _until_archived(client, archive, name)
+            else:
+                self._recorded[name] = handle.id
+            return recording, others
+
+    async def _scheduled_message(self) -> None:
+        """Record the history of the workflow that sends a scheduled message."""
+        agent = Agent[Any](name="Clerk")
+        options = ScheduleOptions(agent=agent, to="scheduled-conversation")
+        plan = await plan_of(self._client, "nudge", "Any news?", options)
+        queue = "scheduled-messages"
+        async with AgentWorker(
+            self._client, agents=[agent], task_queue=queue, model_provider=ScriptedModel("None.")
+        ):
+            sending = await self._client.start_workflow(
+                plan.workflow, plan.payload(visibility=True), id=plan.workflow_id, task_queue=queue
+            )
+            await sending.result()
+            handle = RunHandle(self._client, "scheduled-conversation")
+            await handle.wait_for_answer(sending.id)
+            await handle.cancel("after_turn")
+        history = json.loads((await sending.fetch_history()).to_json())
+        self._write(f"workflows/{names.WORKFLOW_SCHEDULED}", history)
+
+    async def _archive(self) -> None:
+        """Record the archive of some runs, and a deletion in it, with the states of the runs."""
+        archive = Archive(self._folder / "archive", every=timedelta(milliseconds=100))
+        states: JsonObject = {}
+        for name in (*ARCHIVED, "answer"):
+            run_id = f"archived-{name}"
+            recording, _ = await self._played(run_id, SCENARIOS[name], archive)
+            states[run_id] = recording["state"]
+        deletion = Deletion(self._client, archive, by="ann", why="a recording")
+        await deletion.delete_run("archived-answer")
+        states.pop("archived-answer")
+        self._write("archive", states)
+
+    async def _exports(self) -> None:
+        """Record the documents of all runs."""
+        lines: list[str] = []
+        for name in sorted(SCENARIOS.keys() - NOT_EXPORTED):
+            if name not in self._recorded:
+                await self._played(name, SCENARIOS[name])
+            lines.append((await record_run(self._client, self._recorded[name])).to_json())
+        self._write_lines("exports.jsonl.gz", lines)
+
+    async def _audit(self) -> None:
+        """Record a signed audit of a run with decisions and a takeover."""
+        lines: list[JsonObject] = []
+        for run_id in ("decided_by_two", "taken_over"):
+            if run_id not in self._recorded:
+                await self._played(run_id, SCENARIOS[run_id])
+            lines += await chained(self._client, await audit_run(self._client, run_id))
+        seal = await sealed(self._client, lines)
+        assert seal is not None
+        self._write_lines("audit.jsonl.gz", [json.dumps(one) for one in [*lines, seal]])
 
 
-async def _record(client: Client, name: str, scenario: Scenario) -> JsonObject:
-    given = run_input(
-        scenario.agent,
-        scenario.question,
-        context={},
-        max_turns=scenario.max_turns,
-        keep_open=scenario.keep_open,
-        **scenario.options,
-    )
-    settings = {**(given.settings or {}), **scenario.settings}
-    record = replace(given, settings=settings or None, visibility=True)
-    model = ScriptedModel(*scenario.steps)
-    async with AgentWorker(client, agents=[scenario.agent], task_queue=name, model_provider=model):
-        await client.start_workflow(names.WORKFLOW, records.write(record), id=name, task_queue=name)
-        handle = RunHandle(client, name)
-        with contextlib.suppress(AgentsException):
-            await scenario.play(handle)
-        return await _recorded(client, name)
+async def _has_ended(client: Client, run_id: str) -> bool:
+    described = await client.get_workflow_handle(run_id).describe()
+    return described.status is not WorkflowExecutionStatus.RUNNING
+
+
+async def _until_archived(client: Client, archive: Archive, run_id: str) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            entries = await archive.histories_of(client.namespace, run_id)
+            if entries and not entries[-1].continues:
+                return
+            await asyncio.sleep(0.05)
 
 
 async def _recorded(client: Client, run_id: str) -> JsonObject:
@@ -112,5 +262,22 @@ def _without_stack(fields: JsonObject) -> JsonObject:
     return {name: value for name, value in fields.items() if name != "stackTrace"}
 
 
+def why_not(version: str) -> str | None:
+    """Return why a version cannot be recorded, or None."""
+    if version == releases.UNRELEASED:
+        return None
+    if version != outlast.__version__:
+        return f"this is version {outlast.__version__} of outlast, not {version}"
+    if (releases.FOLDER / version).exists():
+        return f"{version} is recorded, and stands for the runs that it has left behind"
+    return None
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    parser = argparse.ArgumentParser(prog="make record-release")
+    parser.add_argument("version", help=f"{releases.UNRELEASED}, or the version of the package")
+    chosen = parser.parse_args().version
+    if why := why_not(chosen):
+        sys.exit(f"make record-release VERSION={chosen}: {why}.")
+    os.environ[KEY_VARIABLE] = proofs.SIGNS["ed25519"]
+    asyncio.run(main(chosen))

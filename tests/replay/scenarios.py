@@ -1,7 +1,8 @@
 """One short run for each feature whose history has to be readable for ever.
 
-Owns: the scenarios that `record.py` records. A scenario is never changed once its history is
-released: a new behaviour is a new scenario.
+Owns: what a scenario is, and those of agents; `outside_scenarios.py` has those of people and of what
+comes from outside. A scenario is never changed once its history is released: a new behaviour is a
+new scenario.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from outlast import (
@@ -40,7 +42,8 @@ from outlast.ports.model import ModelError
 from outlast.testing import call, custom_call, fail_after, say, shell_call
 from outlast.testing.scripted_model import Step
 
-Play: TypeAlias = Callable[[RunHandle], Awaitable[None]]
+Play: TypeAlias = Callable[[RunHandle], Awaitable[RunHandle | None]]
+"""What people and programs do in a run; returns another run if that one is to be recorded."""
 
 
 @function_tool
@@ -305,9 +308,24 @@ async def _respond(handle: RunHandle) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What is asked of whom, what the model says, and what people do."""
+    """What is asked of whom, what the model says, and what people do.
 
-    steps: tuple[Step, ...]
+    Attributes:
+        steps: what the model says.
+        play: what people and programs do.
+        agent: the agent that is asked.
+        question: the first message.
+        keep_open: whether the run is a conversation.
+        max_turns: how many model calls a question may take.
+        settings: settings of the run that no option sets.
+        options: options of `Runner.start`.
+        fields: fields of the run's input that no option sets.
+        worker: further options of the worker, which may keep files in a directory.
+        model: the model, if it is no scripted one.
+        others: further workflows whose histories are recorded: their types with their ids.
+    """
+
+    steps: tuple[Step, ...] = ()
     play: Play = to_the_end
     agent: Agent[Any] = field(default_factory=lambda: triage)
     question: str = "hello"
@@ -315,6 +333,10 @@ class Scenario:
     max_turns: int | None = 10
     settings: JsonObject = field(default_factory=dict[str, Any])
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    worker: Callable[[Path], dict[str, Any]] = lambda _: {}
+    model: Callable[[], Any] | None = None
+    others: Callable[[RunHandle], Awaitable[dict[str, str]]] | None = None
 
 
 def _many_turns(count: int) -> tuple[Step, ...]:
