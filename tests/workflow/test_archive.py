@@ -518,8 +518,15 @@ async def test_what_is_left_of_a_run_is_read_and_what_is_lost_is_said(desk: Desk
     archive = Archive(tmp_path, every=SOON)
     worker = await desk.open(DESK, model=ScriptedModel(always=echo), archive=archive)
     handle = await conversation(desk, 10)
-    entries = await archived(archive, handle, 4)
+
+    async def all_archived() -> bool:
+        begun = [one for one in await past(handle) if one.event is None]
+        found = await archive.histories_of(desk.client.namespace, handle.id)
+        return len(begun) == len(found) + 1 >= 5
+
+    await until(all_archived)
     await desk.close(worker)  # nobody archives again what is removed here
+    entries = await archive.histories_of(desk.client.namespace, handle.id)
     whole = await past(handle)
     starts = [at for at, one in enumerate(whole) if one.event is None]
     assert len(starts) == len(entries) + 1
