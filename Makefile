@@ -40,6 +40,7 @@ AXE_TOOL := axe-core@4.14.1
 # What npm installed, in a file that it writes itself: without the packages, the file is not there.
 CLIENTS := tests/clients/node_modules/.package-lock.json
 OIDC := tests/oidc_provider/node_modules/.package-lock.json
+DIAGRAMS := docs/npm/node_modules/.package-lock.json
 PAGES := examples/agui_chat/node_modules/.package-lock.json examples/vercel_chat/node_modules/.package-lock.json
 # What the parts of `make check` print.
 PARTS := $(CURDIR)/$(VENV)/check
@@ -225,15 +226,16 @@ bench-peers: $(VENV)/.bench ## compare with other frameworks: the short rows, ab
 docs: $(VENV)/.test ## redraw the state diagram from the loop
 	@$(BIN)/python docs/state_diagram.py
 
-site: $(VENV)/.site ## build the documentation into site/, and check its links
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+site: $(VENV)/.site $(if $(WITHOUT_NODE),,$(DIAGRAMS)) ## build the documentation into site/, and check its links
+	@NO_MKDOCS_2_WARNING=1 WITHOUT_NODE=$(WITHOUT_NODE) $(BIN)/mkdocs build --quiet
+	@test -z "$(WITHOUT_NODE)" || test -e $(DIAGRAMS) || echo "LEFT OUT: the site shows its diagrams as text, since they are drawn by a package of npm"
 	@echo "site/index.html is the first page"
 
 compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site versions .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -294,6 +296,11 @@ $(CLIENTS): tests/clients/package-lock.json | node
 $(OIDC): tests/oidc_provider/package-lock.json | node
 	@$(NPM) ci --silent --no-audit --no-fund --prefix tests/oidc_provider \
 		|| { echo "make oidc: npm cannot install tests/oidc_provider/package-lock.json. It needs the package index."; exit 1; }
+	@touch $@
+
+$(DIAGRAMS): docs/npm/package-lock.json | node
+	@$(NPM) ci --silent --no-audit --no-fund --prefix docs/npm \
+		|| { echo "make site: npm cannot install docs/npm/package-lock.json. It needs the package index."; exit 1; }
 	@touch $@
 
 # Their tests build the pages.

@@ -1,10 +1,46 @@
-"""Hook of the site: links to files outside of docs/ lead to the repository."""
+"""Hook of the site: its version, links to the repository, and diagrams without other hosts.
 
+`make site VERSION=0.1.0` sets `OUTLAST_SITE_VERSION`: the site is then one of several beside each other,
+and has a menu of them. Otherwise it is alone, and says its version in its name.
+"""
+
+import os
 import posixpath
 import re
+from pathlib import Path
 from typing import Any
 
-_LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s#]+)([^)\s]*)\)")
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+import outlast
+
+HERE = Path(__file__).parent
+MERMAID = HERE / "npm/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
+SERVED = "assets/javascripts/mermaid.js"
+LOADED = '"https://unpkg.com/mermaid@11/dist/mermaid.min.js"'
+LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s#]+)([^)\s]*)\)")
+
+
+def on_config(config: Any) -> Any:
+    """Say which version the site documents."""
+    version = os.environ.get("OUTLAST_SITE_VERSION")
+    if version:
+        config.extra["version"] = {"provider": "mike", "default": "latest"}
+        config.site_url = f"{config.site_url}{version}/"
+    else:
+        config.site_name = f"outlast {outlast.__version__}"
+    config.copyright = f"outlast {outlast.__version__}, MIT license"
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Serve the library that draws diagrams, where npm has installed it."""
+    if MERMAID.exists():
+        files.append(File.generated(config, SERVED, abs_src_path=str(MERMAID)))
+    elif not os.environ.get("WITHOUT_NODE"):
+        raise PluginError(f"{MERMAID} is missing: `make site` installs it with npm.")
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
@@ -17,4 +53,18 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
             return link[0]
         return f"]({config.repo_url}/blob/main/{target}{link[2]})"
 
-    return _LINK.sub(rewritten, markdown)
+    return LINK.sub(rewritten, markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Let the theme load the library of diagrams from the site itself, on pages that have some.
+
+    The theme's script names another host, and has no option for it. `__md_scope` is the address of
+    the site, which each page of the theme sets.
+    """
+    (script,) = Path(config.site_dir).glob("assets/javascripts/bundle.*.js")
+    text = script.read_text(encoding="utf-8")
+    if text.count(LOADED) != 1:
+        raise PluginError(f"{script.name} does not load {LOADED}: look how this theme draws diagrams")
+    here = f'"" + new URL("{SERVED}", __md_scope)'
+    script.write_text(text.replace(LOADED, here), encoding="utf-8")
