@@ -95,7 +95,7 @@ otel-in-check: $(VENV)/.test
 OTEL_LEFT_OUT := for missing in $(OTELCOL) $(PHOENIX)/.installed; do test -e $$missing \
 	|| echo "LEFT OUT: tests with a real $$(case $$missing in $(OTELCOL)) echo collector, which could not be built;; *) echo Phoenix, which could not be installed;; esac); make otel says why"; done
 
-browser: $(VENV)/.browser $(OIDC) $(PAGES) chromium ## the desk in a real browser; installs Debian's Chromium
+browser: $(VENV)/.browser $(OIDC) $(PAGES) site chromium ## the desk and the documentation in a real browser; installs Debian's Chromium
 	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
 		$(BIN)/pytest -q -n 2 --dist loadfile tests/browser
 
@@ -149,9 +149,9 @@ test-others: $(VENV)/.test
 check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
-		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES); fi
+		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES) $(DIAGRAMS); fi
 	@rm -rf $(PARTS)
-	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,otel-in-check $(if $(WITHOUT_NODE),,browser) lowest litellm-proxy types coverage older-server scan site lint layers) \
+	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,otel-in-check $(if $(WITHOUT_NODE),site,browser) lowest litellm-proxy types coverage older-server scan lint layers) \
 		&& $(MAKE) --no-print-directory part-test-others || { $(NAME_FAILED_PARTS); exit 1; }
 	@$(OTEL_LEFT_OUT)
 
@@ -227,15 +227,14 @@ docs: $(VENV)/.test ## redraw the state diagram from the loop
 	@$(BIN)/python docs/state_diagram.py
 
 site: $(VENV)/.site $(if $(WITHOUT_NODE),,$(DIAGRAMS)) ## build the documentation into site/, and check its links
-	@NO_MKDOCS_2_WARNING=1 WITHOUT_NODE=$(WITHOUT_NODE) $(BIN)/mkdocs build --quiet
+	@WITHOUT_NODE=$(WITHOUT_NODE) $(BIN)/python docs/build_site.py $(VERSION)
 	@test -z "$(WITHOUT_NODE)" || test -e $(DIAGRAMS) || echo "LEFT OUT: the site shows its diagrams as text, since they are drawn by a package of npm"
-	@echo "site/index.html is the first page"
 
 compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site versions .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'

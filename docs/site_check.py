@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from mkdocs.exceptions import PluginError
-
 LOADING = {
     "audio": ("src",),
     "embed": ("src",),
@@ -25,7 +23,9 @@ LOADING = {
 NOT_LOADED = {"canonical", "next", "prev", "alternate"}
 """Kinds of <link> that only name another page."""
 FROM_ELSEWHERE = re.compile(r"url\(\s*['\"]?(?:https?:)?//[^)]*\)|@import[^;]*//[^;]*;")
-SCRIPT_ELSEWHERE = re.compile(r"['\"`](?:https?:)?//[^'\"`\s]+\.m?js['\"`]|//(?:unpkg|cdn)\.[^'\"`]*")
+SCRIPT_ELSEWHERE = re.compile(
+    r"['\"`](?:https?:)?//[^'\"`\s]+\.m?js['\"`]|//(?:unpkg|cdn)\.[^'\"`]*"
+)
 OLD_BROWSERS = "//unpkg.com/resize-observer-polyfill"
 """What the theme loads for browsers of before 2020."""
 PUBLISHED = re.compile(
@@ -110,4 +110,6 @@ def on_post_build(config: Any) -> None:
     """Fail the build if something is wrong with the site."""
     found = faults(Path(config.site_dir))
     if found:
+        from mkdocs.exceptions import PluginError
+
         raise PluginError("\n".join(found))

@@ -1,7 +1,7 @@
 """Hook of the site: its version, links to the repository, and diagrams without other hosts.
 
-`make site VERSION=0.1.0` sets `OUTLAST_SITE_VERSION`: the site is then one of several beside each other,
-and has a menu of them. Otherwise it is alone, and says its version in its name.
+docs/build_site.py sets `OUTLAST_SITE_VERSION`: the site is then one of several beside each other, and has a
+menu of them. Without it, as with `mkdocs serve`, it is alone, and says its version in its name.
 """
 
 import os
@@ -20,6 +20,10 @@ MERMAID = HERE / "npm/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
 SERVED = "assets/javascripts/mermaid.js"
 LOADED = '"https://unpkg.com/mermaid@11/dist/mermaid.min.js"'
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s#]+)([^)\s]*)\)")
+
+BOOSTS = {"tutorial": 4, "how-to": 4, "concepts": 2, "design": 0.5}
+"""What a search shows first, by folder: a guide before the names of the reference."""
+DIAGRAM = re.compile(r'<pre class="mermaid">.*?</pre>', re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
@@ -45,6 +49,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
     """Rewrite the links of a page that leave docs/, so that they work on the site, too."""
+    folder = page.file.src_uri.partition("/")[0]
+    page.meta.setdefault("search", {"boost": BOOSTS.get(folder, 1)})
     home = posixpath.dirname(f"docs/{page.file.src_uri}")
 
     def rewritten(link: re.Match[str]) -> str:
@@ -56,6 +62,12 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     return LINK.sub(rewritten, markdown)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Put diagrams into boxes that scroll, also by keyboard."""
+    box = '<div class="diagram" tabindex="0" role="group" aria-label="Diagram">'
+    return DIAGRAM.sub(lambda found: f"{box}{found[0]}</div>", html)
+
+
 def on_post_build(config: Any) -> None:
     """Let the theme load the library of diagrams from the site itself, on pages that have some.
 
@@ -65,6 +77,8 @@ def on_post_build(config: Any) -> None:
     (script,) = Path(config.site_dir).glob("assets/javascripts/bundle.*.js")
     text = script.read_text(encoding="utf-8")
     if text.count(LOADED) != 1:
-        raise PluginError(f"{script.name} does not load {LOADED}: look how this theme draws diagrams")
+        raise PluginError(
+            f"{script.name} does not load {LOADED}: look how this theme draws diagrams"
+        )
     here = f'"" + new URL("{SERVED}", __md_scope)'
     script.write_text(text.replace(LOADED, here), encoding="utf-8")

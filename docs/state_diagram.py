@@ -94,9 +94,17 @@ Drawn from the loop by `make docs`: every event was tried in every kind of state
 changes nothing, or not the phase. An effect, such as `CallModel`, stands for its result, and a name in lower case, such as `decide`,
 for what a person does. Some phases go on by themselves; an arrow ends where the run rests.
 
-This is a run in which nothing fails or expires, and that nobody stops or interrupts:
+This is a run in which nothing fails or expires, and that nobody stops or interrupts. Three phases are one in
+the picture: with its last answer, a run is `idle`, `closing` or `closed`. Two are left out: a person may take the conversation over between
+any two steps (`held`), and input guardrails may still run beside what is over already (`turned`).
 
 """
+
+LEFT_OUT = {"held", "turned"}
+"""Phases that nearly every other one leads to: with them, nobody can follow the arrows."""
+
+ANSWERED = {"idle", "closing", "closed"}
+"""Phases that the picture shows as one."""
 
 EVERYTHING = """
 And this is everything, with failures, tripwires and people who stop it:
@@ -142,10 +150,16 @@ def main() -> int:
 
 def draw(found: set[tuple[str, str, str]]) -> str:
     """Return the diagram in Mermaid."""
-    edges = _edges(found)
-    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> new"]
+    shown = {
+        tuple("answered" if part in ANSWERED else part for part in one)
+        for one in found
+        if not LEFT_OUT & {one[0], one[2]}
+    }
+    edges = _edges({(a, when, b) for a, when, b in shown if a != b})
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [f'    state "{", ".join(sorted(ANSWERED))}" as answered', "    [*] --> new"]
     lines += [f"    {before} --> {after}: {', '.join(when)}" for before, after, when in edges]
-    return "\n".join([*lines, "    closed --> [*]", "```", ""])
+    return "\n".join([*lines, "    answered --> [*]", "```", ""])
 
 
 def tell(found: set[tuple[str, str, str]]) -> str:
