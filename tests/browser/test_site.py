@@ -101,7 +101,7 @@ async def test_a_phone_shows_the_install_line_and_code_first(windows: Windows, s
     await page.goto(site)
     install, program = (page.locator("article pre").nth(number) for number in (0, 1))
     await expect(install).to_contain_text("pip install")
-    await expect(program).to_contain_text("Runner.run")
+    await expect(program).to_contain_text("function_tool")
     for block in (install, program):
         await expect(block).to_be_in_viewport()
 

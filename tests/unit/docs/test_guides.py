@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outlast.models.openai.provider import OpenAIProvider
-from outlast.testing import ScriptedModel, call
+from outlast.testing import ScriptedModel, call, run_in_memory
 from tests.servers import TemporalServer
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -93,3 +93,22 @@ def test_the_program_of_the_readme_ends_at_its_question_and_continues(
     assert asked == ['refund {"order_id": "A-17", "amount": 20}: approve? [y/n] '] * 2
     assert capsys.readouterr().out == "Done.\n"
     assert model.calls == 2
+
+
+async def test_the_program_of_the_first_page_waits_for_a_person(tmp_path: Path) -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    (program,) = re.findall(
+        r'^```python title="desk.py"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "desk.py").write_text(program, encoding="utf-8")
+    desk = runpy.run_path(str(tmp_path / "desk.py"))["desk"]
+    model = ScriptedModel([call("refund", "c1", order_id="A-42", amount=20)], "Done.")
+    asked: list[str] = []
+    result = await run_in_memory(
+        desk,
+        "I want 20 EUR back for order A-42.",
+        model=model,
+        decide=lambda request: not asked.append(request.name),
+    )
+    assert asked == ["refund"]
+    assert "20 EUR are on their way." in str(result.to_input_list())
