@@ -20,6 +20,8 @@ LOWEST := .venv-lowest
 LITELLM := $(CURDIR)/.venv-litellm
 # The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
 PEERS := $(CURDIR)/.venv-peers
+# The frameworks of docs/coming-from, which its programs run with.
+COMING_FROM := $(CURDIR)/.venv-coming-from
 # The tests that depend most on Python; the environment of another one is .venv-VERSION.
 PYTHONS ?= python3.12 python3.13 python3.14
 PYTHON_TESTS := tests/unit/loop tests/unit/contract tests/unit/agents tests/unit/models tests/unit/sessions tests/unit/mcp \
@@ -54,7 +56,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -82,6 +84,9 @@ named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, w
 
 litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteLLM proxy
 	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
+
+coming-from: $(VENV)/.test $(COMING_FROM)/.installed ## the programs of docs/coming-from, with the frameworks that they are for
+	@OUTLAST_COMING_FROM=$(COMING_FROM)/bin/python $(BIN)/pytest -q tests/coming_from
 
 otel: $(VENV)/.test $(PHOENIX)/.installed $(OTELCOL) ## traces in a real collector and a real Phoenix
 	@OUTLAST_OTELCOL=$(OTELCOL) OUTLAST_PHOENIX=$(PHOENIX)/bin/phoenix $(BIN)/pytest -q tests/otel_backends
@@ -234,7 +239,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -252,6 +257,11 @@ $(LITELLM)/.installed: Makefile | $(BIN)/uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LITELLM)
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(LITELLM) $(BIN)/uv pip install --quiet '$(LITELLM_TOOL)' \
 		|| { echo "make litellm-proxy: cannot install $(LITELLM_TOOL). It needs the package index and 600 MB of disk."; exit 1; }
+	@touch $@
+
+$(COMING_FROM)/.installed: tests/coming_from/requirements.txt | $(BIN)/uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(COMING_FROM)
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(COMING_FROM) $(BIN)/uv pip install --quiet --requirement tests/coming_from/requirements.txt
 	@touch $@
 
 $(PHOENIX)/.installed: Makefile | $(BIN)/uv
