@@ -206,6 +206,7 @@ from outlast.agents.tools.definition import default_tool_error as default_tool_e
 from outlast.agents.tools.definition import (
     default_tool_error_function as default_tool_error_function,
 )
+from outlast.agents.tools.function_tool import ToolOptions as ToolOptions
 from outlast.agents.tools.function_tool import function_tool as function_tool
 from outlast.agents.tools.hosted import CodeInterpreterTool as CodeInterpreterTool
 from outlast.agents.tools.hosted import FileSearchTool as FileSearchTool

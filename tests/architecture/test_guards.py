@@ -317,6 +317,14 @@ outlast=lambda real: SimpleNamespace(**{**{name: getattr(real, name) for name in
         reference.test_the_reference_has_every_command_with_its_options,
         COMMANDS=text("`--keep-open`", "`--keep-closed`"),
     ),
+    plant(
+        reference.test_each_page_of_the_api_begins_with_an_example_and_guides,
+        API_PAGES=plus(ROOT / "docs/index.md"),
+    ),
+    plant(
+        reference.test_the_main_names_are_in_an_example_of_the_api_reference,
+        MAIN=lambda known: {*known, "planted"},
+    ),
     plant(reference.test_the_reference_has_every_exit_code, MEANINGS=lambda known: {**known, 99: "planted"}),
     plant(
         reference.test_the_reference_has_every_environment_variable_of_the_package,
@@ -366,6 +374,7 @@ TRIED_OTHERWISE = {
         "test_a_missing_sign_is_found",
         "test_a_name_without_a_docstring_is_found",
     ],
+    reference: ["test_a_page_without_an_introduction_is_found"],
     state_comparisons: [
         "test_each_way_to_compare_states_is_found",
         "test_what_compares_no_states_is_not_found",

@@ -20,6 +20,49 @@ def test_the_api_reference_has_every_public_name_once() -> None:
     assert sorted(named) == sorted(names_of(outlast))
 
 
+API_PAGES = [page for page in sorted(REFERENCE.glob("api/*.md")) if page.stem != "index"]
+LINK = re.compile(r"\]\((\.\./[^)#]+\.md)")
+
+
+def missing_on(page: str) -> list[str]:
+    """Return what the introduction of an API page lacks, before the first name."""
+    head = page.partition("\n::: ")[0]
+    guides = re.search(r"^Guides: .*$", head, re.MULTILINE)
+    found = (
+        []
+        if re.search(r"^```py(thon)?\n.+?^```$", head, re.MULTILINE | re.DOTALL)
+        else ["an example"]
+    )
+    return found if guides and LINK.search(guides[0]) else [*found, "a link to a guide"]
+
+
+def test_each_page_of_the_api_begins_with_an_example_and_guides() -> None:
+    missing = {page.stem: missing_on(page.read_text(encoding="utf-8")) for page in API_PAGES}
+    assert {name: parts for name, parts in missing.items() if parts} == {}
+
+
+def test_a_page_without_an_introduction_is_found() -> None:
+    rest = "\n::: outlast.Agent\n\n```python\nAgent()\n```\n\nGuides: [agents](../../how-to/agents.md).\n"
+    assert missing_on(f"# Agents\n{rest}") == ["an example", "a link to a guide"]
+    assert missing_on(f"# Agents\n\n```py\nAgent()\n```\n{rest}") == ["a link to a guide"]
+    assert missing_on(f"# Agents\n\n```py\nA()\n```\n\nGuides: [a](../b.md).\n{rest}") == []
+
+
+MAIN = {
+    *("Agent", "Runner", "RunHandle", "function_tool", "handoff", "input_guardrail", "RunHooks"),
+    *("SQLiteSession", "ShellTool", "MaxTurnsExceeded", "ModelSettings", "connect", "person"),
+    *("AgentWorker", "Webhook", "MCPServerStdio", "ScriptedModel", "run_in_memory", "desk"),
+    *("RealtimeAgent", "dataset_of", "a2a_tool", "Webhooks", "custom_span", "decided_by"),
+}
+"""The names with which programs begin."""
+
+
+def test_the_main_names_are_in_an_example_of_the_api_reference() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in API_PAGES)
+    code = "".join(re.findall(r"^```py(?:thon)?\n(.*?)^```$", pages, re.MULTILINE | re.DOTALL))
+    assert [name for name in sorted(MAIN) if not re.search(rf"[(@]?\b{name}\b[(.\n:)]", code)] == []
+
+
 def test_the_reference_has_every_command_with_its_options() -> None:
     row = r"^\| `outlast ([a-z]+(?: [a-z-]+)*)[^|]*\|([^\n]*)$"
     rows = dict(re.findall(row, COMMANDS, re.MULTILINE))

@@ -26,13 +26,18 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def name_of(page: Path) -> str:
+    """Return what a page is called here: a guide and a page of the API may have the same name."""
+    return f"api-{page.stem}" if page.parent.name == "api" else page.stem
+
+
 PROGRAMS = [
-    pytest.param(program, id=f"{page.stem}-{number}")
+    pytest.param(program, id=f"{name_of(page)}-{number}")
     for page in PAGES[:-1]
     for number, program in enumerate(blocks(page, "python"), start=1)
 ]
 FRAGMENTS = [
-    pytest.param(fragment, id=f"{page.stem}-{number}")
+    pytest.param(fragment, id=f"{name_of(page)}-{number}")
     for page in PAGES
     for number, fragment in enumerate(blocks(page, "py"), start=1)
 ]
