@@ -16,6 +16,7 @@ SERVER_TESTS := tests/workflow/test_visibility.py tests/workflow/test_lost_attri
 SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
 LOCK := pyproject.toml uv.lock
 LOWEST := .venv-lowest
+NEWEST := .venv-newest
 # The package with LiteLLM's proxy, which the page on other model servers names.
 LITELLM := $(CURDIR)/.venv-litellm
 # The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
@@ -56,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest check lint types layers fmt coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-others browser chromium node clients older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest newest check lint types layers fmt coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -115,6 +116,9 @@ clients: $(VENV)/.test $(CLIENTS) ## the real npm clients of front ends before t
 
 # What is quick and touches every dependency: its own environment, so that the usual one stays.
 # Slow tests of the same packages find what these do; but for a run on a server, and a reload on save.
+# What `newest` names of what it chose.
+NAMED := temporalio|openai|aiohttp|pydantic|mcp|typer|rich|starlette|slack-sdk|obstore|redis|sqlalchemy|opentelemetry-sdk|cryptography|uvloop|httpx|pytest|protobuf
+
 LOWEST_SLOW := tests/workflow/test_answers.py \
 	tests/unit/cli/test_dev_and_worker.py::test_a_worker_reloads_on_save_and_all_end_on_ctrl_c
 LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/otel tests/unit/sessions tests/replay \
@@ -132,6 +136,14 @@ node:
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
+
+# Resolved anew each time: that a release of somebody else breaks outlast is to be seen. Prints what it chose.
+newest: | $(BIN)/uv ## the same tests with the newest versions that pyproject.toml allows, whatever the lock says
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(NEWEST)
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip install --quiet --resolution highest \
+		--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,slack,speed,sqlalchemy]' --group test
+	@VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip list --quiet --format freeze | grep -E '^($(NAMED))==' | tr '\n' ' '; echo
+	@$(NEWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 
 # A Python that is not on this machine is named, and left out. PYTHONS= says which, also by path.
 pythons: $(VENV)/.test ## tests with the other versions of Python that are on this machine
@@ -239,7 +251,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf dist $(VENV) $(LOWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) $(LOWEST) $(NEWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'

@@ -98,7 +98,11 @@ class EncryptionCodec(PayloadCodec):
             # The text of an error in the content may quote a key.
             problem = error.strerror if isinstance(error, OSError) else "it is no TOML in UTF-8"
             raise UserError(f"The file of keys {place} cannot be read: {problem}.") from None
-        of_others = stat.S_IRWXO | (stat.S_IRWXG if found.st_uid == os.geteuid() else stat.S_IWGRP)
+        if hasattr(os, "geteuid"):  # on Windows, modes say nothing about other users
+            is_ours = found.st_uid == os.geteuid()
+            of_others = stat.S_IRWXO | (stat.S_IRWXG if is_ours else stat.S_IWGRP)
+        else:
+            of_others = 0
         if found.st_mode & of_others:
             raise UserError(
                 f"The file of keys {place} has the mode {stat.S_IMODE(found.st_mode):04o}, so that "

@@ -115,6 +115,23 @@ for name in ("SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2"):
 """
 
 
+# Names that Windows refuses, and directories, which it does not open as files.
+FILES_ON_WINDOWS = """
+def refuse(event, args):
+    path = os.fspath(args[0]) if event == "open" and not isinstance(args[0], int) else ""
+    name = os.path.basename(path) if isinstance(path, str) else ""
+    if set(name) & set('<>:"|?*'):
+        raise OSError(22, "Invalid argument", path)
+open_file = os.open
+def os_open(path, *args, **kwargs):
+    if os.path.isdir(path):
+        raise PermissionError(13, "Permission denied", path)
+    return open_file(path, *args, **kwargs)
+os.open = os_open
+sys.addaudithook(refuse)
+"""
+
+
 def as_on_windows(program: str) -> "subprocess.CompletedProcess[str]":
     """Run a program without the modules, functions and signals that Windows does not have."""
     return subprocess.run(
@@ -134,6 +151,44 @@ def test_agents_workers_and_clients_need_nothing_that_windows_lacks() -> None:
     run = f"import runpy\nrunpy.run_path({str(ROOT / 'tests/release/run_in_memory.py')!r}, None, '__main__')"
     done = as_on_windows(names + run)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+KEEPS = """
+import base64, pathlib
+from outlast.archive import FileArchiveStore
+from outlast.blobs import FileBlobStore
+from outlast.client.identity import os_user
+from outlast.encryption import EncryptionCodec
+from outlast.sessions import SQLiteSession
+folder = pathlib.Path(sys.argv[1])
+async def main():
+    store = FileBlobStore(folder / "blobs")
+    assert await store.get(await store.put(b"content")) == b"content"
+    archive = FileArchiveStore(folder / "archive")
+    await archive.write("runs/aa/x.history", b"history")
+    assert await archive.read("runs/aa/x.history") == b"history"
+    session = SQLiteSession("a:b", folder / "sessions.sqlite")
+    await session.add_items([{"role": "user", "content": "hi"}])
+    assert len(await session.get_items()) == 1
+keys = folder / "keys.toml"
+key = base64.b64encode(bytes(range(32))).decode()
+keys.write_text(f'current = "k1"\\nkeys = {{ k1 = "{key}" }}', encoding="utf-8")
+EncryptionCodec.from_file(keys)
+os.environ["USERNAME"] = "ann"  # which Windows sets
+assert os_user().subject
+asyncio.run(main())
+"""
+
+
+def test_what_keeps_files_works_as_on_windows(tmp_path: Path) -> None:
+    program = f"sys.argv[1:] = [{str(tmp_path)!r}]\n{FILES_ON_WINDOWS}{KEEPS}"
+    done = as_on_windows(program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_name_that_windows_refuses_is_found(tmp_path: Path) -> None:
+    done = as_on_windows(f"{FILES_ON_WINDOWS}open({str(tmp_path / 'a:b')!r}, 'w')")
+    assert "Invalid argument" in done.stderr
 
 
 @pytest.mark.parametrize(
