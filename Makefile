@@ -196,8 +196,9 @@ record-release: $(VENV)/.test ## record what VERSION= leaves behind: histories, 
 scan: $(VENV)/.test ## look for known vulnerabilities in the locked packages
 	@$(BIN)/python -m tests.release.scan
 
-lint: $(VENV)/.lint ## style
+lint: $(VENV)/.lint ## style and spelling
 	@$(BIN)/ruff check .
+	@$(BIN)/codespell docs outlast examples CONTRIBUTING.md SECURITY.md CHANGELOG.md
 	@$(BIN)/ruff format --check .
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv lock --check --quiet
 
@@ -246,6 +247,9 @@ docs: $(VENV)/.test ## redraw the state diagram from the loop
 site: $(VENV)/.site $(if $(WITHOUT_NODE),,$(DIAGRAMS)) ## build the documentation into site/, and check its links
 	@WITHOUT_NODE=$(WITHOUT_NODE) $(BIN)/python docs/build_site.py $(VERSION)
 	@test -z "$(WITHOUT_NODE)" || test -e $(DIAGRAMS) || echo "LEFT OUT: the site shows its diagrams as text, since they are drawn by a package of npm"
+
+links: $(VENV)/.test ## ask other sites whether the pages that the documentation links to are there
+	@$(BIN)/python docs/links.py
 
 compose: ## check docker-compose.yml
 	docker compose config --quiet

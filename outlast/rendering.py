@@ -54,7 +54,7 @@ _BLANK = (
 _EMOJI = "\u203c\u2049\u2122-\u27ff\u2900-\u2b55\U0001f000-\U0001faff"
 _MARKLESS = re.compile(f"[{_BLANK}]")
 _COLOURED = rf"(?<=[{_EMOJI}])\ufe0f(?![{_BLANK}])"
-"""The only harmless use of a variation selector: after an emoji, for its colour form."""
+"""The only harmless use of a variation selector: after an emoji, for its color form."""
 
 _LAST_SCANNED = 0x3FFFF
 """The planes above hold only tags, variation selectors and private-use characters."""

@@ -26,7 +26,7 @@ SUBJECTS: Final = """## Who is compared
 - **langgraph-sqlite**: the same with the SQLite checkpointer.
 """
 
-FAIRNESS: Final = """What favours whom:
+FAIRNESS: Final = """What favors whom:
 
 - dbos and langgraph run inside the program that asks, so nothing is dispatched to a worker, and nothing moves to another machine by itself.
   With Temporal, each turn is two activities and two workflow tasks that a server hands out; that is what the *store CPU* buys. Stores do not

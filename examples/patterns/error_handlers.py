@@ -46,7 +46,7 @@ async def main() -> None:
     print(f"answered: {result.final_output}")
 
     result = await Runner.run(
-        desk, "Insult my neighbour.", error_handlers={"model_refusal": refused}
+        desk, "Insult my neighbor.", error_handlers={"model_refusal": refused}
     )
     print(f"answered: {result.final_output}")
 

@@ -49,7 +49,7 @@ go_on = Agent(
     tools=[stock_of, reserve],
     # "required" is any tool, "auto" is as the model likes, and "stock_of" would be this one tool.
     # It holds for the first call; afterwards the model is free, or it would call tools for ever.
-    # Agent(reset_tool_choice=False) keeps it, for behaviours that stop by themselves.
+    # Agent(reset_tool_choice=False) keeps it, for behaviors that stop by themselves.
     model_settings=ModelSettings(tool_choice="required"),
     tool_use_behavior="run_llm_again",  # the default
 )

@@ -62,7 +62,7 @@ desk = Agent(
 MESSAGES = (
     "When does order A-17 arrive?",
     "My card is 4111 1111 1111 1111, please charge it.",
-    "What has my neighbour Tom Prieto ordered?",
+    "What has my neighbor Tom Prieto ordered?",
 )
 
 

@@ -61,7 +61,7 @@ class _StepHooks(Generic[TContext, TAgent]):
     async def on_compaction_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, items: list[JsonObject]
     ) -> None:
-        """Called before `items` of a long conversation are summarised for the agent's model.
+        """Called before `items` of a long conversation are summarized for the agent's model.
 
         A hook that raises an exception prevents the summary, and the run goes on without.
         """

@@ -1,8 +1,8 @@
 """All output of the command line: text, JSON, and spinners. No other module prints.
 
-Progress and errors go to standard error, answers and data to standard output. Colours and the
-spinner appear on a terminal only; NO_COLOR disables colours. This module escapes invisible
-characters in every text, and accepts no colours or line breaks inside a text.
+Progress and errors go to standard error, answers and data to standard output. Colors and the
+spinner appear on a terminal only; NO_COLOR disables colors. This module escapes invisible
+characters in every text, and accepts no colors or line breaks inside a text.
 """
 
 import asyncio

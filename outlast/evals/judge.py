@@ -37,7 +37,7 @@ Say in one or two sentences why the run passes or fails, then whether it passes.
 
 class _Verdict(BaseModel):
     reason: str = Field(description="One or two sentences.")
-    passes: bool = Field(description="Whether the run fulfils the rubric.")
+    passes: bool = Field(description="Whether the run fulfills the rubric.")
 
 
 _PROVIDER: ContextVar[ModelProvider | None] = ContextVar("judge_provider", default=None)

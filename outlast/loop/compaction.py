@@ -40,7 +40,7 @@ def wanted(state: LoopState, need: CompactionNeed) -> LoopState:
 
 
 def begun(state: LoopState) -> LoopState:
-    """Begin to summarise the older part of the view, if the last reply asked for it and it can be.
+    """Begin to summarize the older part of the view, if the last reply asked for it and it can be.
 
     Returns:
         The same state if there is nothing to do.
@@ -117,7 +117,7 @@ def _open_calls(entries: Sequence[Item]) -> list[bool]:
 
 
 def pending(state: LoopState) -> CompactView | None:
-    """Return the effect that summarises the view at present, if there is one."""
+    """Return the effect that summarizes the view at present, if there is one."""
     return next((one for one in state.pending if isinstance(one, CompactView)), None)
 
 

@@ -135,7 +135,7 @@ def cancellation_of_response(state: LoopState, call: CallModel) -> CancelRespons
 
 
 def compaction(state: LoopState, entries: int, place: int, *, first: bool) -> CompactView:
-    """Summarise the first entries of the view, up to an index of the transcript."""
+    """Summarize the first entries of the view, up to an index of the transcript."""
     return CompactView(
         **_turn_fields(state),
         input_length=len(state.items),

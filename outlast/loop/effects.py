@@ -139,7 +139,7 @@ class CancelResponse(AgentEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactView(TurnEffect):
-    """Summarise the older part of what the model reads. Its result is a `ViewSummary`.
+    """Summarize the older part of what the model reads. Its result is a `ViewSummary`.
 
     Attributes:
         input_length: the number of transcript items at the time.

@@ -120,7 +120,7 @@ def _places(view: View, length: int) -> Iterator[int | JsonObject]:
 
 
 def _extend(segments: list[Segment], place: int | JsonObject) -> None:
-    """Add one place; neighbouring places become one range, which keeps long views short."""
+    """Add one place; neighboring places become one range, which keeps long views short."""
     if isinstance(place, dict):
         segments.append(place)
         return

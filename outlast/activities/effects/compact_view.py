@@ -1,4 +1,4 @@
-"""Carries out `CompactView`: summarises the older part of what a model reads."""
+"""Carries out `CompactView`: summarizes the older part of what a model reads."""
 
 import json
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ _BREAKS: Final = {one: f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
 async def compact_view(
     worker: WorkerDeps, request: EffectRequest[CompactView], attempt: Attempt = FIRST
 ) -> ViewSummary:
-    """Summarise the older items of the view, and call the hooks before and after.
+    """Summarize the older items of the view, and call the hooks before and after.
 
-    An agent that is not to be summarised any more, since a deploy, gets no summary.
+    An agent that is not to be summarized any more, since a deploy, gets no summary.
 
     Raises:
         EffectError: the model, the program's own function or a start hook failed, or there is no

@@ -36,7 +36,7 @@ class Compaction:
     """When an agent's model reads a summary of the older part of a conversation.
 
     Once a model call has used `above` of its model's window, the older part of what the model reads
-    is summarised beside the run, and the next call reads the summary. The newest third stays as it
+    is summarized beside the run, and the next call reads the summary. The newest third stays as it
     is, and no call is separated from its output. The transcript, sessions and people keep every
     item. Where the provider keeps the conversation, nothing happens.
 

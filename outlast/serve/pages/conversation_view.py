@@ -41,7 +41,7 @@ from outlast.serve.views import request_digest
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A state, as a word and a colour."""
+    """A state, as a word and a color."""
 
     word: str
     colour: str = ""

@@ -1,6 +1,6 @@
 """Places boxes in columns, and the lines between them, for a drawing of a directed graph.
 
-    columns by distance from the start -> order with few crossings -> heights near the neighbours
+    columns by distance from the start -> order with few crossings -> heights near the neighbors
 
 It is deterministic: the same graph is the same drawing.
 """
@@ -14,7 +14,7 @@ Edge = tuple[int, int]
 """The numbers of the boxes that a line leads from and to."""
 
 SWEEPS: Final = 12
-"""How often the columns are ordered and placed by their neighbours; more changes nothing visible."""
+"""How often the columns are ordered and placed by their neighbors; more changes nothing visible."""
 
 _BEND_HEIGHT: Final = 10.0
 """The room of a line that passes between the boxes of a column."""
@@ -189,7 +189,7 @@ class _Layers:
         return chain
 
     def order(self) -> None:
-        """Order each column by the places of the neighbours, which leaves few crossings."""
+        """Order each column by the places of the neighbors, which leaves few crossings."""
         for sweep in range(SWEEPS):
             forward = sweep % 2 == 0
             columns = self._columns if forward else self._columns[::-1]

@@ -41,7 +41,7 @@ STATIC_FILES: Final = (
     "htmx-2.0.11.min.js",
     "htmx-sse-2.2.4.min.js",
 )
-"""The files that pages load. htmx and its extension are vendored, under the licence beside them."""
+"""The files that pages load. htmx and its extension are vendored, under the license beside them."""
 
 _PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",  # what was shown to one person stays theirs
