@@ -2,6 +2,7 @@
 
 python docs/pictures.py ui      docs/pictures/waiting-run.png: the tutorial's run, in a real browser
 python docs/pictures.py demo    docs/pictures/demo.svg: what `outlast demo` prints
+python docs/pictures.py terminal  docs/pictures/terminal-*.svg: what commands print about the tutorial's run
 python docs/pictures.py desk    docs/pictures/desk-*.png: each page of the desk, at desktop and phone
                                 width, light and dark
 
@@ -224,11 +225,73 @@ def picture_of_the_demo() -> Path:
         printed = Path(record.name).read_text(encoding="utf-8")
     lines = [_last_state(line) for line in printed.split("\n")[1:-3]]  # without those of `script`
     lines = [line for line in lines if not SPINNER.match(line)]
+    return draw("outlast demo", "\n".join(lines), PICTURES / "demo.svg")
+
+
+COMMANDS = {
+    "fork": ["fork case-1 --list"],
+    "replay": ["replay desk.py case-1.json"],
+    "evals": ["evals dataset refunds.yaml --since 1d", "evals run refunds.yaml desk.py"],
+    "archive": ["archive status"],
+}
+"""What each picture of a terminal shows."""
+
+
+async def pictures_of_commands() -> list[Path]:
+    """Let the tutorial's run be approved, and draw what commands print about it."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, program in files_of_the_tutorial().items():
+            (Path(folder) / name).write_text(program, encoding="utf-8")
+        async with EmbeddedServer(search_attributes=names.SEARCH_ATTRIBUTES) as server:
+            environment = {
+                **os.environ,
+                "COLUMNS": str(COLUMNS),
+                "OUTLAST_ARCHIVE": str(Path(folder) / "archive"),
+                "TEMPORAL_ADDRESS": server.address,
+            }
+
+            async def outlast(*arguments: str) -> str:
+                process = await asyncio.create_subprocess_exec(
+                    _beside("outlast"),
+                    *arguments,
+                    cwd=folder,
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                )
+                return (await process.communicate())[0].decode()
+
+            worker = await asyncio.create_subprocess_exec(
+                _beside("outlast"), "worker", "desk", cwd=folder, env=environment
+            )
+            try:
+                asked = await outlast("run", "Desk", QUESTION, "--id", "case-1")
+                (digest,) = set(re.findall(r"--digest ([0-9a-f]+)", asked))
+                await outlast("approve", "case-1", "a1", "--digest", digest, "--yes")
+                await outlast("tail", "case-1")
+                record = await outlast("record", "case-1")
+                (Path(folder) / "case-1.json").write_text(record, encoding="utf-8")
+                return [
+                    draw(
+                        f"outlast {name}",
+                        "\n".join(
+                            [f"$ outlast {line}\n{await outlast(*line.split())}" for line in lines]
+                        ),
+                        PICTURES / f"terminal-{name}.svg",
+                    )
+                    for name, lines in COMMANDS.items()
+                ]
+            finally:
+                worker.kill()
+                await worker.wait()
+
+
+def draw(title: str, printed: str, picture: Path) -> Path:
+    """Draw what a terminal shows."""
     with Path(os.devnull).open("w") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
-        console.print(Text.from_ansi("\n".join(lines)))
-        picture = PICTURES / "demo.svg"
-        svg = console.export_svg(title="outlast demo")
+        console.print(Text.from_ansi(printed))
+        svg = console.export_svg(title=title)
         # No fonts from other hosts: the reader's own monospaced one will do.
         svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
         picture.write_text(re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE), encoding="utf-8")
@@ -247,9 +310,11 @@ def _beside(program: str) -> str:
 def main() -> None:
     """Take the pictures that the command line names, or all."""
     PICTURES.mkdir(exist_ok=True)
-    for what in sys.argv[1:] or ["ui", "demo", "desk"]:
+    for what in sys.argv[1:] or ["ui", "demo", "terminal", "desk"]:
         if what == "desk":
             pictures = asyncio.run(pictures_of_the_desk())
+        elif what == "terminal":
+            pictures = asyncio.run(pictures_of_commands())
         elif what == "ui":
             pictures = [asyncio.run(picture_of_the_ui())]
         else:
