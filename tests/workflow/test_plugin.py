@@ -9,7 +9,7 @@ import pytest
 from temporalio import activity, workflow
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
@@ -62,6 +62,40 @@ async def test_runs_are_carried_by_a_worker_that_has_work_of_its_own(client: Cli
     assert result.final_output == "On its way."
     assert greeting == "HELLO ANN"
     assert model.closed == 0, "the provider is the user's to close"
+
+
+@pytest.mark.smoke
+async def test_a_replay_repeats_no_effect(client: Client):
+    """Workers without a cache replay a run for each of its tasks; then a replayer does once more."""
+    called: list[str] = []
+
+    @function_tool
+    async def refund(order: str) -> str:
+        called.append(order)
+        return f"refunded {order}"
+
+    agent = Agent[Any](name="Desk", tools=[refund])
+    orders = ("A-1", "A-2", "A-3")
+    model = ScriptedModel(
+        *([call("refund", one, order=one)] for one in orders), "All are refunded."
+    )
+    plugin = OutlastPlugin([agent], model_provider=model)
+    worker = Worker(
+        client,
+        task_queue="replayed",
+        plugins=[plugin],
+        max_cached_workflows=0,
+        build_id="test",
+    )
+    async with worker, asyncio.timeout(PATIENCE_SECONDS):
+        result = await Runner.run("Desk", "Pay back.", client=client, task_queue="replayed")
+    assert result.final_output == "All are refunded."
+    assert (called, model.calls) == ([*orders], 4)
+
+    history = await client.get_workflow_handle(result.run_id).fetch_history()
+    again = OutlastPlugin([agent], model_provider=model)
+    await Replayer(workflows=[], plugins=[again], build_id="test").replay_workflow(history)
+    assert (called, model.calls) == ([*orders], 4), "a replay called a tool or a model"
 
 
 async def test_the_sandbox_of_a_users_workflows_does_not_get_in_the_way(client: Client):
