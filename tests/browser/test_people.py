@@ -127,7 +127,7 @@ async def test_a_customer_writes_while_a_person_has_the_conversation(
 
 async def test_a_request_is_decided_by_keys_alone(stage: Stage, windows: Windows) -> None:
     handle = await stage.start_run(
-        "Writer", 'call write_letter {"address": "Keys", "text": "Hi"}', "by keys"
+        "Writer", 'call write_letter {"address": "Keys", "text": "Hi"}', "decided by keys"
     )
     await handle.wait_for_people()
     page = await windows.open()
