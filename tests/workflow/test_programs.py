@@ -141,6 +141,30 @@ asyncio.run(main())
 """
 )
 
+ASKS_AGAIN = (
+    REFUND
+    + """
+async def main():
+    result = await Runner.run(clerk(), "Refund A-17", id="refund-17")
+    print(result.final_output or "It waits.")
+
+asyncio.run(main())
+"""
+)
+
+DECIDES_WITHOUT_WORKER = """
+async def main():
+    run = await Runner.attach("refund-17")
+    (request,) = await run.approvals()
+    deciding = asyncio.create_task(run.approve(request.id, args_digest=request.args_digest))
+    while not (await run.check()).raw_description.HasField("pending_workflow_task"):
+        await asyncio.sleep(0.01)
+    note("sent", "yes")
+    print((await deciding).status)
+
+asyncio.run(main())
+"""
+
 JOINS = """
 @function_tool
 async def work() -> str:
@@ -244,6 +268,18 @@ async def test_another_program_decides_and_carries_the_run_on(tmp_path: Path):
     assert await output_of(tmp_path, "asks.py", ASKS) == ["1"]
     assert await output_of(tmp_path, "decides.py", DECIDES) == ["refunded A-17"]
     assert (tmp_path / "ledger").read_text() == "decides.py A-17\n"
+
+
+@pytest.mark.full
+async def test_a_decision_that_is_sent_while_no_program_runs_counts_when_it_runs_again(
+    tmp_path: Path,
+):
+    assert await output_of(tmp_path, "asks.py", ASKS_AGAIN) == ["It waits."]
+    async with program(tmp_path, "decides.py", DECIDES_WITHOUT_WORKER) as process:
+        await exists(tmp_path / "sent", process)
+        assert await output_of(tmp_path, "asks.py", ASKS_AGAIN) == ["refunded A-17"]
+        assert (await process.communicate())[0] == b"approved\n"
+    assert (tmp_path / "ledger").read_text() == "asks.py A-17\n"
 
 
 @pytest.mark.full

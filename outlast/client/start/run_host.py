@@ -1,9 +1,11 @@
 """Hosts a run with this process's engine, unless workers elsewhere host it."""
 
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.codec import context_class
@@ -16,6 +18,9 @@ from outlast.contract import names
 from outlast.loop.state import LoopState
 from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import Engine, Serving, local_engine
+
+TAKEN_IN_WITHIN: Final = timedelta(seconds=15)
+"""Somewhat longer than the server waits for a workflow task that a killed program had."""
 
 
 class RunHost:
@@ -104,8 +109,12 @@ class RunHost:
             return
         description = await handle.check()
         served = [serving.queue for serving in self._serving]
-        if description.close_time is None and description.task_queue not in served:
+        if description.close_time is not None:
+            return
+        if description.task_queue not in served:
             await self._serve(handle.id, description.task_queue)
+        if description.raw_description.HasField("pending_workflow_task"):
+            await _taken_in(handle)
 
     @property
     def _is_here(self) -> bool:
@@ -119,3 +128,14 @@ class RunHost:
         )
         self._serving.append(serving)
         return serving
+
+
+async def _taken_in(handle: RunHandle) -> None:
+    """Wait until the worker has taken in what was sent to the run while it had none.
+
+    A decision that no worker has taken in is in no history, so the run would be read as still
+    waiting. The server answers a query after the workflow task that it has for the run.
+    """
+    workflow = handle.client.get_workflow_handle(handle.id)
+    with suppress(RPCError, WorkflowQueryFailedError):  # then it is read as it is
+        await workflow.query(names.QUERY_STATE, rpc_timeout=TAKEN_IN_WITHIN)

@@ -130,7 +130,7 @@ async def test_the_run_of_a_program_that_ended_needs_the_program(
     said = io.StringIO()
 
     async with hint_without_worker(client, "outlast-local-desk-1-Triage", Console(file=said)):
-        await eventually(lambda: "Run it again, and the run continues." in said.getvalue())
+        await eventually(lambda: "Run it again, in another terminal" in said.getvalue())
 
 
 async def test_a_short_wait_gives_no_hint(client: Client) -> None:

@@ -6,6 +6,7 @@ a server does. Must not know: what a reader makes of them.
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -227,8 +228,16 @@ class FakeHandle:
             task_queue=self._client.task_queue,
             workflow_type=self._client.workflow_type,
             parent_id=self._parent,
-            raw_description=SimpleNamespace(pending_activities=[]),
+            raw_description=SimpleNamespace(
+                pending_activities=[], HasField=self._client.pending.__contains__
+            ),
         )
+
+    async def query(self, name: str, *, rpc_timeout: timedelta) -> None:
+        assert rpc_timeout > timedelta(seconds=10)
+        self._client.note(f"query {name}", self.run_id)
+        if self._client.refuses_queries:
+            raise refused(RPCStatusCode.DEADLINE_EXCEEDED)
 
     async def fetch_history(self) -> Any:
         pages = [page for page in self._pages() if not isinstance(page, Exception)]
@@ -267,6 +276,8 @@ class FakeClient:
         task_queue: where the run is.
         workflow_type: what kind of workflow it is.
         nested: what has other runs, by their workflow ids.
+        pending: fields of a description that are set, such as a workflow task that nobody has done.
+        refuses_queries: whether no worker answers a query in time.
     """
 
     namespace = "default"
@@ -289,6 +300,8 @@ class FakeClient:
         self.task_queue = "outlast"
         self.workflow_type = names.WORKFLOW
         self.nested: dict[str, FakeClient] = {}
+        self.pending: set[str] = set()
+        self.refuses_queries = False
 
     def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> FakeHandle:
         if workflow_id == "support-42":

@@ -135,6 +135,17 @@ async def test_a_run_that_was_started_before_is_carried_where_it_is(engine: Engi
     ]
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_what_was_sent_while_nobody_carried_a_run_is_taken_in_first(
+    engine: Engine, is_late: bool
+) -> None:
+    engine.client.pending = {"pending_workflow_task"}
+    engine.client.refuses_queries = is_late
+    with RunHost(A, None, None) as one:
+        await one.follow(await handle_of(one))
+    assert engine.client.calls[-1] == ("query state", None)
+
+
 async def test_a_run_that_is_on_the_queue_of_new_ones_is_carried_once(engine: Engine) -> None:
     engine.client.task_queue = OWN
     one = RunHost(A, None, None)
