@@ -198,7 +198,7 @@ scan: $(VENV)/.test ## look for known vulnerabilities in the locked packages
 
 lint: $(VENV)/.lint ## style and spelling
 	@$(BIN)/ruff check .
-	@$(BIN)/codespell docs outlast examples CONTRIBUTING.md SECURITY.md CHANGELOG.md
+	@$(BIN)/codespell docs outlast examples README.md CONTRIBUTING.md CODE_OF_CONDUCT.md SECURITY.md CHANGELOG.md
 	@$(BIN)/ruff format --check .
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv lock --check --quiet
 
