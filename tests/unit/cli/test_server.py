@@ -113,24 +113,21 @@ async def test_nobody_waits_on_an_unknown_queue(client: Client) -> None:
     assert await pollers(client, "nobody-is-here") == []
 
 
+@pytest.mark.parametrize(
+    ("queue", "hint"),
+    [
+        ("nobody-is-here", "outlast worker MODULE"),
+        ("outlast-local-desk-1-Triage", "Run it again, in another terminal"),
+    ],
+)
 async def test_people_who_wait_for_nobody_are_told(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch, queue: str, hint: str
 ) -> None:
     monkeypatch.setattr(module, "HINT_AFTER", timedelta(0))
     said = io.StringIO()
 
-    async with hint_without_worker(client, "nobody-is-here", Console(file=said)):
-        await eventually(lambda: "outlast worker MODULE" in said.getvalue())
-
-
-async def test_the_run_of_a_program_that_ended_needs_the_program(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "HINT_AFTER", timedelta(0))
-    said = io.StringIO()
-
-    async with hint_without_worker(client, "outlast-local-desk-1-Triage", Console(file=said)):
-        await eventually(lambda: "Run it again, in another terminal" in said.getvalue())
+    async with hint_without_worker(client, queue, Console(file=said, width=200)):
+        await eventually(lambda: hint in said.getvalue())
 
 
 async def test_a_short_wait_gives_no_hint(client: Client) -> None:
