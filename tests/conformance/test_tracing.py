@@ -38,6 +38,7 @@ from tests.conformance.executors import (
     row,
     soon,
 )
+from tests.eventually import eventually
 
 SECRET = "4111-1111"
 
@@ -266,6 +267,9 @@ async def test_a_streamed_run_tells_the_same(executor: Executor, collected: Coun
     result = await executor.stream(agent, model=model)
     _ = [event async for event in result.stream_events()]
     assert result.final_output == "Paid."
+    await eventually(
+        lambda: any(what == "trace end" for what, _ in [*collected.told])
+    )  # shortly after the stream
     assert collected.tree() == TREE
     told_once(collected)
 
