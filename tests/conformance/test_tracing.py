@@ -38,7 +38,6 @@ from tests.conformance.executors import (
     row,
     soon,
 )
-from tests.eventually import eventually
 
 SECRET = "4111-1111"
 
@@ -267,9 +266,7 @@ async def test_a_streamed_run_tells_the_same(executor: Executor, collected: Coun
     result = await executor.stream(agent, model=model)
     _ = [event async for event in result.stream_events()]
     assert result.final_output == "Paid."
-    await eventually(
-        lambda: any(what == "trace end" for what, _ in [*collected.told])
-    )  # shortly after the stream
+    await _until_all_is_told(collected)
     assert collected.tree() == TREE
     told_once(collected)
 
