@@ -101,7 +101,7 @@ any two steps (`held`), and input guardrails may still run beside what is over a
 """
 
 LEFT_OUT = {"held", "turned"}
-"""Phases that nearly every other one leads to: with them, nobody can follow the arrows."""
+"""Phases that the picture leaves out, because nearly every other phase leads to them."""
 
 ANSWERED = {"idle", "closing", "closed"}
 """Phases that the picture shows as one."""

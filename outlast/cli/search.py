@@ -73,6 +73,18 @@ class Search:
 
         return RunFilter(status=self.status, agent=self.agent)
 
+    def keys(self, client: "Client") -> "AsyncGenerator[Key]":
+        """Yield the keys of all runs that match, without their histories."""
+        from outlast.client.recordings.reading import run_keys
+
+        return run_keys(
+            client,
+            self.criteria(),
+            since=self.begins,
+            query=self.query,
+            archived=self.archived,
+        )
+
     async def read(
         self, client: "Client", run_id: str | None, *, redact: bool, skip: "set[Key] | None" = None
     ) -> "AsyncGenerator[Recording | UnreadRun]":

@@ -154,7 +154,10 @@ async def hint_without_worker(
 
 def _without_worker(task_queue: str) -> str:
     if task_queue.startswith(names.PROGRAM_QUEUE_PREFIX):
-        return "The program that started this run has ended. Run it again, in another terminal, and the run continues."
+        return (
+            "The program that started this run has ended. Run it again, in another terminal, and "
+            "the run continues."
+        )
     return (
         f"No worker polls the task queue {task_queue!r}, so nothing happens until "
         "you start one: `outlast worker MODULE`."

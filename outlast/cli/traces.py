@@ -68,16 +68,7 @@ async def export(
         if run_id is not None:
             await runs.send(client, run_id, None)
         else:
-            from outlast.client.recordings.reading import run_keys
-
-            keys = run_keys(
-                client,
-                search.criteria(),
-                since=search.begins,
-                query=search.query,
-                archived=search.archived,
-            )
-            await runs.send_all(client, keys, search.limit)
+            await runs.send_all(client, search.keys(client), search.limit)
     runs.report()
     return ExitCode.FAILED if runs.unread else ExitCode.OK
 

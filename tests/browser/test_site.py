@@ -32,7 +32,7 @@ PAGES = (
     "reference/environment/",
 )
 WIDE = ("reference/api/tools/", "reference/feature-table/")
-"""Pages on which axe-core is busy for seconds, and that others are like."""
+"""Pages that axe-core skips: it needs seconds for each, and checks similar pages."""
 DIAGRAMS = ("concepts/state-diagram/", "concepts/message-way/")
 
 

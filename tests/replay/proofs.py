@@ -103,7 +103,7 @@ async def make() -> dict[str, Any]:
 
 
 async def problems(kept: dict[str, Any]) -> list[str]:
-    """Return what of a release's proofs no longer counts here, in words."""
+    """Return a sentence for each proof of a release that this version refuses."""
     found: list[str] = []
     for kind, actions in kept["actions"].items():
         for name, fields in actions.items():

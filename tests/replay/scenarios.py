@@ -308,7 +308,7 @@ async def _respond(handle: RunHandle) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What is asked of whom, what the model says, and what people do.
+    """A run to record: its agent, its question, the replies of its model, and what people do.
 
     Attributes:
         steps: what the model says.

@@ -22,7 +22,7 @@ from tests.replay.test_recorded_histories import assert_same, folded
 RELEASES = releases.releases()
 RELEASED = [one for one in RELEASES if one.name != releases.UNRELEASED]
 WHOLE = [one for one in RELEASES if (one / "archive.json.gz").exists()]
-"""Releases, and before the first one what is unreleased."""
+"""The folders of releases; before the first release, that of the unreleased version."""
 
 every_release = pytest.mark.parametrize("folder", WHOLE, ids=lambda one: one.name)
 

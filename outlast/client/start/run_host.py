@@ -19,7 +19,7 @@ from outlast.loop.state import LoopState
 from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import Engine, Serving, local_engine
 
-TAKEN_IN_WITHIN: Final = timedelta(seconds=15)
+LONGEST_TASK: Final = timedelta(seconds=15)
 """Somewhat longer than the server waits for a workflow task that a killed program had."""
 
 
@@ -114,7 +114,7 @@ class RunHost:
         if description.task_queue not in served:
             await self._serve(handle.id, description.task_queue)
         if description.raw_description.HasField("pending_workflow_task"):
-            await _taken_in(handle)
+            await _await_pending_task(handle)
 
     @property
     def _is_here(self) -> bool:
@@ -130,12 +130,12 @@ class RunHost:
         return serving
 
 
-async def _taken_in(handle: RunHandle) -> None:
-    """Wait until the worker has taken in what was sent to the run while it had none.
+async def _await_pending_task(handle: RunHandle) -> None:
+    """Wait for the workflow task that came while the run had no worker.
 
-    A decision that no worker has taken in is in no history, so the run would be read as still
+    It may bring a decision, which is not in the history before: the run would be read as still
     waiting. The server answers a query after the workflow task that it has for the run.
     """
     workflow = handle.client.get_workflow_handle(handle.id)
     with suppress(RPCError, WorkflowQueryFailedError):  # then it is read as it is
-        await workflow.query(names.QUERY_STATE, rpc_timeout=TAKEN_IN_WITHIN)
+        await workflow.query(names.QUERY_STATE, rpc_timeout=LONGEST_TASK)

@@ -27,7 +27,7 @@ SECRET = "the courier's"
 
 @pytest.fixture
 def program(server: TemporalServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """The module of the page, with two customers and two people of the team."""
+    """Import the program of the page, and add two customers and two people of the team."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     monkeypatch.setenv("TEMPORAL_NAMESPACE", server.namespace)
     monkeypatch.setenv("OUTLAST_IDENTITY_KEY", new_shared_key())

@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60
 
 
 def load_site(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Return the module of the page, as a process has it that serves the address."""
+    """Import the program of the page as the process that serves this address does."""
     [code] = re.findall(
         r'^```py title="site.py"\n(.*?)^```$', PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
