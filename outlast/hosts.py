@@ -1,5 +1,6 @@
 """Internal. Tells this machine from others by the name of a host, and ports from other numbers."""
 
+import secrets
 import socket
 from ipaddress import ip_address
 from typing import Final
@@ -8,6 +9,8 @@ from outlast.agents.errors import UserError
 
 LOOPBACK: Final = "127.0.0.1"
 LARGEST_PORT: Final = 65_535
+_FREE_PORTS: Final = range(20_000, 30_000)
+_MOST_LOOKED_AT: Final = 1_000
 
 
 def is_this_machine(host: str) -> bool:
@@ -46,3 +49,20 @@ def problem_of_port(port: int) -> str | None:
         except OSError as error:
             return error.strerror
     return None
+
+
+def free_port() -> int:
+    """Return a loopback port that no program listens on, for a server that is started next.
+
+    Systems take the ports that they choose themselves, for connections and for port 0, from 32768
+    or 49152 on. A lower one is still free when a server that was killed is started again at its
+    port.
+
+    Raises:
+        OSError: no port is free.
+    """
+    for _ in range(_MOST_LOOKED_AT):
+        port = secrets.choice(_FREE_PORTS)
+        if problem_of_port(port) is None:
+            return port
+    raise OSError(f"No port from {_FREE_PORTS.start} to {_FREE_PORTS[-1]} is free.")

@@ -18,6 +18,7 @@ import outlast
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import AgentsException
 from outlast.dev import EmbeddedServer, running_server
+from outlast.hosts import free_port
 
 EXAMPLE = Path("support_desk", "app.py")
 MODULE = "support_desk.app"
@@ -173,7 +174,7 @@ class Desk:
     @classmethod
     async def start(cls, settings: WorkerSettings, children: list[Child]) -> "Desk":
         """Start it at a free port, and return when it answers."""
-        process, url = await _start_desk(0, settings, children)
+        process, url = await _start_desk(free_port(), settings, children)
         return cls(url, process, settings, children)
 
     @property

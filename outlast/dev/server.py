@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Mapping
 from datetime import timedelta
@@ -25,7 +24,7 @@ from outlast.dev.data_dir import (
 from outlast.dev.disk_watch import DiskWatch, problem_of_writing
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
-from outlast.hosts import check_port, problem_of_port
+from outlast.hosts import check_port, free_port, problem_of_port
 from outlast.visibility.search_attributes import ensure_search_attributes
 
 if TYPE_CHECKING:
@@ -281,19 +280,19 @@ class EmbeddedServer:
                 ended = process is not None and not process.alive
                 if process is None or not ended or _PORT_TAKEN not in process.last_words():
                     raise
-                if 0 not in (self._port, self._ui_port) or monotonic() > self._deadline:
+                if monotonic() > self._deadline:
                     raise
                 await process.end(now=True)
 
     async def _launch(self, home: DataDir, life: int) -> ServerInfo:
         # The server runs in another working directory, so a relative path would be wrong.
         cli = self._cli.expanduser().resolve() if self._cli else find_temporal_cli()
-        attempts = 3 if 0 in (self._port, self._ui_port) else 1
+        attempts = 3
         while True:
             attempts -= 1
             settings = ServerSettings(
-                port=self._port or _free_port(),
-                ui_port=_free_port() if self._ui_port == 0 else self._ui_port,
+                port=self._port or free_port(),
+                ui_port=free_port() if self._ui_port == 0 else self._ui_port,
                 namespace=self._namespace,
                 search_attributes=self._search_attributes,
                 in_memory=self._data_dir is None,
@@ -319,6 +318,9 @@ class EmbeddedServer:
 
     def _alive(self, home: DataDir) -> bool:
         return self._process.alive if self._process else home.running() is not None
+
+    def _last_words(self, home: DataDir) -> str:
+        return f" {self._process.last_words()}" if self._process else f" See {home.log}."
 
     async def _ready_client(self, home: DataDir, info: ServerInfo) -> "Client":
         from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -348,7 +350,7 @@ class EmbeddedServer:
             if monotonic() > self._deadline or not self._alive(home):
                 raise ServerUnavailable(
                     f"The Temporal server at {info.address} does not serve the namespace "
-                    f"{self._namespace!r}: {problem}. See {home.log}."
+                    f"{self._namespace!r}: {problem}.{self._last_words(home)}"
                 ) from problem
             await asyncio.sleep(POLL_SECONDS)
 
@@ -377,16 +379,11 @@ def _others_use(users: int) -> bool:
     return not try_lock(users, fcntl.LOCK_EX) and try_lock(users, fcntl.LOCK_SH)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
-
-
 def _require_free(port: int | None) -> None:
     """Raise an error if a chosen port is in use, perhaps by another Temporal server.
 
-    Whatever takes a free port (0) before the server has it is only known once the server ends.
+    Whatever takes it before the server has it is only known once the server ends, which may be
+    when the server has already answered: it opens its UI last.
     """
     if port and (problem := problem_of_port(port)):
         raise ServerUnavailable(

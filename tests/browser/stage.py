@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -24,7 +23,7 @@ from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.demo.processes import Child
 from outlast.demo.responses_server import ResponsesServer
 from outlast.dev import EmbeddedServer
-from outlast.hosts import LOOPBACK
+from outlast.hosts import LOOPBACK, free_port
 from outlast.serve.tokens import KEY_VARIABLE, ConversationTokens
 from tests.browser.model import answer
 from tests.servers import kill_and_start_again
@@ -243,10 +242,3 @@ class Stage:
         if self._server is not None:
             os.kill(self._server.info.pid, signal.SIGKILL)
             await self._server.stop()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]

@@ -9,7 +9,8 @@ from pathlib import Path
 from playwright.async_api import Page, expect
 
 from outlast.demo.processes import Child
-from tests.browser.stage import ROOT, free_port
+from outlast.hosts import free_port
+from tests.browser.stage import ROOT
 from tests.browser.window import Windows
 
 EXAMPLES = ROOT / "examples"

@@ -6,7 +6,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page
 
 from outlast.contract.identity import new_shared_key
-from tests.oidc_provider.running import NEEDED, RealProvider, free_port, outlast_serve
+from outlast.hosts import free_port
+from tests.oidc_provider.running import NEEDED, RealProvider, outlast_serve
 from tests.servers import TemporalServer
 
 pytestmark = NEEDED

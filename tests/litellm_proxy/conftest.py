@@ -7,7 +7,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import httpx2
 import pytest
 
+from outlast.hosts import free_port
 from outlast.models import ChatCompletionsModel, OpenAIProvider, ResponsesModel
 from tests.unit.models.model_server import ModelServer
 
@@ -116,9 +116,7 @@ def _config(upstream: str) -> dict[str, Any]:
 @contextmanager
 def _process(config: Path, log: Path) -> Generator[tuple[subprocess.Popen[bytes], str]]:
     assert COMMAND is not None
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # The prices of models in the package, instead of a download.
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     with log.open("wb") as lines:

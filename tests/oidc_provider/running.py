@@ -4,13 +4,14 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
+from outlast.hosts import free_port
 
 PLACE = Path(__file__).parent
 SECRET = "a secret+of/the=desk"
@@ -22,13 +23,6 @@ NEEDED = [
     ),
 ]
 """Marks of tests at the provider."""
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class RealProvider:

@@ -6,7 +6,6 @@ commands in `OUTLAST_OTELCOL` and `OUTLAST_PHOENIX`. Runs of pytest without both
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Generator
@@ -18,6 +17,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from outlast.hosts import free_port
 from tests.otlp import OtlpReceiver
 
 COLLECTOR: Final = os.environ.get("OUTLAST_OTELCOL")
@@ -38,12 +38,6 @@ service:
     traces: {{ receivers: [otlp], exporters: [otlphttp] }}
     metrics: {{ receivers: [otlp], exporters: [otlphttp] }}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
 
 
 @contextmanager

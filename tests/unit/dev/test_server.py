@@ -16,10 +16,12 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
+from outlast import hosts
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.dev import server as module
 from outlast.dev.server import EmbeddedServer, running_server
 from outlast.dev.server_process import ServerProcess
+from outlast.hosts import free_port
 from tests.architecture.source import names_of
 from tests.eventually import eventually
 
@@ -219,19 +221,21 @@ async def test_a_port_in_use_is_named(tmp_path: Path, which: str):
     assert running_server(tmp_path) is None
 
 
+def require_nothing(_port: int | None) -> None:
+    """Let a port be taken after the server has looked at it."""
+
+
 @pytest.mark.full
 async def test_a_free_port_that_is_snatched_away_from_its_ui_is_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The server takes ports for itself, and may answer before its UI finds its own taken."""
-    find, found = module._free_port, list[int]()
+    find, found = module.free_port, list[int]()
     accepts_connections = ServerProcess.accepts_connections
 
     def first_of_the_ui_is_taken() -> int:
         found.append(port if len(found) == 1 else find())
         return found[-1]
-
-    def require_nothing(_port: int | None) -> None: ...
 
     async def answers_for_a_moment(process: ServerProcess, deadline: float) -> bool:
         await accepts_connections(process, deadline)
@@ -241,12 +245,61 @@ async def test_a_free_port_that_is_snatched_away_from_its_ui_is_no_end(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        monkeypatch.setattr(module, "_free_port", first_of_the_ui_is_taken)
+        monkeypatch.setattr(module, "free_port", first_of_the_ui_is_taken)
         monkeypatch.setattr(module, "_require_free", require_nothing)
         monkeypatch.setattr(ServerProcess, "accepts_connections", answers_for_a_moment)
         async with EmbeddedServer(data_dir=tmp_path) as server:
             assert server.ui_url == f"http://127.0.0.1:{found[-1]}"
     assert len(found) == 4
+
+
+@pytest.mark.full
+async def test_a_chosen_port_that_is_taken_for_a_moment_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What starts again at the ports that open pages have is not ended by a passing program."""
+    accepts_connections = ServerProcess.accepts_connections
+    starts = list[ServerProcess]()
+
+    async def answers_until_its_ui_starts(process: ServerProcess, deadline: float) -> bool:
+        starts.append(process)
+        await accepts_connections(process, deadline)
+        if taken.fileno() >= 0:
+            await eventually(lambda: not process.alive)
+            taken.close()
+        return True
+
+    with socket.socket() as taken:
+        port, ui_port = free_port(), free_port()
+        taken.bind(("127.0.0.1", ui_port))
+        taken.listen()
+        monkeypatch.setattr(module, "_require_free", require_nothing)
+        monkeypatch.setattr(ServerProcess, "accepts_connections", answers_until_its_ui_starts)
+        async with EmbeddedServer(data_dir=tmp_path, port=port, ui_port=ui_port) as server:
+            assert server.address == f"127.0.0.1:{port}"
+            assert server.ui_url == f"http://127.0.0.1:{ui_port}"
+    assert len(starts) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where Linux says which ports it chooses")
+def test_a_free_port_is_none_that_the_system_gives_away():
+    """Else another program has it when a killed server is started again at its port."""
+    first_of_the_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(100):
+        port = free_port()
+        assert 1024 <= port < first_of_the_system
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", port))
+
+
+def test_a_port_in_use_is_not_free(monkeypatch: pytest.MonkeyPatch):
+    with socket.socket() as taken:
+        port = free_port()
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        monkeypatch.setattr(hosts, "_FREE_PORTS", range(port, port + 1))
+        with pytest.raises(OSError, match=f"No port from {port} to {port} is free"):
+            free_port()
 
 
 async def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch):

@@ -1,11 +1,11 @@
 import asyncio
-import socket
 from datetime import timedelta
 
 import pytest
 from openai import AsyncOpenAI
 
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.hosts import free_port
 from outlast.loop.values import JsonObject
 from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesModel
 from outlast.ports.model import ModelError, ModelRequest
@@ -15,12 +15,6 @@ from tests.unit.models.streams import collect, collect_until_failure
 
 ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"}])
 EMPTY: JsonObject = {"id": "resp_1", "output": []}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def fail(connection: OpenAIConnection, request: ModelRequest = ASK) -> ModelError:

@@ -21,6 +21,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from outlast import Agent, function_tool
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.hosts import free_port
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIConnection, OpenAIProvider, ResponsesModel
 from outlast.models.openai.socket_connection import SocketConnection
@@ -32,7 +33,6 @@ from tests.unit.models.conftest import KEY
 from tests.unit.models.responses_api import message, response
 from tests.unit.models.socket_model_server import SocketModelServer
 from tests.unit.models.streams import collect, collect_until_failure
-from tests.unit.models.test_connection import free_port
 from tests.unit.models.test_failures import TABLE
 
 ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"}])

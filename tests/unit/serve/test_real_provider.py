@@ -16,6 +16,7 @@ import pytest
 from starlette.applications import Starlette
 
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
+from outlast.hosts import free_port
 from outlast.serve import oidc, oidc_provider
 from outlast.serve.access import RoleRules
 from outlast.serve.feed import Feed
@@ -23,7 +24,7 @@ from outlast.serve.http_server import serve_desk
 from outlast.serve.oidc import OpenIDConnect
 from outlast.serve.routing import Desk, route
 from outlast.serve.staff_sessions import SessionRules
-from tests.oidc_provider.running import NEEDED, SECRET, RealProvider, free_port, outlast_serve
+from tests.oidc_provider.running import NEEDED, SECRET, RealProvider, outlast_serve
 from tests.servers import TemporalServer
 from tests.unit.serve.test_oidc import say_who
 

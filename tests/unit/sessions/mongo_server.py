@@ -12,6 +12,8 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
+from outlast.hosts import free_port
+
 START_SECONDS = 60.0
 ROOT = Path(__file__).parents[3]
 JARS = ROOT / ".mongo"
@@ -35,9 +37,7 @@ def serve() -> Generator[str]:
 @contextlib.contextmanager
 def _mongod(program: str) -> Generator[int]:
     with tempfile.TemporaryDirectory(prefix="mongo") as folder:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = int(free.getsockname()[1])
+        port = free_port()
         options = ["--dbpath", folder, "--bind_ip", "127.0.0.1", "--port", str(port)]
         server = subprocess.Popen([program, *options, "--nounixsocket"], stdout=subprocess.DEVNULL)
         try:
