@@ -17,7 +17,12 @@ from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
-from opentelemetry.trace import NonRecordingSpan, get_current_span, set_span_in_context
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    get_current_span,
+    set_span_in_context,
+)
 
 from outlast.otel.converter import SpanConverter, context_of, span_seconds
 from outlast.otel.metrics import Metrics
@@ -98,7 +103,7 @@ class OpenTelemetryProcessor(TracingProcessor):
 
     def enter_span(self, span: Span[Any]) -> Callable[[], None]:
         """Make a span OpenTelemetry's current one, so that spans of tools and libraries are inside it."""
-        made = NonRecordingSpan(context_of(span))
+        made = _CurrentSpan(span)
         token = attach(set_span_in_context(made))
 
         def leave() -> None:
@@ -144,3 +149,17 @@ class OpenTelemetryProcessor(TracingProcessor):
     @unused
     def on_span_start(self, span: Span[Any]) -> None:
         """Do nothing: a span is exported once it has ended."""
+
+
+class _CurrentSpan(NonRecordingSpan):
+    """Stands for a span of a run; its ids are converted only if OpenTelemetry asks for them."""
+
+    def __init__(self, span: Span[Any]) -> None:
+        self._span = span
+
+    def get_span_context(self) -> SpanContext:
+        """Return OpenTelemetry's ids of the span."""
+        return context_of(self._span)
+
+    def __repr__(self) -> str:
+        return f"NonRecordingSpan({self.get_span_context()!r})"

@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind, StatusCode, get_current_span
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
 from outlast import (
     Agent,
@@ -143,6 +143,23 @@ async def test_spans_of_opentelemetry_in_a_tool_are_children_of_the_tools_span(
     assert {one.parent.span_id: one.context.trace_id for one in own} == tools
     assert len(tools) == 2
     assert not get_current_span().get_span_context().is_valid
+
+
+async def test_the_current_span_of_opentelemetry_has_the_ids_of_the_exported_span() -> None:
+    seen: list[tuple[SpanContext, str]] = []
+
+    @function_tool
+    def look() -> str:
+        current = get_current_span()
+        seen.append((current.get_span_context(), repr(current)))
+        return "found"
+
+    model = ScriptedModel([call("look", "c1")], "Done.")
+    with exporting() as exported:
+        await run_in_memory(Agent(name="Clerk", tools=[look]), "Where?", model=model)
+        context = exported.one("execute_tool look").context
+    assert context is not None
+    assert seen == [(context, f"NonRecordingSpan({context!r})")]
 
 
 async def test_a_processor_that_cannot_enter_a_span_ends_no_run() -> None:
