@@ -107,12 +107,12 @@ async def worker(address: str, model_url: str, *, read: bool, content: bool) -> 
         "all": [OpenTelemetryProcessor(include_content=content)],
     }
 
-    def switch(line: str) -> dict[str, float]:
+    def switch(line: str) -> dict[str, dict[str, float]]:
         REGISTRATION.flush(10)
-        found = spent()
-        gc.collect()  # each variant pays for its own garbage
+        ended = spent()
+        gc.collect()  # no variant pays for another's garbage, nor for this
         REGISTRATION.add(processors[line], replace=True)
-        return found
+        return {"ended": ended, "began": spent()}
 
     @function_tool(effect="read" if read else None)
     async def note(number: int) -> str:
@@ -210,7 +210,8 @@ async def measure(rounds: int, *, read: bool, content: bool) -> None:
             before = json.loads(await worker.ask(variant))
             await asyncio.gather(*(run() for _ in range(RUNS)))
             after = json.loads(await worker.ask(variant))
-            return {name: (after[name] - before.get(name, 0.0)) / RUNS for name in after}
+            began, ended = before["began"], after["ended"]
+            return {name: (ended[name] - began.get(name, 0.0)) / RUNS for name in ended}
 
         found: dict[str, list[dict[str, float]]] = {one: [] for one in (*VARIANTS, "bare")}
         for at in range(rounds + WARM_UP):
