@@ -13,7 +13,7 @@ from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.consent import Consent, Digest, Yes
 from outlast.cli.exit_codes import ExitCode
 from outlast.clock import now_ms
-from outlast.contract.wording import request_line
+from outlast.contract.wording import KEPT, request_line
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import Sender, claim_refusal
 from outlast.rendering import DIGEST_SHOWN, command, counted, excerpt
@@ -105,6 +105,9 @@ async def _decide(
         terminal.say(terminal.out(), f"You {_DONE[kind]} {done}.")
         for one in refused:
             terminal.say(terminal.err(), f"{one.run_id} {one.request_id}: {one.refused}")
+        for one in outcomes:
+            if one.receipt is not None and one.receipt.is_kept:
+                terminal.say(terminal.err(), f"{one.run_id} {one.request_id}: {KEPT}")
     return ExitCode.REFUSED if refused else ExitCode.OK
 
 
@@ -149,5 +152,6 @@ def _record(one: "BulkOutcome") -> JsonObject:
         "status": receipt and receipt.status,
         "votes": receipt and receipt.votes,
         "votes_needed": receipt and receipt.votes_needed,
+        "is_kept": receipt and receipt.is_kept,
         "refused": one.refused,
     }

@@ -13,6 +13,7 @@ from outlast.cli.caller import PersonCaller, by_person
 from outlast.cli.consent import Consent, Digest, Yes
 from outlast.cli.durations import shown_time
 from outlast.clock import now_ms
+from outlast.contract.wording import KEPT
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import command, decision_command
 
@@ -340,6 +341,7 @@ class _Chosen:
             "status": receipt.status,
             "votes": receipt.votes,
             "votes_needed": receipt.votes_needed,
+            "is_kept": receipt.is_kept,
             "by": self.caller.person.subject,
             "tool": self.request.name,
             "arguments": self.request.arguments,
@@ -440,6 +442,8 @@ def _remembered(remember: str | None, until: str | None) -> dict[str, Any]:
 
 def outcome(request: "ApprovalRequest", receipt: "DecisionReceipt", by: str) -> str:
     """Return what became of the decision of a person, as a sentence."""
+    if receipt.is_kept:
+        return KEPT
     if receipt.status == "pending":
         return f"{receipt.votes} of {receipt.votes_needed} votes; waits for {_others(request, receipt)}."
     word, then = _OUTCOMES.get(receipt.status, (receipt.status, {}))

@@ -127,9 +127,9 @@ def answers(address: str) -> bool:
 
 async def pollers(client: "Client", task_queue: str) -> list[str]:
     """Return the workers that poll a task queue; a killed one is listed for about a minute."""
-    from outlast.client.start import missing_worker
+    from outlast.client.transport import pollers
 
-    return await missing_worker.pollers(client, task_queue)
+    return await pollers.pollers(client, task_queue)
 
 
 @asynccontextmanager

@@ -28,16 +28,6 @@ LONGEST_ID: Final = 200
 """The maximum length of a delivery's id, and of its source."""
 
 
-MOST_KEPT_EVENTS: Final = 2_000
-"""How many events a history may have for the server to keep one more delivery without a worker.
-
-A worker keeps histories below that. With many more, a workflow task takes longer than it may.
-"""
-
-MOST_KEPT_BYTES: Final = 10_000_000
-"""How large a history may be, likewise: the server ends runs at 50 MB."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryReceipt:
     """The outcome of a delivery; a second one with the same id gets the receipt of the first.
@@ -106,8 +96,7 @@ async def finish(
             answer = await to_run.update(names.DELIVER, payload, unique)
     except (ServerUnavailable, TimeoutError):
         # No worker: the server keeps signals. If the update arrives, too, it is the same delivery.
-        await to_run.ask(lambda: _check_room(to_run))
-        await to_run.ask(lambda: to_run.workflow.signal(names.DELIVER, payload))
+        await to_run.keep(names.DELIVER, payload)
         return DeliveryReceipt(run_id=address.run_id, name=address.name, at=None)
     at = datetime.fromtimestamp(answer["at_ms"] / 1000, UTC)
     return DeliveryReceipt(run_id=address.run_id, name=address.name, at=at)
@@ -131,23 +120,6 @@ def _record(
         value=value,
         delivery_id=delivery_id,
         source=source,
-    )
-
-
-async def _check_room(to_run: RunAddress) -> None:
-    """Refuse what would fill the history of a run up while no worker is there.
-
-    Raises:
-        ServerUnavailable: much is kept already.
-    """
-    description = await to_run.workflow.describe()
-    info = description.raw_description.workflow_execution_info
-    if info.history_length < MOST_KEPT_EVENTS and info.history_size_bytes < MOST_KEPT_BYTES:
-        return
-    raise ServerUnavailable(
-        f"The history of the run {to_run.run_id} has {info.history_length:,} events and "
-        f"{info.history_size_bytes:,} bytes, and no worker takes what was delivered. Start one, and "
-        "deliver again with the same id."
     )
 
 

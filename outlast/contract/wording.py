@@ -18,6 +18,12 @@ ON_EXPIRY: Final[dict[OnExpiry, str]] = {
 
 _UNITS: Final = {"seconds": "s"}
 
+KEPT: Final = (
+    "Nothing works on this run now, so the server keeps your decision. The run takes it, or refuses "
+    "it, when its worker or program starts again."
+)
+"""What people read of a decision that the server keeps."""
+
 
 def who_may_decide(request: ApprovalRequest) -> str:
     """Return who may decide a request now, with its conditions."""

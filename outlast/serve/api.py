@@ -556,6 +556,7 @@ def _receipt_view(receipt: DecisionReceipt) -> DecisionReceiptView:
         votes=receipt.votes,
         votes_needed=receipt.votes_needed,
         by=receipt.by,
+        is_kept=receipt.is_kept,
     )
 
 

@@ -896,6 +896,9 @@ class DecisionReceiptView(View):
     votes: int
     votes_needed: int
     by: str | None = Field(description="Who settled the request.")
+    is_kept: bool = Field(
+        description="Whether the server keeps the decision until a worker is there: none is now."
+    )
 
 
 class BulkStepView(View):

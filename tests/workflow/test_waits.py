@@ -198,7 +198,7 @@ async def test_a_flood_of_deliveries_without_a_worker_is_stopped_and_loses_nothi
     await desk.close(worker)
     soon = timedelta(milliseconds=100)
     before = len(await desk.event_types(handle))
-    monkeypatch.setattr("outlast.client.deliveries.MOST_KEPT_EVENTS", before + 10)
+    monkeypatch.setattr("outlast.client.transport.run_address.MOST_KEPT_EVENTS", before + 10)
 
     async def signals(handle: RunHandle) -> int:
         """Return how many deliveries the server keeps; the engine adds events of its own."""
@@ -216,12 +216,12 @@ async def test_a_flood_of_deliveries_without_a_worker_is_stopped_and_loses_nothi
 
     await send({"does": "not fit"}, 1)
     await send("by hand", 2)
-    with pytest.raises(ServerUnavailable, match=r"no worker takes what was delivered. Start one"):
+    with pytest.raises(ServerUnavailable, match=r"no worker takes what was sent. Start one"):
         await flood()
     kept = await signals(handle)
     assert kept >= 2
-    monkeypatch.setattr("outlast.client.deliveries.MOST_KEPT_BYTES", 1)
-    with pytest.raises(ServerUnavailable, match="deliver again with the same id"):
+    monkeypatch.setattr("outlast.client.transport.run_address.MOST_KEPT_BYTES", 1)
+    with pytest.raises(ServerUnavailable, match="repeat it with the same id"):
         await send("by hand", 2)
     assert await signals(handle) == kept
     await desk.open(agent, model=model)

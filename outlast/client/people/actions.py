@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from temporalio.client import Client
 
@@ -28,6 +28,7 @@ from outlast.client.people.nested_requests import (
 from outlast.client.results.interruptions import Interruption
 from outlast.client.transport.messages import check_choice
 from outlast.client.transport.run_address import RunAddress
+from outlast.clock import now_ms
 from outlast.contract import records
 from outlast.loop import phrases
 from outlast.loop.actions import (
@@ -40,10 +41,14 @@ from outlast.loop.actions import (
     fields_of,
 )
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, VoteType
+from outlast.loop.events import PersonActed
 from outlast.loop.human_actions import row_of
+from outlast.loop.problems import decision_problem
 from outlast.loop.state import LoopState, Status, has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES, settled_problem
+
+A = TypeVar("A", bound=Action)
 
 By: TypeAlias = str | Person | None
 """Who acts: a name, a `Person`, or None if nobody says."""
@@ -68,6 +73,8 @@ class DecisionReceipt:
         votes: how many people have decided about these arguments.
         votes_needed: how many have to agree before the call runs.
         by: who settled the request; None while it is pending, or if nobody said.
+        is_kept: whether the server keeps the decision, because no worker was there to take it. The
+            run takes it, or refuses it and lists it under `ignored`, when a worker starts.
     """
 
     run_id: str
@@ -76,6 +83,7 @@ class DecisionReceipt:
     votes: int
     votes_needed: int
     by: str | None = None
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,12 +461,14 @@ class People(ABC):
         decision = await self._with_what_was_seen(decision, address)
         again = await self._withdrawals(address, request, decision)
         try:
-            outcome = await self._update(address, decision, update_id(decision, again))
+            outcome = await self._update_or_keep(address, decision, update_id(decision, again))
         except RunClosed:
             settled = await self._request(address, decision.request_id)
             if address is self._address or settled is None or settled.status == "pending":
                 raise
             return _earlier_receipt(settled, decision, address.run_id)
+        if isinstance(outcome, ApprovalRequest):
+            return _kept_receipt(outcome, address.run_id)
         return DecisionReceipt(
             run_id=address.run_id,
             request_id=decision.request_id,
@@ -467,6 +477,43 @@ class People(ABC):
             votes_needed=outcome.get("votes_needed", 1),
             by=outcome["by"],
         )
+
+    async def _update_or_keep(
+        self, address: RunAddress, decision: Decision, unique: str
+    ) -> JsonObject | ApprovalRequest:
+        """Send a decision; where no worker is there, have the server keep it if it may count.
+
+        Returns:
+            The answer of the run; or the request, whose decision is kept.
+        """
+        decision = await self._signed(address, decision)
+        name, payload = row_of(decision).name, records.write(decision)
+        outcome = await address.update_if_served(name, payload, unique)
+        if outcome is not None:
+            return outcome
+        request = await self._request_for_signal(address, decision)
+        if request is None:  # only a worker can check who sends an update
+            return await address.update(name, payload, unique)
+        await address.keep(name, payload)
+        return request
+
+    async def _request_for_signal(
+        self, address: RunAddress, decision: Decision
+    ) -> ApprovalRequest | None:
+        """Return the request of a decision, if the decision would count without a proof.
+
+        Raises:
+            DecisionRefused: it would not count with one either.
+        """
+        state = await self._state_at(address)
+        if state is None:
+            return None
+        event = PersonActed(at_ms=now_ms(), action=decision)
+        problem = decision_problem(state, replace(event, verified=True))
+        if problem is not None:
+            raise DecisionRefused(problem)
+        is_enough = decision_problem(state, event) is None
+        return request_in(state, decision.request_id) if is_enough else None
 
     async def _with_what_was_seen(self, decision: Decision, address: RunAddress) -> Decision:
         """Return a decision that names what it is about, as the run that asks shows it now.
@@ -491,9 +538,12 @@ class People(ABC):
         return sum((one.type, one.by) == ("withdraw", decision.by) for one in made)
 
     async def _request(self, address: RunAddress, request_id: str) -> ApprovalRequest | None:
-        is_own = address is self._address
-        state = await self.state() if is_own else await state_of(address.run_id, self.client)
+        state = await self._state_at(address)
         return None if state is None else request_in(state, request_id)
+
+    async def _state_at(self, address: RunAddress) -> LoopState | None:
+        is_own = address is self._address
+        return await self.state() if is_own else await state_of(address.run_id, self.client)
 
     async def _claim(
         self, request: RequestOrId, by: By, minutes: int, *, force: bool, to: str = ""
@@ -558,12 +608,14 @@ class People(ABC):
         )
 
     async def _update(self, address: RunAddress, action: Action, update_id: str) -> JsonObject:
+        action = await self._signed(address, action)
+        return await address.update(row_of(action).name, records.write(action), update_id)
+
+    async def _signed(self, address: RunAddress, action: A) -> A:
+        if action.proof:  # a caller's own signature stays
+            return action
         name = row_of(action).name
-        if not action.proof:  # a caller's own signature stays
-            action = await address.ask(
-                lambda: sign(self.client, action, address.run_id, action=name)
-            )
-        return await address.update(name, records.write(action), update_id)
+        return await address.ask(lambda: sign(self.client, action, address.run_id, action=name))
 
 
 def update_id(decision: Decision, withdrawals: int = 0) -> str:
@@ -612,6 +664,17 @@ def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) 
         votes=len(request.standing_votes),
         votes_needed=request.terms.quorum,
         by=request.settled_by,
+    )
+
+
+def _kept_receipt(request: ApprovalRequest, run_id: str) -> DecisionReceipt:
+    return DecisionReceipt(
+        run_id=run_id,
+        request_id=request.id,
+        status=request.status,
+        votes=len(request.standing_votes),
+        votes_needed=request.terms.quorum,
+        is_kept=True,
     )
 
 

@@ -4,21 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from time import time
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.logs import get_logger
+from outlast.client.transport.pollers import pollers
 
 WARN_AFTER = timedelta(seconds=5)
 """A running worker starts a run well before this."""
-
-LONGEST_POLL = timedelta(seconds=70)
-"""A waiting worker polls at least once within this."""
 
 logger = get_logger(__name__)
 
@@ -47,18 +41,3 @@ async def _warn_if_unserved(client: Client, run_id: str) -> None:
                 queue,
                 queue,
             )
-
-
-async def pollers(client: Client, task_queue: str) -> list[str]:
-    """Return the workers that poll a queue for workflows; a killed one for another minute."""
-    answer = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
-    )
-    oldest = time() - LONGEST_POLL.total_seconds()
-    return [
-        poller.identity for poller in answer.pollers if poller.last_access_time.seconds >= oldest
-    ]

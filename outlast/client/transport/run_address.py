@@ -34,6 +34,7 @@ from outlast.client.transport.outages import (
     unavailable,
     wait_seconds,
 )
+from outlast.client.transport.pollers import pollers
 from outlast.contract import names, records
 from outlast.loop.values import Failure, JsonObject
 
@@ -47,6 +48,18 @@ SHORTEST_PATIENCE: Final = timedelta(seconds=5)
 
 PATIENCE_WITH_FULL: Final = timedelta(seconds=10)
 """How long to wait for a run with a full history to continue as new: most do after a step."""
+
+UNSERVED_AFTER: Final = timedelta(seconds=5)
+"""How long an update waits before the server is asked whether a worker polls for the run."""
+
+MOST_KEPT_EVENTS: Final = 2_000
+"""How many events a history may have for the server to keep one more signal without a worker.
+
+A worker keeps histories below that. With many more, a workflow task takes longer than it may.
+"""
+
+MOST_KEPT_BYTES: Final = 10_000_000
+"""How large a history may be, likewise: the server ends runs at 50 MB."""
 
 SURELY_SMALL_BYTES: Final = 200_000
 """Payloads with fewer bytes of JSON are not encoded to measure them: no codec adds that much."""
@@ -112,6 +125,61 @@ class RunAddress:
         except TimeoutError:
             last = refusals[-1] if refusals else None
             raise self._not_accepted(seconds, last) from last
+
+    async def update_if_served(
+        self, name: str, payload: JsonObject, update_id: str
+    ) -> JsonObject | None:
+        """Send an update, as `update` does, unless no worker polls the task queue of the run.
+
+        A worker that was killed counts for another minute.
+
+        Returns:
+            The answer of the run; None once there is no worker. The update is then given up.
+        """
+        updating = asyncio.create_task(self.update(name, payload, update_id))
+        try:
+            while True:
+                await asyncio.wait((updating,), timeout=UNSERVED_AFTER.total_seconds())
+                if updating.done():
+                    return updating.result()
+                if not await self._is_served():
+                    return None
+        finally:
+            if updating.cancel():
+                await asyncio.wait((updating,))
+
+    async def _is_served(self) -> bool:
+        """Whether a worker polls for the run; true if that is not known, and for ended runs."""
+        try:
+            description = await self.workflow.describe()
+            if description.close_time is not None:
+                return True
+            return bool(await pollers(self._client, description.task_queue))
+        except RPCError:
+            return True
+
+    async def keep(self, name: str, payload: JsonObject) -> None:
+        """Send a signal: the server keeps it until a worker takes it.
+
+        Raises:
+            RunClosed: the run has ended.
+            RunNotFound: there is no such run.
+            ServerUnavailable: the server does not answer, or keeps much for the run already.
+        """
+        await self.ask(self._check_room)
+        await self.ask(lambda: self.workflow.signal(name, payload))
+
+    async def _check_room(self) -> None:
+        """Refuse what would fill the history of the run up while no worker is there."""
+        description = await self.workflow.describe()
+        info = description.raw_description.workflow_execution_info
+        if info.history_length < MOST_KEPT_EVENTS and info.history_size_bytes < MOST_KEPT_BYTES:
+            return
+        raise ServerUnavailable(
+            f"The history of the run {self.run_id} has {info.history_length:,} events and "
+            f"{info.history_size_bytes:,} bytes, and no worker takes what was sent. Start one, and "
+            "repeat it with the same id."
+        )
 
     def _not_accepted(self, seconds: float, last: RPCError | None) -> ServerUnavailable:
         if last is not None and last.status in AWAY:

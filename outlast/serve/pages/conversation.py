@@ -25,6 +25,7 @@ from outlast.client.results.result_members import RunSnapshot
 from outlast.client.timeline import Step
 from outlast.clock import now_ms
 from outlast.contract.redaction import redaction_of
+from outlast.contract.wording import KEPT
 from outlast.dev.data_dir import run_link
 from outlast.loop.events import CancelMode
 from outlast.loop.state import LoopState
@@ -419,6 +420,8 @@ async def _extend(asked: DeskRequest, form: Form) -> str:
     if request_digest(found) != form.exact("digest"):
         raise Refused(409, "changed", "The request has changed. Look at it again.")
     receipt = await asked.handle.approve(found, by=asked.person)
+    if receipt.is_kept:
+        return KEPT
     if receipt.status == "pending":
         return f"Counted: {receipt.votes} of {receipt.votes_needed} votes."
     return ""

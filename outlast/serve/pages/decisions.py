@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
 from outlast.client.people.nested_requests import FoundRequest, find_request
-from outlast.contract.wording import request_line
+from outlast.contract.wording import KEPT, request_line
 from outlast.loop.approvals import ApprovalRequest, Decision, Person, VoteType
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
@@ -61,6 +61,7 @@ DONE: Final[dict[str, str]] = {
     "handed_over": "You handed it over: nobody else decides it now.",
     "unclaimed": "Everybody who may can decide it again.",
     "withdrawn": "You took your vote back.",
+    "kept": KEPT,
     "counted": "Your vote counts. Further people have to agree.",
 }
 """What came of it, by a word that an address may have."""
@@ -148,21 +149,21 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
             await handle.unclaim(request, by=person)
             return "unclaimed"
         case "withdraw":
-            await handle.withdraw_vote(request, by=person)
-            return "withdrawn"
+            return _word(await handle.withdraw_vote(request, by=person), "withdrawn")
         case "ask_back":
             question = form.text("question")
             if not question.strip():
                 raise Refused(400, "empty", "Write the question that the agent shall answer.")
-            await handle.ask_back(request, question, by=person)
-            return "asked"
+            return _word(await handle.ask_back(request, question, by=person), "asked")
         case "extend":
             decision = _extended(request, form, person)
-            return _word(await handle.decide(decision, nested_id=request.run_id), request)
+            receipt = await handle.decide(decision, nested_id=request.run_id)
+            return _word(receipt, _outcome(receipt, request))
         case "approve" | "edit" | "reject" | "respond":
             fields = _fields(deed, form)
             decision = decision_of(request, deed, by=person, channel=_CHANNEL, **fields)
-            return _word(await handle.decide(decision, nested_id=request.run_id), request)
+            receipt = await handle.decide(decision, nested_id=request.run_id)
+            return _word(receipt, _outcome(receipt, request))
         case _:
             raise Refused(400, "unknown_decision", f"{deed!r:.40} is nothing that can be done.")
 
@@ -243,7 +244,11 @@ def line_of(request: ApprovalRequest, view: RequestView) -> str:
     return named(request_line(request) if is_open else request.name)
 
 
-def _word(receipt: DecisionReceipt, request: ApprovalRequest) -> str:
+def _word(receipt: DecisionReceipt, done: str) -> str:
+    return "kept" if receipt.is_kept else done
+
+
+def _outcome(receipt: DecisionReceipt, request: ApprovalRequest) -> str:
     if request.kind == "budget" and receipt.status in {"approved", "edited"}:
         return "extended"
     return receipt.status if receipt.status in _DONE else "counted"

@@ -21,6 +21,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
 from outlast.client.people.actions import DecisionReceipt
 from outlast.client.start.runner import Runner
+from outlast.contract.wording import KEPT
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.approvals import Audience as Terms
 from outlast.testing import ScriptedModel, call
@@ -223,6 +224,7 @@ async def test_a_rejection_tells_the_model_why(
         "status": "rejected",
         "votes": 1,
         "votes_needed": 1,
+        "is_kept": False,
         "by": os_user().subject,
         "tool": "refund",
         "arguments": '{"order_id": "A-42"}',
@@ -594,6 +596,22 @@ def test_a_vote_names_those_who_may_agree(
         run_id="r", request_id="a1", status="pending", votes=votes, votes_needed=3
     )
     assert decide.outcome(request, receipt, "ann") == words
+
+
+def test_a_decision_without_a_worker_is_said_to_be_kept() -> None:
+    request = ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="pay",
+        agent="Payer",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=1,
+    )
+    receipt = DecisionReceipt(
+        run_id="r", request_id="a1", status="pending", votes=0, votes_needed=1, is_kept=True
+    )
+    assert decide.outcome(request, receipt, "ann") == KEPT
 
 
 # --- The editor -----------------------------------------------------------------------------------

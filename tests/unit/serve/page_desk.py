@@ -42,6 +42,7 @@ class Run:
     id: str
     made: list[Any] = field(default_factory=list[Any])
     refused: str = ""
+    has_worker: bool = True
     claims: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def check(self) -> None:
@@ -80,7 +81,12 @@ class Run:
             kind, "rejected"
         )
         return DecisionReceipt(
-            run_id=nested_id or self.id, request_id="a1", status=status, votes=1, votes_needed=1
+            run_id=nested_id or self.id,
+            request_id="a1",
+            status=status if self.has_worker else "pending",
+            votes=int(self.has_worker),
+            votes_needed=1,
+            is_kept=not self.has_worker,
         )
 
 

@@ -4,12 +4,14 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from time import perf_counter
+from html import unescape
+from time import process_time
 from typing import Any
 
 import pytest
 
 from outlast.client.inbox import InboxEntry
+from outlast.contract.wording import KEPT
 from outlast.loop.approvals import Audience
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.pages.inbox import inbox_row
@@ -89,17 +91,24 @@ async def test_hostile_entries_are_text() -> None:
         assert (text[:80], active_content(answer.text)) == (text[:80], [])
 
 
-async def test_the_page_with_1000_runs_is_quick() -> None:
-    entries = [entry(f"r{at}", due=NOW, people=("billing",)) for at in range(1_000)]
-    async with client_of(app(entries=entries)) as http:
-        await http.get("/inbox")
-        began = perf_counter()
-        text = (await http.get("/inbox")).text
-        seconds = perf_counter() - began
-    assert text.count("data-row ") == 100
-    assert "900 further runs" in text
-    assert "(1,000) Inbox" in text
-    assert seconds < 0.3
+async def test_the_page_with_1000_runs_costs_as_much_as_its_rows() -> None:
+    seconds = dict[int, float]()
+    for count in (100, 1_000):
+        entries = [entry(f"r{at}", due=NOW, people=("billing",)) for at in range(count)]
+        async with client_of(app(entries=entries)) as http:
+            texts = list[str]()
+            took = list[float]()
+            for _ in range(4):
+                began = process_time()
+                texts.append((await http.get("/inbox")).text)
+                took.append(process_time() - began)
+        seconds[count] = min(took)
+        assert {text.count("data-row ") for text in texts} == {100}
+        assert ("900 further runs" in texts[-1], f"({count:,}) Inbox" in texts[-1]) == (
+            count == 1_000,
+            True,
+        )
+    assert seconds[1_000] < 3 * seconds[100]
 
 
 @dataclass
@@ -232,6 +241,23 @@ async def test_a_decision_in_the_list_shows_what_waits_then() -> None:
         stale = await http.post("/inbox/requests/r/a1", data=data | {"digest": "x"}, headers=part)
         assert "It has changed since you looked" in stale.text
     assert len(run_of(desk).made) == 2
+
+
+@pytest.mark.parametrize(
+    "form",
+    [{"deed": "approve"}, {"deed": "ask_back", "question": "Why?"}, {"deed": "withdraw"}],
+    ids=lambda form: form["deed"],
+)
+async def test_a_decision_without_a_worker_is_said_to_be_kept(form: dict[str, str]) -> None:
+    state = asking()
+    desk = app({"r": state})
+    run_of(desk).has_worker = False
+    data = {**form, "digest": request_digest(state.approvals[0])}
+    async with client_of(desk) as http:
+        answer = await http.post(
+            "/inbox/requests/r/a1", data=data, headers={**OWN, "HX-Request": "true"}
+        )
+    assert KEPT in unescape(answer.text)
 
 
 async def test_a_button_that_cannot_be_used_says_why() -> None:

@@ -12,7 +12,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.client.start import missing_worker
-from outlast.client.start.missing_worker import LONGEST_POLL, pollers, warned_without_worker
+from outlast.client.start.missing_worker import warned_without_worker
+from outlast.client.transport.pollers import LONGEST_POLL, pollers
 
 WARNING = "no worker has polled the task queue 'suport'"
 
