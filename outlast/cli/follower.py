@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from outlast.archive import workflow_handle
@@ -240,13 +240,17 @@ class Follower:
             yield Entry(place, redacted(event, self._hides))
 
     async def _retries(self) -> list[tuple[str, Retry]]:
-        description = await workflow_handle(self._client, self._run_id).describe()
-        return [
-            (info.activity_id, Retry(info.activity_type.name, info.attempt - 1, _reason(failure)))
-            for info in description.raw_description.pending_activities
-            if info.attempt > 1 and info.HasField("last_failure")
-            for failure in (info.last_failure,)
-        ]
+        return retries_of(await workflow_handle(self._client, self._run_id).describe())
+
+
+def retries_of(description: WorkflowExecutionDescription) -> list[tuple[str, Retry]]:
+    """Return the newest failed attempt of each effect that is retried, with its activity's id."""
+    return [
+        (info.activity_id, Retry(info.activity_type.name, info.attempt - 1, _reason(failure)))
+        for info in description.raw_description.pending_activities
+        if info.attempt > 1 and info.HasField("last_failure")
+        for failure in (info.last_failure,)
+    ]
 
 
 def _without_arguments(raw: JsonObject) -> JsonObject:

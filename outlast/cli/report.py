@@ -2,16 +2,18 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from outlast.cli import costs, review, terminal, view, waits
 from outlast.cli.durations import iso_time, shown_time
 from outlast.cli.events import RunEvent
-from outlast.cli.follower import Follower
-from outlast.cli.server import Connection
+from outlast.cli.follower import Follower, Retry, retries_of
+from outlast.cli.server import Connection, pollers, without_worker
 from outlast.client.costs import NO_COSTS, CostFold, RunCosts
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
@@ -61,6 +63,9 @@ class Report:
     lost: tuple[str, ...] = ()
     lost_histories: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
+    retries: tuple[Retry, ...] = ()
+    has_worker: bool | None = None
+    """Whether a worker polls the task queue; None if the run does not need one now."""
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
@@ -71,6 +76,8 @@ class Report:
             "status": self.status,
             "started": iso_time(self.state.start.started_at_ms),
             "task_queue": self.task_queue,
+            "has_worker": self.has_worker,
+            "retries": [dataclasses.asdict(one) for one in self.retries],
             "history_events": self.events,
             "ui": self.ui,
             "cost": costs.record(self.costs),
@@ -114,7 +121,19 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         lost=tuple(await reader_of(connection.client).lost(state.items)),
         lost_histories=follower.lost,
         forks=await known_forks(connection.client, run_id),
+        retries=tuple(retry for _, retry in retries_of(description)),
+        has_worker=await _has_worker(connection, description, state),
     )
+
+
+async def _has_worker(
+    connection: Connection, description: WorkflowExecutionDescription, state: LoopState
+) -> bool | None:
+    if description.close_time is not None or state.status != "running":
+        return None
+    with suppress(RPCError):  # who may read runs may not be allowed to read task queues
+        return bool(await pollers(connection.client, description.task_queue))
+    return None
 
 
 def show_report(report: Report, last: int) -> None:
@@ -127,7 +146,7 @@ def show_report(report: Report, last: int) -> None:
     )
     rows = [
         ("status", _STATUS_WORDS.get(report.status, report.status)),
-        ("agents", named(" → ".join(state.handoff_path))),
+        *([("agents", named(" → ".join(path)))] if (path := state.handoff_path) else []),
         ("used", ", ".join(used)),
     ]
     rows += _fork_rows(report)
@@ -163,6 +182,9 @@ def show_report(report: Report, last: int) -> None:
     rows += [
         ("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending
     ]
+    rows += [("failing", hides.text(str(retry))) for retry in report.retries]
+    if report.has_worker is False:
+        rows.append(("no worker", without_worker(report.task_queue)))
     rows += [("unread", f"message {message.id}") for message in state.inbox]
     rows += [
         ("unheard", f"{one.event}{f' of {one.request_id}' if one.request_id else ''}: {one.why}")

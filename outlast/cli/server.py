@@ -143,7 +143,7 @@ async def hint_without_worker(
         await asyncio.sleep(HINT_AFTER.total_seconds())
         with suppress(RPCError):
             if not await pollers(client, task_queue):
-                terminal.say(console, _without_worker(task_queue))
+                terminal.say(console, without_worker(task_queue))
 
     warning = asyncio.create_task(warn())
     try:
@@ -152,7 +152,8 @@ async def hint_without_worker(
         warning.cancel()
 
 
-def _without_worker(task_queue: str) -> str:
+def without_worker(task_queue: str) -> str:
+    """Return what to do for a run whose task queue no worker polls."""
     if task_queue.startswith(names.PROGRAM_QUEUE_PREFIX):
         return (
             "The program that started this run has ended. Run it again, in another terminal, and "

@@ -60,9 +60,34 @@ async def test_showing_needs_no_worker(cli: Invoke, client: Client, run_id: str)
 
     assert done.exit_code == 0
     assert "status     running" in done.stdout
+    assert "no worker  No worker polls the task queue 'nobody-is-here', so" in done.stdout
+    assert json.loads((await cli("show", run_id, "--json")).stdout)["has_worker"] is False
     await client.get_workflow_handle(run_id).terminate()
     assert "status     terminated" in (await cli("show", run_id)).stdout
     assert RunHandle(client, run_id).id == run_id
+
+
+async def test_a_run_whose_model_fails_shows_the_reason(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    busy = ModelError("The service is busy.", code="model_call_failed", retryable=True)
+    queue = await open_desk(ScriptedModel(always=busy))
+    handle = await Runner.start("Helper", "Hi", id=run_id, client=client, task_queue=queue)
+
+    async def failed_attempt() -> str | None:
+        shown = (await cli("show", run_id)).stdout
+        return next((line for line in shown.splitlines() if "failing" in line), None)
+
+    async with asyncio.timeout(20):
+        while (line := await failed_attempt()) is None:
+            pass
+    record = json.loads((await cli("show", run_id, "--json")).stdout)
+    await handle.cancel()
+
+    assert line.startswith("  failing    call_model, attempt ")
+    assert "The service is busy." in line
+    assert record["has_worker"] is True
+    assert record["retries"][0]["activity"] == "call_model"
 
 
 async def test_a_run_that_was_terminated_asks_nobody(
