@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -130,8 +131,18 @@ def _value_in(module: ModuleType, location: Location) -> tuple[str, Any]:
             f"{location.shown} has {len(names)} agents and nothing says which of them to run. "
             f"Write `agents = [{', '.join(names)}]` in it, or name one: `{location.shown}:{names[0]}`."
         )
-    raise UserError(
-        f"{location.shown} has neither {CONFIG!r} nor {AGENTS!r}. {_choices(location, held)}"
+    choices = _modules(module, location) or _choices(location, held)
+    raise UserError(f"{location.shown} has neither {CONFIG!r} nor {AGENTS!r}. {choices}")
+
+
+def _modules(package: ModuleType, location: Location) -> str:
+    """Name the modules of a package, which is easily taken for its module of the same name."""
+    paths = list(package.__path__) if location.file is None and hasattr(package, "__path__") else []
+    names = [f"{location.shown}.{found.name}" for found in iter_modules(paths) if not found.ispkg]
+    if not names:
+        return ""
+    return (
+        f"It is a package: name one of its modules, {' or '.join(f'`{name}`' for name in names)}."
     )
 
 

@@ -78,6 +78,24 @@ def test_a_file_of_a_package_is_imported_as_part_of_it(
     assert names_of(target, tmp_path) == ["From inside"]
 
 
+def test_the_modules_of_a_package_without_agents_are_named(
+    module: Callable[[str], str], tmp_path: Path
+) -> None:
+    package = tmp_path / module("")
+    (tmp_path / f"{package.name}.py").unlink()
+    package.mkdir()
+    for name in ("__init__", "agents", "worker"):
+        (package / f"{name}.py").touch()
+
+    with pytest.raises(UserError) as refused:
+        load_config(package.name, tmp_path)
+
+    name = package.name
+    assert f"It is a package: name one of its modules, `{name}.agents` or `{name}.worker`." in str(
+        refused.value
+    )
+
+
 def test_a_function_returns_the_arguments_of_the_worker(
     module: Callable[[str], str], tmp_path: Path
 ) -> None:
