@@ -92,6 +92,10 @@ async def replay(
     Models' replies and tools' results are as recorded, and no tool runs. Shows which decisions
     differ. Exits with 1 if any does.
     """
+    if Path(target).suffix in {".json", ".jsonl"}:
+        raise UserError(
+            f"{target} is no program with agents. It comes second: `outlast replay desk.py {target}`."
+        )
     if bool(files) + (run_id is not None) + search.is_given != 1:
         raise UserError(
             "Name files, or a run, or which runs: `outlast replay desk.py --since 30d --changed`."

@@ -232,6 +232,12 @@ def test_one_source_of_runs_is_named(runs: Path) -> None:
         assert "outlast replay desk.py --since 30d --changed" in done.stderr
 
 
+def test_recordings_before_the_agents_are_told_apart() -> None:
+    done = CliRunner().invoke(app, ["replay", "runs.jsonl", "desk.py"])
+    assert done.exit_code == 2
+    assert "runs.jsonl is no program with agents. It comes second:" in done.stderr
+
+
 def test_what_cannot_be_replayed_is_said(runs: Path) -> None:
     document = json.loads((runs / "runs.jsonl").read_text().splitlines()[0])
     (runs / "late.json").write_text(json.dumps(document | {"starts_late": True}))
