@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
@@ -67,7 +67,9 @@ async def record_run(
         if execution_id is not None and error.status is RPCStatusCode.NOT_FOUND:
             raise RunNotFound(f"The history of {run_id} is no longer retained.") from error
         raise await address.translate(error) from error
-    recording = await _with_content(client, recorder.recording(execution_id))
+    recorded = recorder.recording(execution_id)
+    # The state of a run that no worker has begun does not know its id yet.
+    recording = await _with_content(client, replace(recorded, run_id=run_id))
     return redacted(recording) if redact else recording
 
 

@@ -72,3 +72,14 @@ async def test_a_run_of_a_server_is_recorded_and_replayed(
     missing = await cli("record", run_id, *place, "redacting:missing")
     assert "has no 'missing'" in missing.stderr
     assert (await cli("record", f"{run_id}-9")).exit_code == 4
+
+
+async def test_the_recording_of_a_run_that_no_worker_has_begun_has_its_id(
+    cli: Invoke, client: Client, run_id: str
+) -> None:
+    await Runner.start("Helper", "Hi", id=run_id, client=client, task_queue="nobody-is-here")
+
+    done = await cli("record", run_id)
+    await client.get_workflow_handle(run_id).terminate()
+
+    assert json.loads(done.stdout)["run_id"] == run_id
