@@ -179,12 +179,7 @@ def show_report(report: Report, last: int) -> None:
         rows.append(
             ("unsaved", f"{counted(items, 'item')} not in the session since {since}: {problem}")
         )
-    rows += [
-        ("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending
-    ]
-    rows += [("failing", hides.text(str(retry))) for retry in report.retries]
-    if report.has_worker is False:
-        rows.append(("no worker", without_worker(report.task_queue)))
+    rows += _work_rows(report)
     rows += [("unread", f"message {message.id}") for message in state.inbox]
     rows += [
         ("unheard", f"{one.event}{f' of {one.request_id}' if one.request_id else ''}: {one.why}")
@@ -199,6 +194,16 @@ def show_report(report: Report, last: int) -> None:
     costs.show_parts(console, report.costs)
     _show_entries(console, report.entries, last)
     _show_how_to_go_on(console, report)
+
+
+def _work_rows(report: Report) -> list[tuple[str, str]]:
+    """Return what the run does now, and what keeps it from that."""
+    state, hides = report.state, redaction_of(report.state)
+    rows = [("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending]
+    rows += [("failing", hides.text(str(retry))) for retry in report.retries]
+    if report.has_worker is False:
+        rows.append(("no worker", without_worker(report.task_queue)))
+    return rows
 
 
 def _lost_histories(report: Report) -> list[str]:
