@@ -50,7 +50,7 @@ class Badge:
 BADGES: Final[dict[str, Badge]] = {
     "running": Badge("working", "is-info"),
     "waiting": Badge("waits for a decision", "is-wait"),
-    "parked": Badge("waits for something from outside", "is-wait"),
+    "parked": Badge("waits for an event", "is-wait"),
     "held": Badge("a person has it", "is-held"),
     "blocked": Badge("no worker can go on", "is-bad"),
     "idle": Badge("waits for the customer"),

@@ -382,7 +382,7 @@ async def test_what_a_tool_waits_for_can_be_delivered_by_operators() -> None:
     [wait] = pending_waits(play.state)
     assert f'name="token" value="{wait.token}"' in page
     assert "What fits" in page
-    assert "waits for something from outside" in page
+    assert "waits for an event" in page
     refused = await shown(play, roles=["viewer", "decider"])
     assert wait.token not in refused
     assert "You cannot deliver what a tool waits for" in unescape(refused)
