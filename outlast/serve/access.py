@@ -271,6 +271,8 @@ def _run_problem(person: Person | None, action: Action, target: Target) -> str |
         if state.outcome == "failed":
             return None
         return retry_problem(state, len(state.answers))
+    if state.phase == "new" and action in {"hold", "say", "release"}:
+        return "No worker has begun this run yet."
     return None if person is None else _takeover_problem(person, action, state, target)
 
 

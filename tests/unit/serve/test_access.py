@@ -129,6 +129,12 @@ def test_a_customer_reads_a_conversation_that_has_ended_and_does_not_write_to_it
     assert may(staff("operator"), "cancel", target) == "The conversation has ended."
 
 
+def test_nobody_takes_a_run_over_that_no_worker_has_begun() -> None:
+    for action in ("hold", "say", "release"):
+        target = Target(run_id="support-42", state=LoopState())
+        assert may(staff("operator"), action, target) == "No worker has begun this run yet."
+
+
 # --- Roles from groups -----------------------------------------------------------------------------
 
 
