@@ -66,6 +66,15 @@ class UserError(AgentsException):
     code = "user_error"
 
 
+def no_namespace(namespace: str) -> UserError:
+    """Return the error for a namespace that the Temporal server does not have."""
+    return UserError(
+        f"The namespace {namespace!r} does not exist on this server. Name another one, with "
+        "TEMPORAL_NAMESPACE or --namespace, or create it: "
+        f"`temporal operator namespace create {namespace}`."
+    )
+
+
 class RunNotFound(UserError):
     """No run has this id on this server and namespace."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
-from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
+from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 from outlast.cli import event_loop, options, server, terminal
 from outlast.cli.caller import use_codec
 from outlast.cli.process_log import log_to_standard_error
@@ -237,6 +237,6 @@ def _show_ready(
 
 def _error_of_end(client: "Client", error: Exception) -> AgentsException:
     if "not found" in str(error).lower():
-        return UserError(f"The namespace {client.namespace!r} does not exist there: {error}")
+        return no_namespace(client.namespace)
     where = client.service_client.config.target_host
     return ServerUnavailable(f"The worker lost the server at {where}: {error}")

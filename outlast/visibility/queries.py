@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
+from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 
 if TYPE_CHECKING:
     from temporalio.service import RPCError
@@ -67,7 +67,7 @@ def search_error(namespace: str, error: "RPCError") -> AgentsException:
     from temporalio.service import RPCStatusCode
 
     if error.status is RPCStatusCode.NOT_FOUND:
-        return UserError(f"The namespace {namespace!r} does not exist: {error.message}")
+        return no_namespace(namespace)
     if error.status is RPCStatusCode.INVALID_ARGUMENT:
         return UserError(
             f"The server cannot search for this: {error.message}. Where its search attributes are "

@@ -14,7 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.checks import check_name
 from outlast.agents.context.factories import ContextFactory
-from outlast.agents.errors import UserError
+from outlast.agents.errors import UserError, no_namespace
 from outlast.agents.registry import Registry
 from outlast.archive import Archive
 from outlast.blobs import large_content
@@ -208,5 +208,5 @@ def _in_words(task_queue: str, namespace: str) -> Generator[None]:
                 "agents to one AgentWorker, or use another task queue or process for each worker."
             ) from None
         if "Worker validation failed" in text and "not found" in text:
-            raise UserError(f"The namespace {namespace!r} does not exist on this server.") from None
+            raise no_namespace(namespace) from None
         raise

@@ -15,7 +15,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import RunAlreadyStarted, RunClosed, UserError
+from outlast.agents.errors import RunAlreadyStarted, RunClosed, UserError, no_namespace
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import RawEvent
 from outlast.client.read.read_range import ReadRange
@@ -524,9 +524,7 @@ def priority_of(tenant: Tenant | None) -> Priority:
 
 def _start_error(client: Client, error: RPCError) -> Exception:
     if error.status == RPCStatusCode.NOT_FOUND:
-        return UserError(
-            f"The namespace {client.namespace!r} does not exist on this server: {error.message}"
-        )
+        return no_namespace(client.namespace)
     if is_transient(error):
         return unavailable(error)
     return UserError(f"The Temporal server refused to start the run: {error.message}")

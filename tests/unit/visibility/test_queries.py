@@ -39,7 +39,11 @@ def test_a_condition_for_several_values_is_there_only_if_all_can_be_searched_for
 @pytest.mark.parametrize(
     ("status", "kind", "message"),
     [
-        (RPCStatusCode.NOT_FOUND, UserError, "The namespace 'desk' does not exist: why"),
+        (
+            RPCStatusCode.NOT_FOUND,
+            UserError,
+            "`temporal operator namespace create desk`",
+        ),
         (RPCStatusCode.INVALID_ARGUMENT, UserError, "`outlast doctor --fix` adds them"),
         (RPCStatusCode.UNAVAILABLE, ServerUnavailable, "does not answer: why"),
         (RPCStatusCode.PERMISSION_DENIED, AgentsException, "refused: why"),

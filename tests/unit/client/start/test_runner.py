@@ -250,7 +250,7 @@ async def test_search_attributes_that_can_be_added_are_used(
         (
             refused(RPCStatusCode.NOT_FOUND, "gone"),
             UserError,
-            "The namespace 'default' does not exist on this server: gone",
+            "The namespace 'default' does not exist on this server. Name another one",
         ),
         (refused(RPCStatusCode.UNAVAILABLE), ServerUnavailable, "does not answer"),
         (refused(RPCStatusCode.DEADLINE_EXCEEDED), ServerUnavailable, "does not answer"),
