@@ -222,8 +222,8 @@ def missing_key(target: Target) -> ModelError:
     return _failure(
         "no_api_key",
         f"There is no API key for the model provider at {target.base_url}. Set OPENAI_API_KEY, or"
-        " OPENAI_BASE_URL to a server on this machine, which needs none. Without a model, pass the"
-        " worker scripted answers: model_provider=ScriptedModel(...) of outlast.testing.",
+        " OPENAI_BASE_URL to a server on this machine, which needs none. To work without a"
+        " model, give the agent scripted answers: model=ScriptedModel(...) of outlast.testing.",
     )
 
 

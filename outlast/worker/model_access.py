@@ -7,8 +7,8 @@ from outlast.agents.registry import Registry
 from outlast.ports.model import CheckableModel, ModelError, ModelProvider
 
 _OFFLINE: Final = (
-    "To work without a model, give the worker scripted answers: model_provider=ScriptedModel(...) "
-    "of outlast.testing."
+    "To work without a model, give the agent scripted answers: model=ScriptedModel(...) of "
+    "outlast.testing."
 )
 
 

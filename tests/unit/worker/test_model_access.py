@@ -31,8 +31,8 @@ async def test_a_refused_key_names_the_agent_and_how_to_work_offline() -> None:
         await places_of_models(registry, ScriptedModel())
 
     assert caught.value.message == (
-        "Agent 'Desk' has no model. The key is refused. To work without a model, give the worker "
-        "scripted answers: model_provider=ScriptedModel(...) of outlast.testing."
+        "Agent 'Desk' has no model. The key is refused. To work without a model, give the agent "
+        "scripted answers: model=ScriptedModel(...) of outlast.testing."
     )
 
 
