@@ -130,7 +130,7 @@ async def test_a_missing_key_fails_the_call_and_says_what_to_set() -> None:
     assert (failure.code, failure.retryable) == ("no_api_key", False)
     for name in ("https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         assert name in failure.message
-    assert "model_provider=" in failure.message
+    assert "model=ScriptedModel(...)" in failure.message
 
 
 async def test_a_missing_key_fails_the_stream_too() -> None:
