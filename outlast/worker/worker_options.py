@@ -13,6 +13,7 @@ from temporalio.worker import Worker, WorkerConfig, WorkerDeploymentConfig
 
 from outlast.contract import names
 from outlast.worker.workflow_executor import WorkflowExecutor
+from outlast.worker.workflow_runner import PatientRunner
 
 GRACE: Final = timedelta(seconds=30)
 """How long running effects may take to finish when the worker stops."""
@@ -46,7 +47,7 @@ _PARAMETERS = inspect.signature(cast("Any", Worker)).parameters
 def with_defaults(config: WorkerConfig) -> WorkerConfig:
     """Return a worker's options, with defaults for those that the user has not set."""
     options = cast("dict[str, Any]", config)
-    defaults = dict(DEFAULTS)
+    defaults: dict[str, Any] = {**DEFAULTS, "unsandboxed_workflow_runner": PatientRunner()}
     deployment: WorkerDeploymentConfig | None = options.get("deployment_config")
     if deployment is not None:
         options = {**options, "deployment_config": _with_behavior(deployment, options["workflows"])}

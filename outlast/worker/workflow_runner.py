@@ -1,0 +1,60 @@
+"""Lets a slow step of our workflows end, so that a worker can always stop.
+
+The SDK takes a step of two seconds for a deadlock. It then raises an exception in the step's thread,
+and evicts the workflow in another thread, although the step may still run. Either can lose the
+wake-up of a task. A workflow whose tasks have not ended is never evicted: it keeps its slot, and its
+worker waits for it and does not stop.
+
+The steps of our workflows end by themselves. A slow one, such as a replay on a busy machine, still
+fails its workflow task, but nothing interrupts it, and its eviction waits for it.
+"""
+
+import threading
+from typing import Any
+
+from temporalio.worker import (
+    UnsandboxedWorkflowRunner,
+    WorkflowInstance,
+    WorkflowInstanceDetails,
+)
+from temporalio.workflow import Info
+
+from outlast.contract import names
+
+
+class PatientRunner(UnsandboxedWorkflowRunner):
+    """Creates instances of workflows: of ours, such that their steps end."""
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """Return an instance of a workflow."""
+        instance = super().create_instance(det)
+        return PatientInstance(instance) if det.defn.name in names.WORKFLOWS else instance
+
+
+class PatientInstance(WorkflowInstance):
+    """An instance of a workflow whose steps follow each other, and are not interrupted."""
+
+    def __init__(self, instance: WorkflowInstance) -> None:
+        self._instance = instance
+        self._turn = threading.Lock()
+
+    def activate(self, act: Any) -> Any:
+        """Take a step; called in a thread, or in the event loop."""
+        with self._turn:
+            return self._instance.activate(act)
+
+    def get_thread_id(self) -> int | None:
+        """Return None: there is no thread to interrupt."""
+        return None
+
+    def get_info(self) -> Info:
+        """Return what the server says of the workflow."""
+        return self._instance.get_info()
+
+    def get_serialization_context(self, command_info: Any) -> Any:
+        """Return what payloads are converted with."""
+        return self._instance.get_serialization_context(command_info)
+
+    def get_external_store_context(self, command_info: Any) -> Any:
+        """Return what large payloads are stored with."""
+        return self._instance.get_external_store_context(command_info)
