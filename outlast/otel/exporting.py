@@ -2,15 +2,20 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO, cast
+from typing import Any, Final, TextIO, cast
 
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanContext
 
 from outlast.otel.converter import SpanConverter
-from outlast.otel.protobuf import IS_LOCAL, IS_REMOTE, OtlpExporter
 from outlast.tracing.current import Span
+
+_IS_LOCAL: Final = 0x100
+"""The flags of a span whose parent is not remote."""
+
+_IS_REMOTE: Final = 0x300
 
 
 class SpanSender:
@@ -31,7 +36,7 @@ class SpanSender:
     ) -> None:
         url = None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces"
         self._exporter: SpanExporter = (
-            OtlpExporter(endpoint=url) if file is None else JsonLinesExporter(file)
+            OTLPSpanExporter(endpoint=url) if file is None else JsonLinesExporter(file)
         )
         self._converter = SpanConverter(include_content=include_content)
 
@@ -70,7 +75,7 @@ def _span(one: ReadableSpan) -> dict[str, Any]:
     assert one.context is not None  # noqa: S101  the converter sets it
     found: dict[str, Any] = {
         **_ids(one.context),
-        "flags": IS_LOCAL,
+        "flags": _IS_LOCAL,
         "name": one.name,
         "kind": one.kind.value + 1,  # OTLP's 0 means that it is unknown
         "startTimeUnixNano": str(one.start_time),
@@ -81,7 +86,7 @@ def _span(one: ReadableSpan) -> dict[str, Any]:
     if one.parent is not None:
         found["parentSpanId"] = f"{one.parent.span_id:016x}"
     if one.links:
-        found["links"] = [{**_ids(link.context), "flags": IS_REMOTE} for link in one.links]
+        found["links"] = [{**_ids(link.context), "flags": _IS_REMOTE} for link in one.links]
     if code := one.status.status_code.value:
         text = {"message": one.status.description} if one.status.description else {}
         found["status"] = {"code": code, **text}

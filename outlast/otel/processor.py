@@ -13,6 +13,7 @@ from typing import Any, Final
 from opentelemetry import metrics
 from opentelemetry.context import attach, detach
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
@@ -26,7 +27,6 @@ from opentelemetry.trace import (
 
 from outlast.otel.converter import SpanConverter, context_of, span_seconds
 from outlast.otel.metrics import Metrics
-from outlast.otel.protobuf import OtlpExporter
 from outlast.pricing import Pricing
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
@@ -88,7 +88,7 @@ class OpenTelemetryProcessor(TracingProcessor):
         meters = meter_provider or self._own_meters or metrics.get_meter_provider()
         self._metrics = Metrics(meters.get_meter("outlast", version("outlast")))
         self._batches = BatchSpanProcessor(
-            exporter or OtlpExporter(),
+            exporter or OTLPSpanExporter(),
             schedule_delay_millis=None if DELAY_VARIABLE in os.environ else DELAY_MILLISECONDS,
         )
         self._sent: OrderedDict[str, None] = OrderedDict()
