@@ -16,6 +16,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     Interceptor,
     ReplayerConfig,
+    UnsandboxedWorkflowRunner,
     WorkerConfig,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
@@ -65,6 +66,7 @@ from outlast.worker.archiver import archive_histories
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
+from outlast.worker.workflow_runner import PatientRunner
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
 from outlast.workflows.errand import Errand
@@ -229,6 +231,8 @@ class OutlastPlugin(SimplePlugin):
         config = super().configure_replayer(config)
         converter = config.get("data_converter", DataConverter.default)
         config["data_converter"] = readable(self._converter(converter))
+        if type(config.get("unsandboxed_workflow_runner")) is UnsandboxedWorkflowRunner:
+            config["unsandboxed_workflow_runner"] = PatientRunner()
         return config
 
     def _converter(self, converter: DataConverter) -> DataConverter:

@@ -95,6 +95,7 @@ async def replay(client: Client, run_id: str, events: list[HistoryEvent]) -> Non
         workflows=[AgentRun, PeopleNotices, ScheduledMessage],
         build_id="test",
         data_converter=converter,
+        debug_mode=True,  # a slow machine needs more than two seconds for a step, with invariants
     )
     await replayer.replay_workflow(WorkflowHistory(run_id, events))
 

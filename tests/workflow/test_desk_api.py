@@ -327,6 +327,7 @@ async def test_a_request_of_a_nested_run_is_decided_in_that_run(desk: Desk):
             "votes": 1,
             "votes_needed": 1,
             "by": "ann",
+            "is_kept": False,
         }
         await desk.until_status(handle, "idle")
         settled = await http.get(of_run(handle.id, "requests", request["id"]))

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance
 
+from outlast import Agent
 from outlast.contract import names
+from outlast.worker import OutlastPlugin
 from outlast.worker.workflow_runner import PatientInstance, PatientRunner
 
 
@@ -58,3 +60,17 @@ def test_workflows_of_users_stay_as_the_sdk_makes_them(
     details: Any = SimpleNamespace(defn=SimpleNamespace(name=name))
     instance: Any = PatientRunner().create_instance(details)
     assert (instance is made, isinstance(instance, PatientInstance)) == (not is_ours, is_ours)
+
+
+def test_a_replayer_with_the_plugin_is_patient_and_keeps_a_runner_of_its_own() -> None:
+    class Own(UnsandboxedWorkflowRunner):
+        pass
+
+    plugin = OutlastPlugin([Agent(name="Clerk")])
+    ours = Replayer(workflows=[], plugins=[plugin]).config(active_config=True)
+    assert isinstance(ours.get("unsandboxed_workflow_runner"), PatientRunner)
+    own = Own()
+    theirs = Replayer(workflows=[], plugins=[plugin], unsandboxed_workflow_runner=own).config(
+        active_config=True
+    )
+    assert theirs.get("unsandboxed_workflow_runner") is own
