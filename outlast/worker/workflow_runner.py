@@ -23,7 +23,7 @@ from outlast.contract import names
 
 
 class PatientRunner(UnsandboxedWorkflowRunner):
-    """Creates instances of workflows: of ours, such that their steps end."""
+    """Creates instances of workflows, and `PatientInstance` for ours."""
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Return an instance of a workflow."""

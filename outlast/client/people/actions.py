@@ -468,7 +468,7 @@ class People(ABC):
                 raise
             return _earlier_receipt(settled, decision, address.run_id)
         if isinstance(outcome, ApprovalRequest):
-            return _kept_receipt(outcome, address.run_id)
+            return _receipt_of(outcome, address.run_id, is_kept=True)
         return DecisionReceipt(
             run_id=address.run_id,
             request_id=decision.request_id,
@@ -657,6 +657,10 @@ def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) 
     made = [(vote.decision.type, vote.decision.by) for vote in request.votes]
     if (decision.type, decision.by) not in made:
         raise DecisionRefused(f"Approval {request.id}{settled_problem(request)}")
+    return _receipt_of(request, run_id)
+
+
+def _receipt_of(request: ApprovalRequest, run_id: str, *, is_kept: bool = False) -> DecisionReceipt:
     return DecisionReceipt(
         run_id=run_id,
         request_id=request.id,
@@ -664,17 +668,7 @@ def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) 
         votes=len(request.standing_votes),
         votes_needed=request.terms.quorum,
         by=request.settled_by,
-    )
-
-
-def _kept_receipt(request: ApprovalRequest, run_id: str) -> DecisionReceipt:
-    return DecisionReceipt(
-        run_id=run_id,
-        request_id=request.id,
-        status=request.status,
-        votes=len(request.standing_votes),
-        votes_needed=request.terms.quorum,
-        is_kept=True,
+        is_kept=is_kept,
     )
 
 

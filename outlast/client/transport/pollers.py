@@ -14,7 +14,7 @@ LONGEST_POLL: Final = timedelta(seconds=70)
 
 
 async def pollers(client: Client, task_queue: str) -> list[str]:
-    """Return the workers that poll a queue for workflows; a killed one for another minute."""
+    """Return the workers that poll a queue for workflows; a killed one is listed for a minute."""
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=client.namespace,

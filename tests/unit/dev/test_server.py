@@ -283,7 +283,7 @@ async def test_a_chosen_port_that_is_taken_for_a_moment_is_tried_again(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where Linux says which ports it chooses")
 def test_a_free_port_is_none_that_the_system_gives_away():
-    """Else another program has it when a killed server is started again at its port."""
+    """A killed server that starts again at its port would find another program there."""
     first_of_the_system = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for _ in range(100):
         port = free_port()
