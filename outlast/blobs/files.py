@@ -38,6 +38,12 @@ class FileBlobStore:
         self.directory = Path(directory).expanduser().absolute()
         self._free = threading.Semaphore(MOST_CALLS)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileBlobStore) and other.directory == self.directory
+
+    def __hash__(self) -> int:
+        return hash(self.directory)
+
     def __repr__(self) -> str:
         return f"FileBlobStore({str(self.directory)!r})"
 

@@ -63,12 +63,17 @@ def use_blob_store(client: Client, store: BlobStore) -> None:
     """Use a store for the large content of all runs that use a client.
 
     Raises:
-        UserError: the value is not a blob store.
+        UserError: the value is not a blob store, or the client's runs keep their content in another.
     """
     check_client(client, what="use_blob_store(client)")
     current = _of_clients.get(client)
-    if current is None or current.store is not store:
+    if current is None or current.store is None:
         _of_clients[client] = _content(store)
+    elif current.store != store:
+        raise UserError(
+            f"The runs of this client keep large content in {current.store!r}, and would look for it "
+            f"in {store!r}. Use one client for each store, or the same store for all calls."
+        )
 
 
 def use_local_store(client: Client, directory: Path) -> None:

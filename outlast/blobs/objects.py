@@ -22,6 +22,12 @@ class ObjectBlobStore:
             raise UserError(f"ObjectBlobStore needs a store of obstore.store, not {store!r}.")
         self._store = store
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectBlobStore) and bool(vars(other) == vars(self))
+
+    def __hash__(self) -> int:
+        return hash(ObjectBlobStore)  # stores of `obstore` have none of their own
+
     def __repr__(self) -> str:
         return f"ObjectBlobStore({self._store!r})"
 
