@@ -6,20 +6,23 @@ not data is live: it is replaced by a marker, `{"$live": "Pool"}`, and stays in 
 """
 
 import base64
+import hashlib
 import marshal
 import math
 import re
+import secrets
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar, cast
 from uuid import UUID
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 from zoneinfo import ZoneInfo
 
 from outlast.agents.callables import check_callable
@@ -578,29 +581,73 @@ def _name(kind: type[Any]) -> str:
 def _class_of(name: str, hint: Any, path: ValuePath) -> Any:
     """Return the class with a name, if this process has imported it and its objects are data."""
     kind = origin_of(hint)
-    if isinstance(kind, type) and name == type_name(kind):
+    if isinstance(kind, type) and has_name(kind, name):
         return kind
-    found: Any = _WRITTEN.get(name) or imported_class(name)
+    found: Any = class_named(name, _WRITTEN) or imported_class(name)
     if found is None:
         raise UserError(
-            f"{_place(path)} is of the class {name}, which this process has not imported. Define "
-            "the class in a module that the program and its workers import."
+            f"{_place(path)} is of the class {name}, which this process has not imported, or has "
+            "with other fields. Define the class in a module that the program and its workers import."
         )
     is_data = (
         is_record_class(found)
         or issubclass(found, Enum)
         # Most of pydantic.types are constraints, and ImportString imports what it reads.
         or (hasattr(found, "__get_pydantic_core_schema__") and found.__module__ != "pydantic.types")
-        or name in _WRITTEN
+        or type_name(found) in _WRITTEN
     )
     if not is_data:
         raise UserError(f"{_place(path)} names the class {name}, whose objects are not data.")
     return found
 
 
+_PROCESS: Final = secrets.token_hex(4)
+_SUFFIXES: Final[WeakKeyDictionary[type, str]] = WeakKeyDictionary()
+"""What tells classes within functions apart: a digest of their fields, the process, a number."""
+
+
 def type_name(kind: type[Any]) -> str:
-    """Return the name of a class in the records of a run, such as `shop.desk:Customer`."""
-    return f"{kind.__module__}:{kind.__qualname__}"
+    """Return the name of a class in the records of a run, such as `shop.desk:Customer`.
+
+    A function makes another class of the same name at each call. The name of such a class says
+    which fields it has, and which one it is in this process: `app:make.<locals>.Customer#1f0c/a3-2`.
+    """
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    if "<" not in kind.__qualname__:
+        return name
+    suffix = _SUFFIXES.get(kind)
+    if suffix is None:
+        fields = sorted(
+            (field.name, str(type_hints(kind).get(field.name))) for field in fields_of(kind)
+        )
+        digest = hashlib.sha256(repr(fields).encode()).hexdigest()[:8]
+        suffix = _SUFFIXES[kind] = f"{digest}/{_PROCESS}-{next(_NUMBERS)}"
+    return f"{name}#{suffix}"
+
+
+_NUMBERS: Final = count(1)
+
+
+def has_name(kind: type[Any], name: str) -> bool:
+    """Whether a class has a name that a record says.
+
+    In the process that made a class within a function, the name means this class alone. Elsewhere it
+    means a class of the same function with the same fields.
+    """
+    own = type_name(kind)
+    if own == name or "#" not in name:
+        return own == name
+    shape, _, maker = name.rpartition("/")
+    return own.rpartition("/")[0] == shape and not maker.startswith(f"{_PROCESS}-")
+
+
+def class_named(name: str, known: Mapping[str, type[Any]]) -> type[Any] | None:
+    """Return the class with a name among known ones; None if none has it, or several have."""
+    exact = known.get(name)
+    if exact is not None or "#" not in name:
+        return exact
+    found = {kind for kind in list(known.values()) if has_name(kind, name)}
+    return found.pop() if len(found) == 1 else None
 
 
 def imported_class(name: str) -> type[Any] | None:

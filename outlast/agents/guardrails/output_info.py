@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from outlast.agents.callables import implementation
-from outlast.agents.context.encoding import type_name
+from outlast.agents.context.encoding import class_named, has_name, type_name
 from outlast.agents.context.record_classes import is_record_class
 from outlast.agents.schemas.agent_output import write_output
 from outlast.agents.schemas.output_type import adapter_of
@@ -61,8 +61,8 @@ def _class_of(name: str, function: Callable[..., Any]) -> type[Any] | None:
     names: dict[str, Any] = getattr(implementation(function), "__globals__", {})
     own: Any = names.get(qualname)
     # Stand-ins for guardrails that only workers have are functions of this package.
-    is_own = is_record_class(own) and type_name(own) == name and not module.startswith("outlast.")
-    return own if is_own else _returned.get(name)
+    is_own = is_record_class(own) and has_name(own, name) and not module.startswith("outlast.")
+    return own if is_own else class_named(name, _returned)
 
 
 _adapter = lru_cache(maxsize=_KEPT_ADAPTERS)(adapter_of)

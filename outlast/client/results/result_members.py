@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 from outlast.agents.agent_tools.nested_result import AgentToolInvocation
 from outlast.agents.config.session_input import without_reasoning_ids
 from outlast.agents.context.codec import read_context
-from outlast.agents.context.encoding import type_name
+from outlast.agents.context.encoding import has_name
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.agents.guardrails.guardrail import InputGuardrailResult, OutputGuardrailResult
@@ -142,7 +142,7 @@ class RunResultBase:
         Raises:
             UserError: the context does not fit the type.
         """
-        is_own = type_name(context_type) == self.snapshot.start.context_type
+        is_own = has_name(context_type, self.snapshot.start.context_type or "")
         return read_context(self.context, context_type, is_own=is_own)
 
     @cached_property
