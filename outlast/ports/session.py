@@ -18,6 +18,9 @@ class Session(Protocol):
 
     Saving may be retried after a crash. An `IdempotentSession` detects a repeated save. For any
     other session, the newest items are read and compared before a retry.
+
+    Sessions of one class that may be in several stores, such as a database for each tenant, say
+    which one in an attribute `store_name`: a text without secrets.
     """
 
     session_id: str
@@ -81,6 +84,16 @@ class IdempotentSession(Protocol):
             Whether this call stored the items.
         """
         ...
+
+
+def store_name_of(session: object) -> str:
+    """Return the name that a session gives its store; empty if it gives none.
+
+    Sessions of one class and id may be in different stores. A worker that opens a session by a
+    factory compares this name with that of the session which the program passed.
+    """
+    name: object = getattr(session, "store_name", None)
+    return name if isinstance(name, str) else ""
 
 
 @runtime_checkable

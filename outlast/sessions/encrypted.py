@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import time
+from hashlib import sha256
 from typing import Any, Literal, TypedDict, TypeGuard, cast
 
 from cryptography.fernet import Fernet, InvalidToken
@@ -88,6 +89,12 @@ class EncryptedSession(WrappedSession):
         self.ttl = ttl
         self.max_scan_items = max_scan_items
         self._cipher = _cipher(encryption_key, session_id)
+        self._fingerprint = sha256(f"{session_id} {encryption_key}".encode()).hexdigest()[:8]
+
+    @property
+    def store_name(self) -> str:
+        """The store of the other session, with a fingerprint of the key of this one."""
+        return f"{super().store_name} key {self._fingerprint}".lstrip()
 
     def stored(self, items: list[Any]) -> list[Any]:
         """Return items as encrypted envelopes."""

@@ -87,6 +87,11 @@ class MongoDBSession(ClientSession):
         self._sessions: Any = client[database].get_collection(sessions_collection, **safe)
         self._messages: Any = client[database].get_collection(messages_collection, **safe)
 
+    @property
+    def store_name(self) -> str:
+        """The database and its collection. Clusters are not told apart: connecting comes later."""
+        return ".".join(self._place)
+
     @classmethod
     def from_uri(
         cls,

@@ -94,6 +94,15 @@ class RedisSession(ClientSession):
         self._saved = f"{self._key}:saved"
         self._add = self.client.register_script(_ADD)
 
+    @property
+    def store_name(self) -> str:
+        """The server without its password, the database and the prefix of the keys."""
+        pool = getattr(self.client, "connection_pool", None)  # a cluster has none
+        options: dict[str, Any] = {} if pool is None else pool.connection_kwargs
+        server = options.get("path") or f"{options.get('host', '')}:{options.get('port', '')}"
+        prefix = self._key.removesuffix(f":{self.session_id}")
+        return f"{server}/{options.get('db', 0)} {prefix}"
+
     @classmethod
     def from_url(
         cls,

@@ -95,6 +95,11 @@ class SQLAlchemySession(RowSession):
         self._creates = self._to_create = create_tables
         self._creating = asyncio.Lock()
 
+    @property
+    def store_name(self) -> str:
+        """The database without its password, and the table."""
+        return f"{self.engine.url.render_as_string()} {self._tables.messages.name}"
+
     @classmethod
     def from_url(
         cls,

@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.config.session_input import SessionSettings, check_session
-from outlast.ports.session import IdempotentSession, Session, SessionABC
+from outlast.ports.session import IdempotentSession, Session, SessionABC, store_name_of
 
 EVERYTHING = 2**31 - 1
 """A limit that no history reaches, for reading it in spite of the session's own limit."""
@@ -106,6 +106,11 @@ class WrappedSession(SessionABC):
         @session_settings.setter
         def session_settings(self, value: SessionSettings | None) -> None:
             cast("Any", self.underlying_session).session_settings = value
+
+    @property
+    def store_name(self) -> str:
+        """The store of the other session."""
+        return store_name_of(self.underlying_session)
 
     def stored(self, items: list[Any]) -> list[Any]:
         """Return items in the form in which the other session stores them."""
