@@ -65,6 +65,7 @@ async def attempt_effect(
         if attempt.execution is not None:
             worker = replace(worker, execution=attempt.execution)
         with worker_lookup():
+            worker = worker.with_recorded_agents(effect.settings)
             worker = await worker.with_live_values(effect.context)
     work = partial(_function(kind_of(effect).function), worker, request, attempt)
     if not logger.isEnabledFor(logging.DEBUG):

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.activities.attempt import Attempt, attempt_effect
 from outlast.activities.attempt_error import AttemptError, next_attempt_in
 from outlast.activities.content import ATTEMPTS, recorded_result, whole_request
-from outlast.activities.errors import EffectError, cut, is_retryable
+from outlast.activities.errors import EffectError, cut, is_retryable, worker_lookup
 from outlast.activities.heartbeats.engine_heartbeat import (
     Clocks,
     began_in_time,
@@ -61,10 +61,6 @@ class EffectActivities:
         self._clocks = Clocks()
 
     @property
-    def _worker(self) -> WorkerDeps:
-        return self._deps.of_run(activity.info().workflow_id or "")
-
-    @property
     def all(self) -> list[Any]:
         """The activities to register with a Temporal worker."""
         return [self.run_effect, self.refuse_effect, self.free_nested_id, send_scheduled_message]
@@ -93,7 +89,8 @@ class EffectActivities:
                 return late
             ends = _ends_at(info)
             request = await self._request_of(kind, payload)
-            worker = self._worker
+            with worker_lookup():
+                worker = await self._deps.of_execution(_execution(info), request.effect)
             _see_as(worker.caller)
             attempts = kind.policy(request.effect).attempts or ATTEMPTS
             is_last = info.attempt >= min(attempts, ATTEMPTS)

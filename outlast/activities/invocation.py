@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.activities.errors import mistake, user_code, worker_lookup
 from outlast.activities.parent_call import ParentCall, parent_call_of
@@ -30,6 +30,9 @@ from outlast.loop.checks import RequiredStep
 from outlast.loop.effects import AgentEffect
 from outlast.loop.items import Item, only_text
 from outlast.loop.values import NO_USAGE, Json, JsonObject
+
+KEY_CHARACTERS: Final = 12
+"""How many characters of an execution's id tell it from others with the same workflow id."""
 
 
 @dataclass(kw_only=True)
@@ -59,6 +62,7 @@ class Invocation:
             context=self.borrowed.context,
             usage=self.usage,
             run_id=self.run_id,
+            run_key=self.run_key,
             turn=self.turn,
             tool_input=self.parent_call.tool_input() if self.parent_call is not None else None,
         )
@@ -67,6 +71,12 @@ class Invocation:
         """Use another object as the context: that of the calls beside this one."""
         self.borrowed = borrowed
         self.wrapper.context = borrowed.context
+
+    @property
+    def run_key(self) -> str:
+        """The run's id and its first execution; two runs with one id have two keys."""
+        key = self.worker.key
+        return self.run_id if key is None else f"{self.run_id}@{key.chain_id[-KEY_CHARACTERS:]}"
 
     @property
     def agent_name(self) -> str:
@@ -138,7 +148,7 @@ class Invocation:
         """
         file = self.worker.approvals
         if file is not None:
-            owner = self.worker.registry.name_of(agent or self.agent)
+            owner = self.worker.registry.policy_owner(agent or self.agent)
             point = ApprovalPoint(kind=kind, agent=owner, name=name, setting=setting, effect=effect)
             setting = file.needs_approval(point)
         return policy_of(setting)
@@ -196,6 +206,7 @@ class Invocation:
             context=self.wrapper.context,
             usage=self.usage,
             run_id=self.run_id,
+            run_key=self.run_key,
             turn=self.turn,
             turn_input=turn_input(),
             tool_input=self.wrapper.tool_input,

@@ -6,7 +6,6 @@ from typing import Any, cast
 from outlast.activities.errors import lacking
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool, arguments_of
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import HookCall
@@ -39,12 +38,13 @@ class ParentCall:
             context=wrapper.context,
             usage=wrapper.usage,
             run_id=wrapper.run_id,
+            run_key=wrapper.run_key,
             turn=wrapper.turn,
             tool_name=self.tool.name,
             tool_call_id=self.call_id,
             tool_arguments=self.arguments,
             agent=self.agent,
-            idempotency_key=wrapper.run_id,
+            idempotency_key=wrapper.run_key,
         )
 
     def hook_calls(
@@ -92,8 +92,7 @@ def parent_call_of(registry: Registry, settings: JsonObject) -> ParentCall | Non
         raise lacking(
             f"The tool {tool.name!r} of agent {agent.name!r} is not an agent on this worker."
         )
-    if tool.run_config is not None:
-        write_run_config(tool.run_config)  # another process may have planned the call
+    registry.nested_settings(call["agent"], tool)  # keeps the objects that the settings name
     return ParentCall(
         agent=agent,
         tool=tool,

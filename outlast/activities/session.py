@@ -24,7 +24,7 @@ from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry
 from outlast.contract.names import SETTING_SESSION
 from outlast.loop.values import JsonObject
-from outlast.ports.session import IdempotentSession, Session
+from outlast.ports.session import IdempotentSession, Session, store_name_of
 from outlast.sessions.described import session_from_description
 
 
@@ -62,6 +62,13 @@ def _named_session(registry: Registry, described: JsonObject) -> Session:
     else:
         session = registry.reference(name)
     actual = getattr(session, "session_id", None)
+    store = described.get("store")
+    if store is not None and store != store_name_of(session):
+        raise UserError(
+            f"The run's session {session_id!r} is in the store {store!r}, but the factory {kind!r} "
+            f"on this worker opens {store_name_of(session)!r}. Register a factory that opens the "
+            "sessions of that store, or use a task queue for each store."
+        )
     if session_id is not None and actual != session_id:
         raise UserError(
             f"The run's session is {session_id!r}, but {name!r} is the session {actual!r} on this "

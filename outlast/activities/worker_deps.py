@@ -3,14 +3,14 @@
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from outlast.activities.worker_memory import WorkerMemory
+from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.factories import ContextFactories
 from outlast.agents.context.live import (
-    LIVE_CONTEXTS,
     LiveValues,
     ValuePath,
     absent,
@@ -19,13 +19,25 @@ from outlast.agents.context.live import (
 )
 from outlast.agents.context.shared import SharedContexts
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry
+from outlast.agents.run_objects import RUN_OBJECTS, RunKey, RunObjects
 from outlast.blobs.contents import LargeContent
 from outlast.contract.worker_state import WorkerState
-from outlast.loop.values import Json
+from outlast.loop.effects import AgentEffect, Effect, SaveSession
+from outlast.loop.start import OWN_AGENTS
+from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution, WorkerIdentity
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
+
+NOT_BROUGHT: Final = (
+    "This process hosts the run's task queue, but has not the agents that the run was started with: "
+    "they were in a process that has ended. Start the run again, with the same id and input, or pass "
+    "its agent to Runner.attach(id, agent=...). Runs that have to go on without their program need "
+    "a worker: AgentWorker(client, agents=[...])."
+)
+"""The sentence for a run whose program has not started it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +46,8 @@ class WorkerDeps:
 
     Attributes:
         contexts: creates the live values of contexts from other processes.
-        run_id: the run that these dependencies serve; empty for all runs.
+        hosts_runs: the program that starts the runs hosts them, with the agents of each start.
+        key: the execution that these dependencies serve, or that it is nested in; None for all.
         caller: the context variables of the program that runs it in this process, if one does.
         approvals: the operators' file, which changes the policies of the definitions.
         shared_contexts: the context objects of calls that run beside each other.
@@ -48,7 +61,8 @@ class WorkerDeps:
     models: ModelProvider
     content: LargeContent = field(default=LargeContent(None), compare=False)
     contexts: ContextFactories | None = None
-    run_id: str = ""
+    hosts_runs: bool = False
+    key: RunKey | None = None
     live: LiveValues | None = None
     started_here: bool = False
     caller: Context | None = field(default=None, compare=False)
@@ -61,20 +75,74 @@ class WorkerDeps:
     state: WorkerState = field(default_factory=WorkerState, compare=False)
     execution: Execution | None = None
 
-    def of_run(self, run_id: str) -> "WorkerDeps":
-        """Return the dependencies of one run, which may have its own definitions."""
-        registry, caller = self.registry.of_run(run_id)
-        live = LIVE_CONTEXTS.of_run(run_id)
-        if registry is self.registry and live is None and self.contexts is None:
-            return self
+    async def of_execution(self, execution: Execution, effect: Effect) -> "WorkerDeps":
+        """Return the dependencies of an effect of one execution, with what its start brought.
+
+        Raises:
+            UserError: the program hosts its runs, and nobody has brought the agents of this one.
+            ConnectionError: the server does not say which run the execution belongs to.
+        """
+        lineage = self.state.lineages.get(execution.execution_id)
+        if lineage is None:
+            if self.identity is None:
+                return self
+            lineage = await self.identity.lineage_of(execution)
+        key = RunKey(execution.namespace, lineage.chain_id)
+        objects = await RUN_OBJECTS.find(key, execution.workflow_id)
+        definitions = objects.definitions if objects is not None else None
+        if (
+            definitions is None
+            and self.hosts_runs
+            and isinstance(effect, AgentEffect | SaveSession)
+        ):
+            raise UserError(NOT_BROUGHT)
+        if objects is None:
+            return replace(self, key=key)
+        return self.with_objects(key, objects, execution.workflow_id)
+
+    def definitions_of(self, namespace: str, execution_id: str, run_id: str) -> Registry:
+        """Return the definitions of an execution, as far as this process has them."""
+        lineage = self.state.lineages.get(execution_id)
+        key = None if lineage is None else RunKey(namespace, lineage.chain_id)
+        objects = RUN_OBJECTS.get(key) if key is not None else None
+        if objects is not None and (objects.definitions or not self.hosts_runs):
+            return self.with_objects(key, objects, run_id).registry
+        return Registry() if self.hosts_runs else self.registry
+
+    def with_objects(self, key: RunKey | None, objects: RunObjects, run_id: str) -> "WorkerDeps":
+        """Return the dependencies with the objects of one run."""
         return replace(
             self,
-            registry=registry,
-            run_id=run_id,
-            live=live,
-            started_here=live is not None,
-            caller=caller,
+            registry=objects.view_of(objects.definitions or self.registry, run_id),
+            key=key,
+            live=objects.live,
+            started_here=objects.live is not None,
+            caller=objects.caller,
         )
+
+    def with_recorded_agents(self, settings: JsonObject | None) -> "WorkerDeps":
+        """Return the dependencies with the agents that the run has recorded.
+
+        Raises:
+            UserError: an agent that they are made of is not registered here.
+        """
+        recorded = as_object((settings or {}).get(OWN_AGENTS))
+        return replace(self, registry=self.registry.with_changed(recorded)) if recorded else self
+
+    def with_chosen(self, agent: Agent[Any], run_id: str, number: int) -> "WorkerDeps":
+        """Return the dependencies with an agent that the handoff with a number has made.
+
+        Raises:
+            UserError: the agent's definition does not fit.
+        """
+        if self.registry.has(agent):
+            return self
+        worker = self
+        if self.key is not None and not self.registry.tells_apart:
+            objects = RUN_OBJECTS.fill(self.key, RunObjects())
+            worker = self.with_objects(self.key, objects, run_id)
+        worker.registry.take_over(agent, number)
+        return worker
 
     async def with_live_values(self, context: Json) -> "WorkerDeps":
         """Return the dependencies with the live values of a context.
@@ -87,7 +155,7 @@ class WorkerDeps:
             return self
         if self.contexts is None:
             raise UserError(absent(missing))
-        made = await self.contexts.values(self.run_id, without_live(context))
+        made = await self.contexts.values(self.key, without_live(context))
         # A callable may replace a live value; later callables get the new object.
         live = self.live if self.live is not None else made
         for path, value in made.items():

@@ -2,44 +2,41 @@
 
 A run's settings hold only names, so that they survive the process that defined the objects.
 
-A name is `module:qualname`. The name of a function that is created at each call (a lambda, a
-closure) ends with its line number, because several may share a name; an object has the name of its
-class. A second object with the same name is `name#2`, a third `name#3`, in order of registration.
+A function or class at the top of a module is named `module:qualname`, which means the same object
+in every process that imports the module. Everything else (a closure, a lambda, an instance) belongs
+to the run that it was passed to, and its name begins with `run:`. Two runs may use one such name
+for two objects, so the name is only looked up among the objects of its own run.
 """
 
 import inspect
+import sys
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.agents.callables import unwrap_partial
 from outlast.agents.checks import check_name
 from outlast.agents.errors import UserError
 
+OWN: Final = "run:"
+"""The beginning of the names of objects that belong to one run."""
+
 
 class ReferenceTable:
-    """A table of names and objects. Safe for any number of threads.
-
-    The table keeps its objects alive, so that a name stays valid. Therefore, define the objects of
-    runs once, and not again for every run.
-    """
+    """A table of names and objects. Safe for any number of threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: dict[str, Any] = {}
-        self._names: dict[object, str] = {}
-
-    def register(self, entry: object) -> str:
-        """Register an object under its own name, unless it is registered; return the name."""
-        with self._lock:
-            name = self._name_for(entry)
-            self._found[name] = entry
-            self._names.setdefault(_identity(entry), name)
-            return name
 
     def register_as(self, name: str, entry: object) -> None:
         """Register an object under a chosen name."""
         check_name("A reference's name", name)
+        if name.startswith(OWN):
+            raise UserError(
+                f"The name {name!r} begins like those of objects that belong to one run. Choose "
+                "another: references={'my_name': my_object}."
+            )
         with self._lock:
             existing = self._found.get(name)
             if name in self._found and _identity(existing) != _identity(entry):
@@ -48,12 +45,11 @@ class ReferenceTable:
                     "its own name: references={'my_name': my_object}."
                 )
             self._found[name] = entry
-            self._names.setdefault(_identity(entry), name)
 
-    def renew(self, name: str, entry: object) -> None:
-        """Register an object under a name, replacing the earlier object."""
+    def discard(self, name: str) -> None:
+        """Remove a name."""
         with self._lock:
-            self._found[name] = entry
+            self._found.pop(name, None)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the object with a name, or the default."""
@@ -64,57 +60,108 @@ class ReferenceTable:
         with self._lock:
             return name in self._found
 
-    @property
-    def names(self) -> list[str]:
-        """All names, sorted."""
-        with self._lock:
-            return sorted(self._found)
 
-    def _name_for(self, entry: object) -> str:
-        existing = self._names.get(_identity(entry))
+_importable = ReferenceTable()
+"""The functions and classes at the top of modules that this process has passed to runs."""
+
+_redefined: set[str] = set()
+"""Names that a module has given to one function after the other, as a notebook does."""
+
+
+class RunReferences:
+    """The objects that one run's settings name: those that its start brought.
+
+    Within a run, a second object with the same name is `name#2`, a third `name#3`.
+
+    Attributes:
+        objects: the objects by name.
+        names: the names by the identity of the object.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, object] = {}
+        self.names: dict[object, str] = {}
+
+    def name(self, entry: object, place: str = "") -> str:
+        """Return the name of an object, and keep the object under it.
+
+        `place` tells the definitions of a run apart that name objects.
+        """
+        existing = self.names.get(_identity(entry))
         if existing is not None:
             return existing
-        name = base = base_name(entry)
-        count = 1
-        while name in self._found:
-            count += 1
-            name = f"{base}#{count}"
+        name = importable_name(entry)
+        if name is not None:
+            _share(name, entry)
+        else:
+            name = base = f"{OWN}{place}{base_name(entry)}"
+            count = 1
+            while name in self.objects:
+                count += 1
+                name = f"{base}#{count}"
+        self.objects[name], self.names[_identity(entry)] = entry, name
         return name
 
+    def update(self, other: "RunReferences") -> None:
+        """Take over the objects of another start of the same run."""
+        self.objects.update(other.objects)
+        self.names = {_identity(entry): name for name, entry in self.objects.items()}
 
-_process = ReferenceTable()
+    @property
+    def own_names(self) -> list[str]:
+        """The names that mean nothing outside of the run, in the program's words."""
+        return [name.removeprefix(OWN) for name in self.objects if name.startswith(OWN)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.objects
+
+    def __getitem__(self, name: str) -> Any:
+        return self.objects[name]
 
 
-def register(entry: object) -> str:
-    """Register an object in this process and return its name."""
-    return _process.register(entry)
+def importable_name(entry: object) -> str | None:
+    """Return the name under which every process that imports its module has this very object."""
+    name = base_name(entry)
+    module, _, qualname = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for step in qualname.split("."):
+        found = getattr(found, step, None)
+    is_method_of_class = inspect.ismethod(entry) and found == entry
+    return name if found is entry or is_method_of_class else None
 
 
-def register_session(session: Any) -> tuple[str, str]:
-    """Register a session in this process, replacing an earlier one with its id.
-
-    Returns the name of this session, and that of its class, for which a worker may have a factory.
-    """
-    kind = base_name(session)
-    name = f"{kind}/{session.session_id}"
-    _process.renew(name, session)
-    return name, kind
+def _share(name: str, entry: object) -> None:
+    if name in _redefined:
+        return
+    try:
+        _importable.register_as(name, entry)
+    except UserError:  # the module has given its name to another function since
+        _redefined.add(name)
+        _importable.discard(name)
 
 
 def resolve(name: str) -> Any:
-    """Return the object with a name in this process."""
-    if name not in _process:
+    """Return the importable object with a name that a program of this process has passed."""
+    if name not in _importable:
         raise unknown_reference(name)
-    return _process.get(name)
+    return _importable.get(name)
 
 
 def is_registered(name: str) -> bool:
-    """Whether an object in this process has a name."""
-    return name in _process
+    """Whether a program of this process has passed the importable object with a name."""
+    return name in _importable
 
 
 def unknown_reference(name: object) -> UserError:
     """Return the error for an unknown name."""
+    if isinstance(name, str) and name.startswith(OWN):
+        return UserError(
+            f"The run uses an object that its program passed, {name.removeprefix(OWN)!r}, and this "
+            "process does not have it. It is in the process that started the run; if that has "
+            "ended, start the run again there, with the same id and input. A worker elsewhere "
+            "needs it under a name: references={'my_name': my_object}, and the program passes "
+            "'my_name'."
+        )
     return UserError(
         f"This worker has no object named {name!r}, which the run refers to. A worker gets it with "
         "references=[my_callable], or under a name of its own with references={'my_name': "
@@ -134,15 +181,18 @@ def named_references(
             "references= must be a list of callables and objects, or a dict of them by name, "
             f"not {references!r}."
         )
-    named = [(base_name(_check(entry)), entry) for entry in references]
-    for position, (name, entry) in enumerate(named):
-        for other_name, other in named[:position]:
-            if name == other_name and _identity(entry) != _identity(other):
-                raise UserError(
-                    f"Two references are named {name!r}. Name them yourself: "
-                    "references={'my_name': my_object}."
-                )
-    return named
+    return [(_importable_name(_check(entry)), entry) for entry in references]
+
+
+def _importable_name(entry: object) -> str:
+    name = importable_name(entry)
+    if name is None:
+        raise UserError(
+            f"references= lists {entry!r}, which has no name that another process knows: only "
+            "functions and classes at the top of a module have one. Name it yourself: "
+            "references={'my_name': my_object}, and pass 'my_name' to Runner."
+        )
+    return name
 
 
 def _check(entry: object) -> object:

@@ -5,38 +5,41 @@ process that defined them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import Context
-from typing import Any, Final, NamedTuple, cast
+from copy import copy
+from functools import partial
+from typing import Any, Final, cast
 from weakref import WeakSet
 
 from outlast.agents.agent import Agent
+from outlast.agents.agent_changes import OF, changes_of, with_changes
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy import ApprovalPolicy, ToolEffect, policy_of
 from outlast.agents.callables import shown
-from outlast.agents.context.encoding import imported_class, type_name
-from outlast.agents.context.nested_runs import of_nearest
+from outlast.agents.config.settings import write_run_config
+from outlast.agents.context.encoding import class_named, has_name, imported_class, type_name
 from outlast.agents.context.wrapper import NamedAgent
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff, handoff
+from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import source_of, tools_seen
-from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
+from outlast.agents.references import (
+    ReferenceTable,
+    RunReferences,
+    is_registered,
+    named_references,
+    resolve,
+)
 from outlast.agents.schemas.agent_output import check_output_schema
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.programs import check_programs
 from outlast.agents.tools.search import check_tool_search
+from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)
-
-
-class OfRun(NamedTuple):
-    """A run's own definitions and its program's context variables, in a process that hosts it."""
-
-    registry: "Registry"
-    caller: Context | None = None
 
 
 class Registry:
@@ -57,7 +60,12 @@ class Registry:
         self._context_types: dict[str, Any] = {}
         self._references = ReferenceTable()
         self._listed: dict[str, dict[tuple[str, str], FunctionTool]] = {}
-        self._of_runs: dict[str, OfRun] = {}
+        self._own: RunReferences | None = None
+        self._chosen: dict[str, Agent[Any]] = {}
+        self._recorded: JsonObject = {}
+        self._is_hosted = tell_apart
+        self._number: int | None = None
+        self._of_tools = RunReferences()
         self._former: WeakSet[MCPServer | LocalTool] = WeakSet()
         for agent in agents:
             self.add(agent)
@@ -74,7 +82,7 @@ class Registry:
         waiting = [agent]
         while waiting:
             one = waiting.pop(0)
-            if self._has(one):
+            if self.has(one):
                 continue
             name = self._free_name(one)
             _check_tool_names(one)
@@ -105,13 +113,26 @@ class Registry:
 
     def holds(self, agent: Agent[Any]) -> bool:
         """Whether this agent object and all agents reachable from it are registered."""
-        return all(self._has(reachable) for reachable in _reachable(agent))
+        return all(self.has(reachable) for reachable in _reachable(agent))
 
-    def _has(self, agent: NamedAgent) -> bool:
+    @property
+    def own_references(self) -> RunReferences | None:
+        """The objects that the settings of one run name; None for the definitions of a worker."""
+        return self._own
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether these are definitions of runs that a program hosts, or of one run."""
+        return self._tells_apart
+
+    def has(self, agent: NamedAgent) -> bool:
+        """Whether this very agent object is registered."""
         return self._agents.get(self._names.get(id(agent), "")) is agent
 
     def _free_name(self, agent: Agent[Any]) -> str:
         name, number = agent.name, 1
+        if self._number is not None:
+            name = f"{agent.name} ({self._number})"
         while name in self._agents:
             if not self._tells_apart:
                 raise UserError(
@@ -122,18 +143,32 @@ class Registry:
             name = f"{agent.name} ({number})"
         return name
 
-    def keep_for_run(self, run_id: str, own: OfRun) -> None:
-        """Set what belongs to one run and the runs nested in it."""
-        self._of_runs[run_id] = own
-        self._former.update(own.registry.resources)
+    def for_run(
+        self, references: RunReferences | None, chosen: dict[str, Agent[Any]] | None = None
+    ) -> "Registry":
+        """Return these definitions as one run sees them.
 
-    def forget_run(self, run_id: str) -> None:
-        """Remove what belongs to a run."""
-        self._of_runs.pop(run_id, None)
+        The view has the objects that the run's settings name, and the agents that handoffs of the
+        run have made, which it keeps in `chosen`. No other run sees these.
+        """
+        chosen = {} if chosen is None else chosen
+        agents = {**self._agents, **chosen}
+        view = copy(self)
+        vars(view).update(
+            _tells_apart=True,
+            _own=references,
+            _chosen=chosen,
+            _agents=agents,
+            _names={id(one): name for name, one in agents.items()},
+            _context_types=dict(self._context_types),
+            _listed={},
+            _of_tools=RunReferences(),
+        )
+        return view
 
-    def of_run(self, run_id: str) -> OfRun:
-        """Return what belongs to a run or to its nearest outer run; by default, these definitions."""
-        return of_nearest(self._of_runs, run_id) or OfRun(self)
+    def release_later(self, registry: "Registry") -> None:
+        """Close what another registry would close, too, when this one is released."""
+        self._former.update(registry.all_resources)
 
     @property
     def names(self) -> list[str]:
@@ -142,13 +177,64 @@ class Registry:
 
     def name_of(self, agent: NamedAgent) -> str:
         """Return the name by which runs refer to an agent."""
-        return self._names[id(agent)] if self._has(agent) else agent.name
+        return self._names[id(agent)] if self.has(agent) else agent.name
 
-    def taking_over(self, agent: Agent[Any]) -> Agent[Any]:
-        """Return the registered agent that a handoff chose; a process's own runs may add it."""
-        if self._tells_apart and not self._has(agent) and agent.name not in self._agents:
+    def take_over(self, agent: Agent[Any], number: int) -> None:
+        """Add an agent that a handoff of the run has made, and all that it can reach.
+
+        Several workers may host the run, and each knows the agents that were made in its process. So
+        the name has the `number` of the handoff, but where the run's program hosts it alone.
+        """
+        before = set(self._agents)
+        self._number = None if self._is_hosted else number
+        try:
             self.add(agent)
-        return self.agent(self.name_of(agent))
+        finally:
+            self._number = None
+        made = {name: one for name, one in self._agents.items() if name not in before}
+        self._chosen.update(made)
+        self._former.update(_resources_of(made.values()))
+
+    def changed(self, agent: Agent[Any], number: int) -> tuple[str, JsonObject] | None:
+        """Return a name for an agent that a handoff has made, and its changes of a registered one.
+
+        None if it is no clone of a registered agent, or differs in more than data.
+        """
+        base = self._agents.get(agent.name)
+        changes = None if base is None else changes_of(agent, base, agent.name)
+        if changes is None:
+            return None
+        name, again = f"{agent.name} ({number})", 1
+        while name in self._agents:
+            again += 1
+            name = f"{agent.name} ({number}.{again})"
+        return name, changes
+
+    def with_changed(self, recorded: JsonObject) -> "Registry":
+        """Return these definitions with the agents that a run has recorded as changes.
+
+        Raises:
+            UserError: the agent that was changed is not registered here.
+        """
+        made: dict[str, Agent[Any]] = {}
+        for name, changes in recorded.items():
+            found = as_object(changes) or {}
+            base = self.agent(str(found.get(OF)))
+            made[name] = with_changes(base, found, base.name)
+        agents = {**self._agents, **made}
+        view = copy(self)
+        names = {id(one): name for name, one in agents.items()}
+        vars(view).update(_agents=agents, _names=names, _recorded=recorded)
+        return view
+
+    def changes_of_chosen(self, name: str) -> JsonObject | None:
+        """Return the recorded changes of an agent that a handoff has made, if it is such an agent."""
+        return as_object(self._recorded.get(name))
+
+    def policy_owner(self, agent: NamedAgent) -> str:
+        """Return the name by which operators mean an agent: one that a handoff made has its own."""
+        name = self.name_of(agent)
+        return agent.name if name in self._chosen or name in self._recorded else name
 
     def target_name(self, entry: Handoff) -> str:
         """Return the name by which runs refer to the agent of a handoff."""
@@ -197,14 +283,21 @@ class Registry:
         listed = dict.fromkeys(name for _, name in self._listed.get(agent, {}))
         return [*(name for name in listed if name not in own), *own]
 
+    def adopt_chosen(self) -> None:
+        """Take in the agents that another view of the same run has got from a handoff."""
+        for name, agent in self._chosen.items():
+            if name not in self._agents:
+                self._agents[name] = agent
+                self._names[id(agent)] = name
+
     @property
-    def mcp_servers(self) -> list[MCPServer]:
-        """The MCP servers of the registered agents."""
-        return [server for agent in self._agents.values() for server in agent.mcp_servers]
+    def chosen(self) -> dict[str, Agent[Any]]:
+        """The agents that handoffs of the run have made in this process, by name."""
+        return self._chosen
 
     async def release(self) -> None:
         """Close connections to MCP servers, and the resources of local tools."""
-        for resource in dict.fromkeys([*self.resources, *self._former]):
+        for resource in self.all_resources:
             try:
                 await resource.release()
             except Exception:  # the others have to be closed, too
@@ -212,10 +305,14 @@ class Registry:
                 logger.exception("%s %r could not be closed", kind, resource.name)
 
     @property
+    def all_resources(self) -> list[MCPServer | LocalTool]:
+        """The resources, and those of definitions that this registry releases, too."""
+        return list(dict.fromkeys([*self.resources, *self._former]))
+
+    @property
     def resources(self) -> list[MCPServer | LocalTool]:
         """The MCP servers and local tools of the registered agents."""
-        tools = [tool for agent in self._agents.values() for tool in agent.tools]
-        return [*self.mcp_servers, *(tool for tool in tools if isinstance(tool, LocalTool))]
+        return _resources_of(self._agents.values())
 
     def handoff(self, agent: str, name: str, target: str = "") -> Handoff:
         """Return a handoff of an agent by its tool name.
@@ -236,9 +333,9 @@ class Registry:
         is the callable's annotation, else the only registered type, else None.
         """
         if name is not None:
-            if isinstance(annotated, type) and type_name(annotated) == name:
+            if isinstance(annotated, type) and has_name(annotated, name):
                 return annotated, True
-            own = self._context_types.get(name) or imported_class(name)
+            own = class_named(name, self._context_types) or imported_class(name)
             if own is not None:
                 return own, True
         distinct = list(self._context_types.values())
@@ -256,17 +353,42 @@ class Registry:
             self._references.register_as(name, entry)
 
     def reference(self, name: str) -> Any:
-        """Return the object of a name in a run's settings; own names outrank the process's."""
+        """Return the object of a name in a run's settings: the run's own, or a registered one."""
+        for own in (self._own, self._of_tools):
+            if own is not None and name in own:
+                return own[name]
         return self._references.get(name) if name in self._references else resolve(name)
+
+    def nested_settings(self, agent: str, tool: AgentTool) -> JsonObject | None:
+        """Return the settings of the runs of an agent's tool, if the tool has its own.
+
+        The objects that they name are found again by the names of the agent and the tool.
+        """
+        if tool.run_config is None:
+            return None
+        place = f"{agent}/{tool.name}/"
+        return write_run_config(tool.run_config, partial(self._of_tools.name, place=place))
 
     def unknown_references(self, names: Iterable[str]) -> list[str]:
         """Return the names without an object here."""
-        return [name for name in names if name not in self._references and not is_registered(name)]
+        known = (self._own or (), self._of_tools, self._references)
+        return [
+            name
+            for name in names
+            if not any(name in table for table in known) and not is_registered(name)
+        ]
 
     def _add_new_targets(self, agent: Agent[Any]) -> None:
         for target in _targets_of(agent):
-            if target.name not in self._agents or (self._tells_apart and not self._has(target)):
+            if target.name not in self._agents or (self._tells_apart and not self.has(target)):
                 self.add(target)
+
+
+def _resources_of(agents: Iterable[Agent[Any]]) -> list[MCPServer | LocalTool]:
+    agents = list(agents)
+    servers = [server for agent in agents for server in agent.mcp_servers]
+    tools = [tool for agent in agents for tool in agent.tools]
+    return [*servers, *(tool for tool in tools if isinstance(tool, LocalTool))]
 
 
 def handoffs_of(agent: Agent[Any]) -> list[Handoff]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +33,7 @@ from outlast.dev.data_dir import (
 from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
 from outlast.hosts import problem_of_port
+from outlast.rendering import counted
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -284,7 +286,28 @@ async def _namespace(
         return [missing("namespace", f"{name!r} cannot be read: {error.message}")]
     attributes = await _search_attributes(client, fix=fix)
     archive = await check_archive(client, task_queue)
-    return [ok("namespace", repr(name)), _fairness(is_ours=is_ours), attributes, *archive]
+    blocked = await blocked_runs(client)
+    return [ok("namespace", repr(name)), _fairness(is_ours=is_ours), attributes, *blocked, *archive]
+
+
+async def blocked_runs(client: "Client") -> list[Finding]:
+    """Name the runs that wait for a worker with what they need; nothing if there are none."""
+    from temporalio.service import RPCError
+
+    query = f"{names.ATTRIBUTE_STATUS} = 'blocked' AND ExecutionStatus = 'Running'"
+    try:
+        count = (await client.count_workflows(query)).count
+        found = [one async for one in client.list_workflows(query, limit=1)] if count else []
+    except RPCError:  # the attribute is missing, which another check says
+        return []
+    return [
+        optional(
+            "blocked runs",
+            f"{counted(count, 'run')} cannot go on with the workers that there are: see "
+            f"`outlast list --status blocked`, and `outlast show {quote(one.id)}` for what is missing",
+        )
+        for one in found
+    ]
 
 
 async def _search_attributes(client: "Client", *, fix: bool) -> Finding:

@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -11,6 +11,7 @@ from temporalio.service import RPCError
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
+from outlast.agents.registry import Registry
 from outlast.blobs import use_local_store
 from outlast.client.transport.connection import connect, is_configured
 from outlast.contract import names
@@ -51,6 +52,7 @@ class LocalEngine:
         self._local_workers: dict[str, LocalWorker] = {}
         self._own: dict[str, LocalWorker] = {}
         self._idle: dict[LocalWorker, None] = {}
+        self._made: WeakValueDictionary[int, Registry] = WeakValueDictionary()
         self._serving = asyncio.Lock()
         self._taking_over: set[asyncio.Task[None]] = set()
         self._stopping: set[asyncio.Task[None]] = set()
@@ -136,14 +138,7 @@ class LocalEngine:
             await server.stop()
             raise
 
-    async def serve(
-        self,
-        agent: Agent[Any],
-        run_id: str,
-        *,
-        context_type: type[Any] | None = None,
-        queue: str | None = None,
-    ) -> HostedRun:
+    async def serve(self, agent: Agent[Any], *, queue: str | None = None) -> HostedRun:
         """Host a run in this process.
 
         A new run starts on a queue of this program and agent, so that only this script finds its
@@ -157,21 +152,29 @@ class LocalEngine:
             UserError: the agent is invalid.
         """
         if queue is not None and not queue.startswith(names.PROGRAM_QUEUE_PREFIX):
-            return HostedRun(queue, run_id, self._dropped)
+            return HostedRun(queue, None, self._dropped)
+        definitions = self._definitions_of(agent)
         async with self._serving:  # one worker per queue, even for concurrent starts
             if queue is None:
                 local_worker = await self._own_worker(agent)
             else:
                 local_worker = await self._local_worker(queue, agent)
             if local_worker is not None:
-                run = HostedRun(local_worker.queue, run_id, self._dropped)
-                run.begin(local_worker, agent, context_type)
+                run = HostedRun(local_worker.queue, definitions, self._dropped)
+                run.begin(local_worker)
                 return run
-        run = HostedRun(queue or "", run_id, self._dropped)
-        waiting = self._take_over(run, agent, context_type)
+        run = HostedRun(queue or "", definitions, self._dropped)
+        waiting = self._take_over(run, agent)
         run.taking_over = asyncio.create_task(waiting, context=contextvars.Context())
         _keep(run.taking_over, self._taking_over)
         return run
+
+    def _definitions_of(self, agent: Agent[Any]) -> Registry:
+        """Return the registry for an agent object; runs with the same object share it."""
+        found = self._made.get(id(agent))
+        if found is None or not found.holds(agent):
+            found = self._made[id(agent)] = Registry([agent], tell_apart=True)
+        return found
 
     async def _own_worker(self, agent: Agent[Any]) -> LocalWorker | None:
         if agent.name in self._own:
@@ -209,16 +212,14 @@ class LocalEngine:
             raise
         return local_worker
 
-    async def _take_over(
-        self, run: HostedRun, agent: Agent[Any], context_type: type[Any] | None
-    ) -> None:
+    async def _take_over(self, run: HostedRun, agent: Agent[Any]) -> None:
         while True:
             pause = LOOK_AGAIN_SECONDS
             try:
                 async with self._serving:
                     local_worker = await self._local_worker(run.queue, agent)
                     if local_worker is not None:
-                        run.begin(local_worker, agent, context_type)
+                        run.begin(local_worker)
                         return
             except UserError:  # the agent is invalid, so a retry cannot help
                 logger.exception("the queue %r cannot be hosted here", run.queue)

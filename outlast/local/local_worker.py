@@ -1,7 +1,6 @@
 """A worker in this process on one task queue, and the runs that it hosts."""
 
 import asyncio
-import contextvars
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,11 +14,10 @@ from temporalio.service import RPCError
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.logs import get_logger
-from outlast.agents.registry import OfRun, Registry
+from outlast.agents.registry import Registry
 from outlast.client.transport.outages import is_gone
 from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
-from outlast.local.run_definitions import RunDefinitions
 from outlast.worker.agent_worker import AgentWorker
 
 GRACE = timedelta(seconds=1)  # a script has to end; what still runs is tried again later
@@ -52,7 +50,6 @@ class LocalWorker:
 
     Attributes:
         is_own: as passed.
-        definitions: the agents of each run.
         users: how many runs need the worker.
     """
 
@@ -67,12 +64,16 @@ class LocalWorker:
         self._worker = self._make_worker()
         self._stopped = asyncio.Event()
         self._beginning_again: asyncio.Task[None] | None = None
-        self.definitions = RunDefinitions(self._worker.registry)
 
     @property
     def queue(self) -> str:
         """The task queue."""
         return self._claim.queue
+
+    def host(self, definitions: Registry) -> None:
+        """Host a run with these definitions, and close what they hold when the worker stops."""
+        self._worker.registry.release_later(definitions)
+        self.users += 1
 
     async def start(self) -> None:
         """Start to host runs."""
@@ -110,8 +111,8 @@ class LocalWorker:
             except RPCError as error:
                 logger.debug("%r cannot be hosted yet: %s", self.queue, error)
                 continue
-            self._worker = self._make_worker()
-            self.definitions.move_to(self._worker.registry)
+            before, self._worker = self._worker, self._make_worker()
+            self._worker.registry.release_later(before.registry)
             await self.start()
             return
 
@@ -149,36 +150,31 @@ async def _last_answers() -> None:
 class HostedRun:
     """Implements `outlast.ports.engine.Serving`.
 
-    User code in the run sees the context variables of the task that makes this object.
-
     `dropped` is called with a worker that the run no longer needs.
 
     Attributes:
         queue: as passed.
+        definitions: as passed; None where workers elsewhere host the run.
         taking_over: the task that waits for a queue that another process hosts, or None.
     """
 
-    def __init__(self, queue: str, run_id: str, dropped: Callable[[LocalWorker], None]) -> None:
+    def __init__(
+        self,
+        queue: str,
+        definitions: Registry | None,
+        dropped: Callable[[LocalWorker], None],
+    ) -> None:
         self.queue = queue
+        self.definitions = definitions
         self.taking_over: asyncio.Task[None] | None = None
-        self._run_id = run_id
         self._dropped = dropped
         self._local_worker: LocalWorker | None = None
         self._unattended = False
-        self._before: OfRun | None = None
-        self._caller = contextvars.copy_context()
 
-    def begin(
-        self, local_worker: LocalWorker, agent: Agent[Any], context_type: type[Any] | None = None
-    ) -> None:
-        """Host the run on a worker with an agent.
-
-        Raises:
-            UserError: the agent is invalid.
-        """
-        self._before = local_worker.definitions.of_run(self._run_id)
-        local_worker.definitions.attend(self._run_id, agent, context_type, self._caller)
-        local_worker.users += 1
+    def begin(self, local_worker: LocalWorker) -> None:
+        """Host the run on a worker."""
+        if self.definitions is not None:
+            local_worker.host(self.definitions)
         self._local_worker = local_worker
         if self._unattended:
             self.leave()
@@ -186,23 +182,13 @@ class HostedRun:
     def leave(self) -> None:
         """Stop waiting for a run that continues."""
         self._unattended = True
-        if self._local_worker is not None:
-            self._local_worker.definitions.leave(self._run_id)
-            self._local_worker = None
+        self._local_worker = None
 
-    def withdraw(self) -> None:
-        """Undo `begin`: the run keeps its previous agents."""
-        local_worker = self._local_worker
-        self.release(ended=True)
-        if local_worker is not None and self._before is not None:
-            local_worker.definitions.keep(self._run_id, self._before)
-
-    def release(self, *, ended: bool) -> None:
-        """Stop waiting for a run that has ended or is waiting for reviewers."""
+    def release(self) -> None:
+        """Stop hosting a run that has ended or is waiting for reviewers."""
         if self.taking_over is not None:
             self.taking_over.cancel()
         if self._local_worker is not None:
-            self._local_worker.definitions.leave(self._run_id, ended=ended)
             self._local_worker.users -= 1
             self._dropped(self._local_worker)
             self._local_worker = None

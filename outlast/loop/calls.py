@@ -402,6 +402,8 @@ class HandoffResult:
     Attributes:
         changes: context changes made by the callback.
         target: the agent that takes over, if the handoff chose it during the call.
+        target_changes: how that agent differs from a registered one; None if it is registered, or
+            differs in more than data.
         target_own_name: as in `PlannedCall`.
         target_model: that agent's model.
         required_steps: the required steps of that agent.
@@ -411,6 +413,7 @@ class HandoffResult:
 
     changes: tuple[Change, ...] = ()
     target: str | None = None
+    target_changes: JsonObject | None = None
     target_own_name: str = ""
     target_model: str = ""
     required_steps: tuple[RequiredStep, ...] = ()

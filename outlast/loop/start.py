@@ -1,11 +1,14 @@
 """What a run is started with, and never changes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms
 from outlast.loop.budgets import Budget
 from outlast.loop.values import JsonObject
+
+OWN_AGENTS: Final = "agents"
+"""The key of the settings with the agents that handoffs of the run have made, as recorded changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,8 @@ class Start:
     Attributes:
         max_turns: the maximum number of model calls for one answer; None for no limit.
         keep_open: whether the run takes further messages after an answer.
-        settings: the run's settings, opaque to the loop.
+        settings: the run's settings, opaque to the loop. A handoff that makes an agent of data adds
+            the agent.
         context_type: the registered name of the context's type.
         started_at_ms: when the run began.
         session: whether the run has a session.
@@ -58,3 +62,10 @@ class Start:
 
 
 NOT_STARTED: Final = Start()
+
+
+def with_agent(start: Start, name: str, changes: JsonObject) -> Start:
+    """Return a start whose settings have an agent that a handoff has made."""
+    settings = start.settings or {}
+    agents: JsonObject = settings.get(OWN_AGENTS) or {}
+    return replace(start, settings={**settings, OWN_AGENTS: {**agents, name: changes}})

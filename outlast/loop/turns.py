@@ -46,6 +46,7 @@ from outlast.loop.people import (
 )
 from outlast.loop.problems import retry_problem, sender_at, withdraw_problem
 from outlast.loop.revision import revised
+from outlast.loop.start import with_agent
 from outlast.loop.state import (
     LoopState,
     NestedWaits,
@@ -636,6 +637,8 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> LoopState:
     target, own_name = call.plan.target, call.plan.target_own_name
     if result.target is not None:
         target, own_name = result.target, result.target_own_name
+        if result.target_changes is not None:
+            state = revised(state, start=with_agent(state.start, target, result.target_changes))
     state = revised(state, context=apply(state.context, result.changes))
     told = phrases.handed_over(own_name or target)
     plan = replace(call.plan, target=target, target_own_name=own_name)

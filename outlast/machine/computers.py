@@ -74,7 +74,7 @@ async def dispose_resolved_computers(*, run_context: RunContextWrapper[Any]) -> 
         run_context: the run's context, as passed to hooks and other callables.
     """
     for computers in list(_EVERY):
-        await computers.dispose(run_context.run_id)
+        await computers.dispose(run_context.run_key or run_context.run_id)
 
 
 class RunComputers:
@@ -97,11 +97,11 @@ class RunComputers:
             Exception: any error of the callable or provider.
         """
         is_shared = isinstance(self._source, Computer | AsyncComputer)
-        run_id = "" if is_shared else context.run_id
+        run_key = "" if is_shared else context.run_key or context.run_id
         while True:
-            kept = self._kept.setdefault(run_id, _Kept(context))
+            kept = self._kept.setdefault(run_key, _Kept(context))
             async with kept.free:
-                if self._kept.get(run_id) is not kept:  # disposed of while this call waited
+                if self._kept.get(run_key) is not kept:  # disposed of while this call waited
                     continue
                 kept.uses += 1
                 try:
@@ -110,18 +110,18 @@ class RunComputers:
                     yield kept.computer
                 finally:
                     if not is_shared:
-                        self._start_timer(run_id, kept)
+                        self._start_timer(run_key, kept)
                 return
 
-    async def dispose(self, run_id: str) -> None:
+    async def dispose(self, run_key: str) -> None:
         """Dispose of the computer of one run, after the current call has ended."""
-        if (kept := self._kept.get(run_id)) is not None:
-            await self._dispose(run_id, kept)
+        if (kept := self._kept.get(run_key)) is not None:
+            await self._dispose(run_key, kept)
 
     async def dispose_all(self) -> None:
         """Dispose of the computers of all runs, each after its current call has ended."""
-        for run_id in list(self._kept):
-            await self.dispose(run_id)
+        for run_key in list(self._kept):
+            await self.dispose(run_key)
 
     async def _create(self, context: RunContextWrapper[Any]) -> ComputerLike:
         source = self._source
@@ -135,28 +135,28 @@ class RunComputers:
             )
         return made
 
-    def _start_timer(self, run_id: str, kept: _Kept) -> None:
+    def _start_timer(self, run_key: str, kept: _Kept) -> None:
         import asyncio
 
         if kept.timer is not None:
             kept.timer.cancel()
         seconds = self._kept_for.total_seconds()
         loop = asyncio.get_running_loop()
-        kept.timer = loop.call_later(seconds, self._expire, run_id, kept, kept.uses)
+        kept.timer = loop.call_later(seconds, self._expire, run_key, kept, kept.uses)
 
-    def _expire(self, run_id: str, kept: _Kept, uses: int) -> None:
+    def _expire(self, run_key: str, kept: _Kept, uses: int) -> None:
         import asyncio
 
-        disposal = asyncio.ensure_future(self._dispose(run_id, kept, uses))
+        disposal = asyncio.ensure_future(self._dispose(run_key, kept, uses))
         self._disposals.add(disposal)  # the event loop holds tasks weakly
         disposal.add_done_callback(self._disposals.discard)
 
-    async def _dispose(self, run_id: str, kept: _Kept, uses: int | None = None) -> None:
+    async def _dispose(self, run_key: str, kept: _Kept, uses: int | None = None) -> None:
         """Dispose of a computer, unless it was used again after a number of uses."""
         async with kept.free:
-            if self._kept.get(run_id) is not kept or uses not in {None, kept.uses}:
+            if self._kept.get(run_key) is not kept or uses not in {None, kept.uses}:
                 return
-            del self._kept[run_id]
+            del self._kept[run_key]
             if kept.timer is not None:
                 kept.timer.cancel()
             await self._call_dispose(kept)

@@ -24,16 +24,17 @@ class Serving(Protocol):
         """The run's task queue."""
         ...
 
+    @property
+    def definitions(self) -> Any:
+        """The `Registry` of the agent and of all agents that it can reach."""
+        ...
+
     def leave(self) -> None:
         """Stop waiting for a run that continues."""
         ...
 
-    def withdraw(self) -> None:
-        """Undo the request: the run keeps its previous definitions."""
-        ...
-
-    def release(self, *, ended: bool) -> None:
-        """Stop waiting for a run that has `ended`, or else is waiting for reviewers."""
+    def release(self) -> None:
+        """Stop hosting a run that has ended, or is waiting for reviewers."""
         ...
 
 
@@ -50,17 +51,11 @@ class Engine(Protocol):
         """The connected Temporal client."""
         ...
 
-    async def serve(
-        self,
-        agent: "Agent[Any]",
-        run_id: str,
-        *,
-        context_type: type[Any] | None = None,
-        queue: str | None = None,
-    ) -> Serving:
+    async def serve(self, agent: "Agent[Any]", *, queue: str | None = None) -> Serving:
         """Host a run in this process, at least while it is awaited.
 
-        `queue` is the task queue of an existing run; None for a new run.
+        `queue` is the task queue of an existing run; None for a new run. The run gets the
+        definitions by `RUN_OBJECTS`, once the server says which execution it is.
         """
         ...
 

@@ -4,19 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outlast.contract.identity import NO_KEYS, IdentityKeys
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
-    """The place of an execution among others, in the server's words.
-
-    Attributes:
-        chain_id: the first execution of the run, or of the run that all others are nested in.
-        parent_id: the workflow id of the run that started this one as nested; empty without one.
-    """
-
-    chain_id: str
-    parent_id: str = ""
+from outlast.contract.worker_state import Lineage
 
 
 class LineageReader(Protocol):

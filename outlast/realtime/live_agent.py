@@ -83,7 +83,7 @@ async def live_reply(
 
 async def _invocation(worker: WorkerDeps, effect: CallModel) -> Invocation:
     try:
-        live = await worker.of_run(effect.run_id).with_live_values(effect.context)
+        live = await worker.with_live_values(effect.context)
     except UserError as error:
         raise lacking(str(error)) from error
     return invocation_of(live, effect)

@@ -114,9 +114,14 @@ class RealtimeRunner(Placed):
         check_place(id, client, queue, is_new=True)
         registry = self._registry(context)
         config = self._run_config(run_config)
+        definitions = LocalDefinitions(self._agent, run_config=config, context=context)
+        patience, store = self._place.get("patience"), self._place.get("blob_store")
+        own = definitions.program_context
+        host = RunHost(self._agent, client, queue, own, patience, blob_store=store)
         record = run_input(
             self._agent,
             "",
+            references=host.objects.references,
             keep_open=True,
             context=context,
             hooks=cast("Any", hooks),
@@ -127,15 +132,8 @@ class RealtimeRunner(Placed):
             id=id or f"call-{secrets.token_hex(6)}",
             is_named=id is not None,
             record=replace(record, awaits_line=True),
-            definitions=LocalDefinitions(self._agent, run_config=config, context=context),
-            host=RunHost(
-                self._agent,
-                client,
-                queue,
-                context,
-                self._place.get("patience"),
-                blob_store=self._place.get("blob_store"),
-            ),
+            definitions=definitions,
+            host=host,
             context=context,
             registry=registry if client or queue else None,
             tenant=as_tenant(self._place.get("tenant")),
@@ -156,11 +154,17 @@ class RealtimeRunner(Placed):
     def _session(
         self, run: SessionRun, registry: Registry, model_config: RealtimeModelConfig
     ) -> RealtimeSession:
-        worker = WorkerDeps(registry=registry, models=_NoModels())
         options = replace(self._options, model_config=model_config)
 
         async def open_line(tell: Listener) -> Line:
             line_run = TemporalLineRun(await run.open(), self._label)
+            objects = run.host.objects
+            worker = WorkerDeps(
+                registry=registry.for_run(objects.references),
+                models=_NoModels(),
+                live=objects.live,
+                started_here=objects.live is not None,
+            )
             return Line(self._model, line_run, worker, options, tell)
 
         settings = self._config.get("guardrails_settings") or {}

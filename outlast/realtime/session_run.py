@@ -40,9 +40,8 @@ class SessionRun:
     async def open(self) -> RunHandle:
         """Find or start the run."""
         self.handle = handle = await self.host.handle(self.id, self.definitions)
-        with self.definitions.live_values_of(self.id):
-            if not await self._is_open(handle):
-                await self._start(handle)
+        if not await self._is_open(handle):
+            await self._start(handle)
         return handle
 
     async def _is_open(self, handle: RunHandle) -> bool:
@@ -61,19 +60,19 @@ class SessionRun:
                 f"The id {self.id!r} is in use by a run of another tenant or requester. Choose "
                 "another id."
             )
-        await self.host.follow(handle)
+        await self.host.follow(handle, description)
         return True
 
     async def _start(self, handle: RunHandle) -> None:
         new = NewRun(
             id=self.id,
             record=replace(self.record, settings=join_current_trace(self.record.settings)),
-            queue=await self.host.queue(self.id),
+            queue=await self.host.queue(),
             tenant=self.tenant,
         )
         try:
             reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-            await start_run(handle.client, new, reuse, self.host.patience)
+            await start_run(handle.client, new, reuse, self.host.patience, self.host.has_begun)
         except WorkflowAlreadyStartedError:  # by another process, at the same moment
             await self._is_open(handle)
 

@@ -10,6 +10,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.callables import call
 from outlast.agents.context.codec import context_class, write_parts
 from outlast.agents.errors import UserError
+from outlast.agents.references import RunReferences
 from outlast.agents.registry import Registry
 from outlast.client.read.run_end import result_or_raise
 from outlast.client.recordings.recorder import Recorder
@@ -113,8 +114,10 @@ def started(
     **options: Unpack[StartOptions],
 ) -> MemoryRun:
     """Return a run that has received its input."""
-    run = MemoryRun(worker_for(agent, model, options.get("context")), run_id, on_event=on_event)
-    record = run_input(agent, input, stream=stream, **options)
+    references = RunReferences()
+    worker = worker_for(agent, model, options.get("context"), references)
+    run = MemoryRun(worker, run_id, on_event=on_event)
+    record = run_input(agent, input, references=references, stream=stream, **options)
     record = replace(record, input=_escaped(record.input))
     run.start(replace(record, settings=join_current_trace(record.settings)))
     return run
@@ -197,9 +200,19 @@ def _decision(request: ApprovalRequest, choice: Choice) -> Decision:
     )
 
 
-def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
+def worker_for(
+    agent: Agent[Any],
+    model: Model,
+    context: object,
+    references: RunReferences | None = None,
+    *,
+    before: WorkerDeps | None = None,
+) -> WorkerDeps:
     """Return worker dependencies with the agent, all agents reachable from it, and one model."""
-    registry = Registry([agent], tell_apart=True)
+    registry, chosen = Registry([agent], tell_apart=True), None
+    if before is not None:  # a run that resumes keeps the objects that it had
+        references, chosen = before.registry.own_references, before.registry.chosen
+    registry = registry.for_run(references, chosen)
     if (kind := context_class(context)) is not None:
         registry.add_context_type(kind)
     return WorkerDeps(
@@ -218,10 +231,11 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
             f"The run {waiting.run_id} waits on a server: resume it with Runner.run(agent, state)."
         )
     _, run = _waiting.pop(id(snapshot), (snapshot, None))
+    worker = worker_for(agent, model, context, before=None if run is None else run.worker)
     if run is None or run.state is not snapshot:
         _require_no_nested_run(snapshot)
-        run = MemoryRun(worker_for(agent, model, context), waiting.run_id, state=snapshot)
-    run.worker = worker_for(agent, model, context)
+        run = MemoryRun(worker, waiting.run_id, state=snapshot)
+    run.worker = worker
     run.resume()
     for staged_message in waiting.staged_input():
         content = records.messages_of(_escaped(staged_message.input))

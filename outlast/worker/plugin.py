@@ -32,6 +32,7 @@ from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
+from outlast.agents.run_objects import RUN_OBJECTS, RunKey
 from outlast.archive import Archive, archive_from_environment, use_archive
 from outlast.blobs import large_content
 from outlast.clock import now_ms
@@ -49,7 +50,6 @@ from outlast.contract.identity import (
 from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKER_STATE
 from outlast.contract.policies import MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.contract.stages import StageChange
-from outlast.contract.worker_state import WorkerState
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
@@ -128,13 +128,11 @@ class OutlastPlugin(SimplePlugin):
         """
         _prepare_process()
         self.registry = _registry_of(agents)
-        for kind in _listed("context_types", context_types, type, "classes", "the class itself"):
-            self.registry.add_context_type(kind)
+        _add_context_types(self.registry, context_types)
         self.registry.add_references(references)
         _allow_sessions(sessions)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
-        self._codec = _checked_codec(codec)
-        self._archive = _checked_archive(archive)
+        self._codec, self._archive = _checked_codec(codec), _checked_archive(archive)
         self._identity = WorkerIdentity()
         self._deps = WorkerDeps(
             registry=self.registry,
@@ -145,7 +143,9 @@ class OutlastPlugin(SimplePlugin):
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
             identity=self._identity,
+            hosts_runs=isinstance(agents, Registry),
         )
+        self._deps.state.on_end = _forget_objects
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
             workflows=[AgentRun, PeopleNotices, ScheduledMessage, Errand],
@@ -213,7 +213,7 @@ class OutlastPlugin(SimplePlugin):
         workflow tasks, and encodes the texts of failures where the client has a codec.
         """
         config = with_defaults(super().configure_worker(config))
-        observed = _Observed(StageSpans(self.registry), self._identity, self._deps.state)
+        observed = _Observed(self._deps, self._identity)
         interceptors: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
         config["interceptors"] = [*interceptors, observed]
         if "client" in config and "task_queue" in config:
@@ -240,10 +240,9 @@ class OutlastPlugin(SimplePlugin):
 
 
 class _Observed(Interceptor):
-    def __init__(self, observer: StageSpans, identity: WorkerIdentity, state: WorkerState) -> None:
-        self._observer = observer
+    def __init__(self, worker: WorkerDeps, identity: WorkerIdentity) -> None:
+        self._worker = worker
         self._identity = identity
-        self._state = state
 
     def _proof_problem(self, action: str, record: Signable, place: Place) -> str | None:
         """Return why an action's proof does not count, or None; never called in a replay."""
@@ -257,7 +256,10 @@ class _Observed(Interceptor):
         if REGISTRATION.active:
             info = workflow.info()
             tenant = info.priority.fairness_key or ""
-            self._observer.report(state, changes, execution=info.run_id, tenant=tenant)
+            spans = StageSpans(
+                self._worker.definitions_of(info.namespace, info.run_id, info.workflow_id)
+            )
+            spans.report(state, changes, execution=info.run_id, tenant=tenant)
 
     def workflow_interceptor_class(
         self,
@@ -267,8 +269,12 @@ class _Observed(Interceptor):
         lent: dict[str, Any] = cast("Any", input).unsafe_extern_functions
         lent[VERIFIER] = self._proof_problem
         lent[OBSERVER] = self._observe
-        lent[WORKER_STATE] = self._state
+        lent[WORKER_STATE] = self._worker.state
         return Details
+
+
+def _forget_objects(namespace: str, chain_id: str) -> None:
+    RUN_OBJECTS.has_ended(RunKey(namespace, chain_id))
 
 
 def _prepare_process() -> None:
@@ -330,6 +336,11 @@ def _registry_of(agents: Iterable[Agent[Any]] | Registry) -> Registry:
     if not registry.names:
         raise UserError("A worker needs at least one agent: agents=[my_agent].")
     return registry
+
+
+def _add_context_types(registry: Registry, kinds: object) -> None:
+    for kind in _listed("context_types", kinds, type, "classes", "the class itself"):
+        registry.add_context_type(kind)
 
 
 def _listed(name: str, entries: object, kind: Any, of: str, instead: str) -> list[Any]:

@@ -168,8 +168,8 @@ class AgentRun:
         self._id, self._run_id = info.workflow_id, info.run_id
         self._state = LoopState()
         self._stages: tuple[Stage, ...] = ()
-        self._observer: StageObserver | None = _lent(names.OBSERVER)
-        self._worker: WorkerState | None = _lent(names.WORKER_STATE)
+        self._observer: StageObserver | None = lent(names.OBSERVER)
+        self._worker: WorkerState | None = lent(names.WORKER_STATE)
         self._commands: list[Command] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Any] = {}
@@ -354,7 +354,7 @@ class AgentRun:
         event = readable_update(name, payload, self._now_ms())
         body = payload[0] if payload else None
         namespace = workflow.info().namespace
-        unproven = proof_refusal(self._state, name, body, namespace, _lent(names.VERIFIER))
+        unproven = proof_refusal(self._state, name, body, namespace, lent(names.VERIFIER))
         refused = unproven or refusal_of(self._state, event)
         if refused is not None:
             raise typed_error(refused.code, refused.message)
@@ -728,6 +728,11 @@ class AgentRun:
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the loop has ended the run, so that no effect follows."""
+        return self._state.phase == "closed"
+
     def current_details(self) -> str:
         """Return the details that the Temporal UI shows, in Markdown.
 
@@ -768,10 +773,10 @@ class AgentRun:
         return workflow.time_ns() // 1_000_000
 
 
-def _lent(name: str) -> Any:
+def lent(name: str) -> Any:
     """Return a function that the worker lends its workflows, or None."""
-    lent: dict[str, Any] = {**workflow.extern_functions()}  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
-    return lent.get(name)
+    functions: dict[str, Any] = {**workflow.extern_functions()}  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+    return functions.get(name)
 
 
 def _json(value: Any) -> Any:

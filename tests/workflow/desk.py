@@ -130,6 +130,11 @@ class Desk:
 
     # --- Runs -----------------------------------------------------------------------------------
 
+    async def key_of(self, run_id: str) -> str:
+        """Return what tells a run from others that use its id, as its tools know it."""
+        described = await self.client.get_workflow_handle(run_id).describe()
+        return f"{run_id}@{described.raw_description.workflow_execution_info.first_run_id[-12:]}"
+
     def new_id(self) -> str:
         """Return an id that no other run has."""
         run_id = f"run-{secrets.token_hex(6)}"

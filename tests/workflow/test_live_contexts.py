@@ -12,8 +12,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from outlast.agents.agent import Agent
-from outlast.agents.context.live import LIVE_CONTEXTS
 from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.run_objects import RUN_OBJECTS
 from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call
 from tests.servers import TemporalServer
@@ -58,9 +58,9 @@ def outputs(asked: ScriptedModel) -> list[Any]:
     return [item["output"] for item in asked.requests[-1].input if "output" in item]
 
 
-def forget(run_id: str) -> None:
-    """Have the worker take the run for one that another process has started."""
-    vars(LIVE_CONTEXTS)["_runs"].pop(run_id, None)
+def forget() -> None:
+    """Have the worker take all runs for ones that another process has started."""
+    vars(RUN_OBJECTS)["_kept"].clear()
 
 
 async def test_tools_use_the_objects_of_the_program_and_history_has_the_data(desk: Desk):
@@ -94,7 +94,7 @@ async def test_a_worker_elsewhere_makes_them_of_the_data_and_closes_them(desk: D
 
     asked = model()
     handle = await desk.start(CLERK, context=Shop("ann", database("elsewhere")))
-    forget(handle.id)
+    forget()
     worker = await desk.open(CLERK, model=asked, context=make)
     assert (await desk.result(handle)).final_output == "Done."
     assert outputs(asked) == ['["made for ann"]']
@@ -104,7 +104,7 @@ async def test_a_worker_elsewhere_makes_them_of_the_data_and_closes_them(desk: D
 
 async def test_a_run_waits_visibly_for_a_worker_that_makes_what_is_missing(desk: Desk):
     handle = await desk.start(CLERK, context=Shop("ann", database("elsewhere")))
-    forget(handle.id)
+    forget()
     first = await desk.open(CLERK, model=model())
     state = await desk.until(handle, lambda state: bool(state.blocked))
     assert "context's database (Connection)" in state.blocked[0].lacks
@@ -160,7 +160,7 @@ async def test_a_factory_that_fails_keeps_the_run_waiting_with_its_words(desk: D
 
     asked = model()
     handle = await desk.start(CLERK, context=Shop("ann", database("elsewhere")))
-    forget(handle.id)
+    forget()
     following = asyncio.create_task(desk.until(handle, lambda state: bool(state.blocked)))
     await desk.open(CLERK, model=asked, context={"database": make})
     state = await following
@@ -191,7 +191,7 @@ async def test_a_tool_may_add_an_object_where_the_program_runs(desk: Desk, is_el
     asked = ScriptedModel([call("connect", "c1")], [call("count", "c2")], "Done.")
     handle = await desk.start(LAZY, context={})
     if is_elsewhere:
-        forget(handle.id)
+        forget()
     await desk.open(LAZY, model=asked)
     assert (await desk.result(handle)).final_output == "Done."
     first, second = (item["output"] for item in asked.requests[-1].input if "output" in item)
@@ -250,8 +250,7 @@ async def test_a_worker_elsewhere_shares_one_pool_of_a_real_database(desk: Desk,
     handles = [
         await desk.start(TELLER, context=Branch(f"c{number}", elsewhere)) for number in range(5)
     ]
-    for handle in handles:
-        forget(handle.id)
+    forget()
     models = ScriptedModel(always=[call("balance", "c1")])
     worker = await desk.open(TELLER, model=models, context={"database": make_pool})
     results = await asyncio.gather(*[desk.result(handle) for handle in handles])

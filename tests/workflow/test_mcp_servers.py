@@ -42,7 +42,7 @@ async def test_a_run_calls_a_real_server_that_its_worker_starts_and_ends(desk: D
     assert result.final_output == "Done."
     told = outputs(model.requests[1])
     assert told["c1"] == text("Dune (0) is here")
-    assert told["c3"] == text(f"{run_id}:c3 None")
+    assert told["c3"] == text(f"{await desk.key_of(run_id)}:c3 None")
     process = int(told["c2"][0]["text"])
     os.kill(process, 0)
     await desk.close(worker)
@@ -93,7 +93,7 @@ async def test_a_server_that_died_while_it_was_idle_is_started_again_for_the_nex
     (request,) = await handle.approvals()
     await handle.approve(request.id)
     assert (await desk.result(handle)).final_output == "Done."
-    assert outputs(model.requests[2])["c2"] == text(f"{handle.id}:c2 None")
+    assert outputs(model.requests[2])["c2"] == text(f"{await desk.key_of(handle.id)}:c2 None")
 
 
 async def test_a_connection_of_the_callers_is_used_and_left_open(desk: Desk) -> None:

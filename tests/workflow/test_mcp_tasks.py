@@ -277,7 +277,7 @@ async def test_a_call_that_may_be_sent_again_finds_its_task_by_its_key(
     assert (await desk.result(handle)).final_output == "Done."
     assert outputs(model.requests[1])["c1"] == text("done")
     keys = [one["key"] for one in kitchen.requests("tools/call")]
-    assert keys == [f"{handle.id}:c1"] * 2
+    assert keys == [f"{await desk.key_of(handle.id)}:c1"] * 2
     assert len(kitchen.tasks) == 1
 
 

@@ -90,7 +90,7 @@ async def main():
         await asyncio.Event().wait()
     print((await Runner.run(agent, "Hello again, and then")).final_output)
     if sys.argv[1] == "again":
-        handle = await Runner.attach("left-42")
+        handle = await Runner.attach("left-42", agent=agent)
         print((await handle.result()).final_output)
 
 asyncio.run(main())

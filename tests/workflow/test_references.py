@@ -1,5 +1,6 @@
 """What a run refers to has to be known where it is carried."""
 
+import asyncio
 import re
 from dataclasses import replace
 from typing import Any
@@ -11,8 +12,9 @@ from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import function_tool
+from outlast.cli.doctor import blocked_runs
 from outlast.testing import ScriptedModel, call
-from tests.workflow.desk import QUICK, Desk
+from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 
 GREETED: list[str] = []
 
@@ -75,6 +77,10 @@ async def test_a_run_waits_for_a_worker_that_knows_what_it_names(desk: Desk):
     (block,) = (await handle.state()).blocked
     assert "'forwards'" in block.lacks
     await desk.pending_activity(handle, lambda one: "'forwards'" in one.last_failure.message)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (found := await blocked_runs(desk.client)):  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.1)
+    assert "cannot go on with the workers that there are" in found[0].detail
     await desk.close(worker)
     await desk.open(agent, model=ScriptedModel("Done."), references=known)
     assert (await desk.result(handle)).final_output == "Done."

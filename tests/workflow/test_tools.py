@@ -187,7 +187,8 @@ async def test_a_tool_knows_its_call_and_keeps_its_key_over_all_attempts(desk: D
     await desk.open(agent, model=model)
     result = await desk.run(agent)
     run = result.run_id
-    assert seen == [(n, f"{run}:c1", "flaky", "c1", run, 1) for n in (1, 2, 3)]
+    key = f"{await desk.key_of(run)}:c1"
+    assert seen == [(n, key, "flaky", "c1", run, 1) for n in (1, 2, 3)]
     assert outputs(model.requests[1])["c1"] == 'Clerk {"x": 1} 15'
 
 

@@ -1,11 +1,12 @@
 """Carries out `PrepareRun`, which checks the agent and prepares the input."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.errors import EffectError, mistake, user_code
+from outlast.activities.errors import EffectError, mistake, user_code, worker_lookup
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.choice import model_label
 from outlast.activities.parent_call import ParentCall, parent_call_of
@@ -15,6 +16,7 @@ from outlast.agents.agent_tools.agent_tool import nested_input
 from outlast.agents.config.settings import MODEL_REF, references_in
 from outlast.agents.errors import UserError
 from outlast.agents.hooks import call_hooks
+from outlast.agents.references import OWN
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_SESSION
@@ -42,7 +44,8 @@ async def prepare_run(
         agent = worker.registry.agent(effect.agent)
         borrowed = worker.borrow(effect.context, effect.context_type, annotated_type(agent))
         for name in worker.registry.unknown_references(references_in(settings)):
-            worker.registry.reference(name)
+            with worker_lookup() if name.startswith(OWN) else nullcontext():
+                worker.registry.reference(name)
     except UserError as error:
         raise mistake(str(error)) from error
     invocation = Invocation.of(worker, effect, annotated_type(agent))

@@ -28,6 +28,7 @@ from outlast.loop.calls import HandoffResult
 from outlast.loop.effects import RunHandoff
 from outlast.loop.items import Item
 from outlast.loop.phrases import handed_over
+from outlast.loop.start import OWN_AGENTS
 from outlast.loop.values import JsonObject
 from outlast.loop.view import ViewEdit
 
@@ -107,6 +108,7 @@ async def _handed_over(
     result = HandoffResult(
         changes=invocation.changes(),
         target=None if name == effect.target else name,
+        target_changes=invocation.worker.registry.changes_of_chosen(name),
         target_own_name="" if name in {target.name, effect.target} else target.name,
         target_model=model_label(target.model),
         required_steps=invocation.required_steps(target),
@@ -148,7 +150,21 @@ async def _target(invocation: Invocation, entry: Handoff, effect: RunHandoff) ->
             f"The handoff {effect.name!r} of agent {effect.agent!r} chose {chosen!r}: "
             "on_invoke_handoff must return an Agent."
         )
-    return invocation.worker.registry.taking_over(cast("Agent[Any]", chosen))
+    return _known(invocation, cast("Agent[Any]", chosen), effect.effect)
+
+
+def _known(invocation: Invocation, agent: Agent[Any], number: int) -> Agent[Any]:
+    """Return an agent that a handoff chose, known to the run: registered, recorded, or in here."""
+    worker = invocation.worker
+    changed = None if worker.registry.has(agent) else worker.registry.changed(agent, number)
+    if changed is None:
+        invocation.worker = worker.with_chosen(agent, invocation.run_id, number)
+        return agent
+    name, changes = changed
+    before: JsonObject = invocation.settings.get(OWN_AGENTS) or {}
+    recorded = {**before, name: changes}
+    invocation.worker = worker.with_recorded_agents({OWN_AGENTS: recorded})
+    return invocation.worker.registry.agent(name)
 
 
 async def _edit(

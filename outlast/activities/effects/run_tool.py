@@ -201,7 +201,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
         return stopped
     waits = await _waits(worker, request, made)
     own = invocation.borrowed
-    run = (request.run_id, repr(own.context_type))
+    run = (invocation.run_key, repr(own.context_type))
     reply = _reply_of(request, own)
     with worker.shared_contexts.join(run, reply, own, call=request.effect) as borrower:
         invocation.lend(borrower.borrowed)

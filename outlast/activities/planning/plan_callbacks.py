@@ -10,7 +10,7 @@ from outlast.activities.invocation import Invocation
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.callables import call
 from outlast.agents.config.run_config import ToolErrorFormatterArgs, ToolType
-from outlast.agents.config.settings import read_tool_execution, write_run_config
+from outlast.agents.config.settings import read_tool_execution
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.tools.definition import FunctionTool
 from outlast.contract.names import SETTING_SESSION
@@ -103,8 +103,9 @@ def nested_plan(invocation: Invocation, tool: AgentTool) -> NestedPlan:
 
 def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | None:
     own: JsonObject = {} if tool.session is None else {SETTING_SESSION: {}}
-    if tool.run_config is not None:
-        return write_run_config(tool.run_config) | own
+    settings = invocation.worker.registry.nested_settings(invocation.agent_name, tool)
+    if settings is not None:
+        return settings | own
     if not own:
         return None
     return {
@@ -119,6 +120,7 @@ def tool_context(invocation: Invocation, raw: JsonObject, tool: FunctionTool) ->
         context=invocation.wrapper.context,
         usage=invocation.usage,
         run_id=invocation.run_id,
+        run_key=invocation.run_key,
         turn=invocation.turn,
         tool_input=invocation.wrapper.tool_input,
         tool_name=name_of(raw),
@@ -126,7 +128,7 @@ def tool_context(invocation: Invocation, raw: JsonObject, tool: FunctionTool) ->
         tool_call_id=call_id,
         tool_arguments=arguments_of(raw),
         agent=invocation.agent,
-        idempotency_key=f"{invocation.run_id}:{call_id}",
+        idempotency_key=f"{invocation.run_key}:{call_id}",
         tool_call=dict(raw),
     )
 

@@ -1,12 +1,11 @@
 """The settings of a run as JSON with plain data and names.
 
-The named objects are registered in this process (see `references`); a worker elsewhere has its own
-table.
+The named objects belong to the run (see `references`); a worker elsewhere has its own table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from outlast.agents.checks import json_problem
 from outlast.agents.config.model_settings import read_model_settings, write_model_settings
@@ -20,7 +19,6 @@ from outlast.agents.config.secret_settings import secret_in
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings_field import read_settings
 from outlast.agents.errors import UserError
-from outlast.agents.references import register
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.values import JsonObject
 
@@ -69,10 +67,14 @@ _PLAIN: dict[str, object] = {
 """Fields that are written unchanged, with the value that is left out."""
 
 
-def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject:
-    """Return a run's settings as JSON, without defaults; callables are registered here, by name."""
+NameOf: TypeAlias = Callable[[object], str]
+"""Keeps an object for a run, and returns its name."""
+
+
+def write_run_config(config: RunConfig | Mapping[str, Any] | None, name_of: NameOf) -> JsonObject:
+    """Return a run's settings as JSON, without defaults, with the names of objects."""
     config = as_run_config(config)
-    settings = _write_models(config)
+    settings = _write_models(config, name_of)
     if config.tool_not_found_behavior != "return_error_to_model":
         settings["tool_not_found_behavior"] = "raise"
     if config.heartbeat_timeout is not None:
@@ -90,7 +92,7 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject
         if (value := getattr(config, name)) != default:
             settings[name] = _plain(name, value)
     _refuse_secrets(settings)
-    return settings | _write_names(config)
+    return settings | _write_names(config, name_of)
 
 
 def _refuse_secrets(settings: JsonObject) -> None:
@@ -142,39 +144,40 @@ def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConf
     return read_settings(ToolExecutionConfig, written) or ToolExecutionConfig()
 
 
-def _write_models(config: RunConfig) -> JsonObject:
+def _write_models(config: RunConfig, name_of: NameOf) -> JsonObject:
     settings: JsonObject = {}
     if config.model is not None:
         is_name = isinstance(config.model, str)
-        settings["model" if is_name else MODEL_REF] = _name_of(config.model)
+        settings["model" if is_name else MODEL_REF] = as_name(config.model, name_of)
     if config.model_settings is not None:
         settings["model_settings"] = write_model_settings(config.model_settings)
         retry = config.model_settings.retry
         if retry is not None and retry.policy is not None:
-            settings["model_settings"]["retry"]["policy"] = _name_of(retry.policy)
+            settings["model_settings"]["retry"]["policy"] = as_name(retry.policy, name_of)
     return settings
 
 
-def _write_names(config: RunConfig) -> JsonObject:
+def _write_names(config: RunConfig, name_of: NameOf) -> JsonObject:
     values = {name: getattr(config, name) for name in NAMED}
     if not is_provider(config.model_provider):
         del values["model_provider"]  # unset, or unused beside a model
     settings: JsonObject = {
-        name: _name_of(value) for name, value in values.items() if value is not None
+        name: as_name(value, name_of) for name, value in values.items() if value is not None
     }
     for name in NAMED_LISTS:
         if values := getattr(config, name):
-            settings[name] = [_name_of(value) for value in values]
+            settings[name] = [as_name(value, name_of) for value in values]
     message = config.output_guardrail_blocked_message
     if isinstance(message, str):
         settings["output_guardrail_blocked_message"] = message
     elif message is not None:
-        settings[BLOCKED_MESSAGE_REF] = register(message)
+        settings[BLOCKED_MESSAGE_REF] = name_of(message)
     return settings
 
 
-def _name_of(value: object) -> str:
-    return value if isinstance(value, str) else register(value)
+def as_name(value: object, name_of: NameOf) -> str:
+    """Return the name of an object; a program may pass the name itself."""
+    return value if isinstance(value, str) else name_of(value)
 
 
 def _plain(name: str, value: object) -> object:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, TypeAlias, cast
 
@@ -50,12 +50,14 @@ class ContextFactories:
             check_callable(make, ("data",), what="AgentWorker(context=...)")
             self._make = make
         self._shared: LiveValues = {}
-        self._runs: OrderedDict[str, tuple[LiveValues, AsyncExitStack]] = OrderedDict()
+        self._runs: OrderedDict[Hashable, tuple[LiveValues, AsyncExitStack]] = OrderedDict()
         self._stack = AsyncExitStack()
         self._making = asyncio.Lock()
 
-    async def values(self, run_id: str, data: Json) -> LiveValues:
+    async def values(self, run: Hashable, data: Json) -> LiveValues:
         """Return the live values for a run, and make them on the first request.
+
+        `run` tells the run from others that use its id before or after it, or on another server.
 
         Raises:
             UserError: a factory failed or took too long. The message names the factory and its
@@ -68,15 +70,15 @@ class ContextFactories:
                         place = f"context={{{'.'.join(path)!r}: ...}}"
                         self._shared[path] = await _call_factory(make, (), self._stack, place)
                 return self._shared
-            if run_id not in self._runs:
+            if run not in self._runs:
                 stack = AsyncExitStack()
                 made = await _call_factory(self._make, (data,), stack, "context=...")
-                self._runs[run_id] = (write_parts(made)[1], stack)
+                self._runs[run] = (write_parts(made)[1], stack)
                 while len(self._runs) > KEPT_RUNS:
                     _, (_, oldest) = self._runs.popitem(last=False)
                     await _close(oldest)
-            self._runs.move_to_end(run_id)
-            return self._runs[run_id][0]
+            self._runs.move_to_end(run)
+            return self._runs[run][0]
 
     async def aclose(self) -> None:
         """Run the code after the `yield` of generator factories."""

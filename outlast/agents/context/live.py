@@ -4,18 +4,13 @@ The state of a run holds data only, with a marker such as `{"$live": "Pool"}` in
 value. The object stays in its process and is put back at its path when a callable gets the context.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, cast
 
-from outlast.agents.context.nested_runs import of_nearest
 from outlast.loop.values import Json, JsonObject
 
 MARKER: Final = "$live"
 """The only key of a marker, with the name of the live value's type."""
-
-KEPT_RUNS: Final = 1_000
-"""The live values of this many runs are kept; the oldest are dropped first."""
 
 ValuePath: TypeAlias = tuple[str, ...]
 """The fields and keys that lead to a value of a context."""
@@ -68,37 +63,3 @@ def absent(missing: list[tuple[ValuePath, str]]) -> str:
         "called with the data of the context. A program that hosts its own runs passes it to "
         "Runner again."
     )
-
-
-class LiveContexts:
-    """The live values of a process's runs, by run id."""
-
-    def __init__(self) -> None:
-        self._runs: OrderedDict[str, LiveValues] = OrderedDict()
-
-    def keep(self, run_id: str, values: LiveValues) -> LiveValues:
-        """Keep the live values of a run, replacing earlier ones."""
-        self._runs.pop(run_id, None)
-        self._runs[run_id] = values
-        while len(self._runs) > KEPT_RUNS:
-            self._runs.popitem(last=False)
-        return values
-
-    def own(self, run_id: str) -> LiveValues | None:
-        """Return the live values of a run itself, or None."""
-        return self._runs.get(run_id)
-
-    def restore(self, run_id: str, values: LiveValues | None) -> None:
-        """Keep earlier live values of a run again; None: it had none."""
-        if values is None:
-            self._runs.pop(run_id, None)
-        else:
-            self._runs[run_id] = values
-
-    def of_run(self, run_id: str) -> LiveValues | None:
-        """Return the live values of a run or of its nearest outer run, or None."""
-        return of_nearest(self._runs, run_id)
-
-
-LIVE_CONTEXTS: Final = LiveContexts()
-"""The live values of runs that this process started or its workers served."""

@@ -162,6 +162,8 @@ class RunContextWrapper(Generic[TContext]):
         context: the application's object.
         usage: tokens spent by the run so far.
         run_id: the workflow id of the run.
+        run_key: the id with a part of its first execution: a run that uses the id again has another
+            key. Use it for what a program keeps for a run. In memory, it is the id.
         turn: the number of model calls for the current answer so far.
         turn_input: the run's input as items, for callables of a model call; else empty.
         tool_input: in the run of an agent used as a tool, the arguments of the tool call, if the
@@ -172,6 +174,7 @@ class RunContextWrapper(Generic[TContext]):
     usage: Usage = field(default_factory=Usage)
     _: KW_ONLY
     run_id: str = ""
+    run_key: str = field(default="", repr=False, compare=False)
     turn: int = 0
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
     tool_input: Any = None
@@ -392,6 +395,7 @@ class ToolContext(RunContextWrapper[TContext]):
             agent=getattr(context, "agent", None) if agent is None else agent,
             run_config=getattr(context, "run_config", None) if run_config is None else run_config,
             run_id=context.run_id,
+            run_key=context.run_key,
             turn=context.turn,
             tool_input=context.tool_input,
             tool_namespace=tool_namespace,

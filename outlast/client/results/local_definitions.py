@@ -3,8 +3,8 @@
 Agents, tools and guardrails that only the worker has are represented by stand-ins.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -12,8 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.call_items import call_item, origin_of
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.context.codec import ProgramContext, read_context
-from outlast.agents.context.live import LIVE_CONTEXTS
-from outlast.agents.errors import RunAlreadyStarted, UserError
+from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.items.forms import run_item
@@ -137,24 +136,6 @@ class LocalDefinitions:
         if origin is not None:
             self._origins[call_id] = origin
         return call_item(item, tool, self.agent)
-
-    @contextmanager
-    def live_values_of(self, run_id: str) -> Generator[None]:
-        """Keep the context's live values while a run starts; not if another run has its id."""
-        before = LIVE_CONTEXTS.own(run_id)
-        self.keep_live_values(run_id)
-        try:
-            yield
-        except RunAlreadyStarted:
-            LIVE_CONTEXTS.restore(run_id, before)
-            raise
-
-    def keep_live_values(self, run_id: str) -> None:
-        """Keep the context's live values, also without any yet: callables may add some."""
-        if self.program_context is not None:
-            LIVE_CONTEXTS.keep(run_id, self.program_context.live)
-        elif LIVE_CONTEXTS.of_run(run_id) is None:
-            LIVE_CONTEXTS.keep(run_id, {})
 
     def update_context(self, context: Json) -> None:
         """Update the program's own context from the run's."""

@@ -11,6 +11,7 @@ from temporalio.client import Client, ScheduleOverlapPolicy
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
+from outlast.agents.references import RunReferences
 from outlast.client.results.local_definitions import RemoteAgent
 from outlast.client.schedules.times import Times
 from outlast.client.start.options import StartOptions, check_place, run_input, start_options
@@ -201,13 +202,21 @@ async def _run(
     session, is_message = options.get("session"), options.get("to") is not None
     is_new_session = not is_open(session)
     await open_session(session)
+    references = RunReferences()
     run = run_input(
         agent,
         content,
+        references=references,
         keep_open=options.get("keep_open", False) or is_message,
         stream=options.get("stream", False) and not is_message,
         **start_options(cast("Any", options)),
     )
+    if own := references.own_names:
+        raise UserError(
+            f"The schedule's runs start without this program, and {own[0]} is an object that only "
+            "this program has. Define it at the top of a module, or pass its name and give it to "
+            "the workers: references={'my_name': my_object}."
+        )
     digest = start_digest(run, tenant, is_new_session=is_new_session)
     return await with_content_stored(client, run), digest
 

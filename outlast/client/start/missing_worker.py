@@ -1,15 +1,17 @@
-"""Warns about a run that no worker hosts: nobody polls its task queue."""
+"""Warns about a run that no worker hosts, or whose workers lack what it needs."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
-from temporalio.client import Client
 from temporalio.service import RPCError
 
+from outlast.agents.errors import AgentsException
 from outlast.agents.logs import get_logger
+from outlast.client.handle import RunHandle
 from outlast.client.transport.pollers import pollers
+from outlast.rendering import visible
 
 WARN_AFTER = timedelta(seconds=5)
 """A running worker starts a run well before this."""
@@ -18,26 +20,30 @@ logger = get_logger(__name__)
 
 
 @asynccontextmanager
-async def warned_without_worker(client: Client, run_id: str) -> AsyncGenerator[None]:
-    """Log a warning if the block takes long and no worker polls the task queue."""
-    watching = asyncio.create_task(_warn_if_unserved(client, run_id))
+async def warned_without_worker(handle: RunHandle) -> AsyncGenerator[None]:
+    """Log a warning if the block takes long, and no worker can carry the run out."""
+    watching = asyncio.create_task(_warn_if_unserved(handle))
     try:
         yield
     finally:
         watching.cancel()
 
 
-async def _warn_if_unserved(client: Client, run_id: str) -> None:
+async def _warn_if_unserved(handle: RunHandle) -> None:
     await asyncio.sleep(WARN_AFTER.total_seconds())
-    with suppress(RPCError):
-        description = await client.get_workflow_handle(run_id).describe()
+    with suppress(RPCError, AgentsException):
+        description = await handle.check()
+        if description.close_time is not None:
+            return
         queue = description.task_queue
-        if description.close_time is None and not await pollers(client, queue):
+        if not await pollers(handle.client, queue):
             logger.warning(
                 "The run %s waits: no worker has polled the task queue %r within the last minute. "
                 "Start one, AgentWorker(client, agents=[...], task_queue=%r), or pass the task "
                 "queue of your workers.",
-                run_id,
+                handle.id,
                 queue,
                 queue,
             )
+        for one in (await handle.state()).blocked:
+            logger.warning("The run %s waits for a worker: %s", handle.id, visible(one.lacks))

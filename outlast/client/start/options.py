@@ -9,12 +9,19 @@ from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.config.session_input import check_session
-from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS, write_run_config
+from outlast.agents.config.settings import (
+    AS_ITEMS,
+    ERROR_HANDLERS,
+    HOOKS,
+    NameOf,
+    as_name,
+    write_run_config,
+)
 from outlast.agents.context.codec import context_class, write_context
 from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
 from outlast.agents.hooks import RunHooks, check_run_hooks
-from outlast.agents.references import register, register_session
+from outlast.agents.references import RunReferences, base_name
 from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.transport.messages import check_input
 from outlast.client.transport.outages import patience_of
@@ -24,7 +31,7 @@ from outlast.loop.items import only_text
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import check_client
-from outlast.ports.session import DescribedSession, OpeningSession, Session
+from outlast.ports.session import DescribedSession, OpeningSession, Session, store_name_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -101,11 +108,16 @@ def run_input(
     starting_agent: Any,
     input: str | list[JsonObject],
     *,
+    references: RunReferences | None = None,
     keep_open: bool = False,
     stream: bool = False,
     **options: Unpack[StartOptions],
 ) -> records.RunInput:
-    """Return the input of the run's workflow; refuse invalid arguments and combinations."""
+    """Return the input of the run's workflow; refuse invalid arguments and combinations.
+
+    `references` gets the objects that the settings name.
+    """
+    name_of = (references or RunReferences()).name
     context, session = options.get("context"), options.get("session")
     max_turns = options.get("max_turns", DEFAULT_MAX_TURNS)
     name = agent_name(starting_agent)
@@ -119,9 +131,9 @@ def run_input(
     )
     if thread is not None:
         _check_thread(thread, starting_agent, config, session)
-    handlers = _handler_names(options.get("error_handlers"))
-    settings = write_run_config(config) | _further_settings(
-        options.get("hooks"), handlers, session, stream=stream
+    handlers = _handler_names(options.get("error_handlers"), name_of)
+    settings = write_run_config(config, name_of) | _further_settings(
+        options.get("hooks"), handlers, session, name_of, stream=stream
     )
     if isinstance(content, list) and only_text(content) is not None:
         settings[AS_ITEMS] = True
@@ -234,12 +246,17 @@ def agent_name(agent: object) -> str:
 
 
 def _further_settings(
-    hooks: object, handlers: dict[str, str], session: Session | None, *, stream: bool
+    hooks: object,
+    handlers: dict[str, str],
+    session: Session | None,
+    name_of: NameOf,
+    *,
+    stream: bool,
 ) -> JsonObject:
     settings: JsonObject = {
-        HOOKS: hooks if hooks is None or isinstance(hooks, str) else _hooks_name(hooks),
+        HOOKS: None if hooks is None else _hooks_name(hooks, name_of),
         ERROR_HANDLERS: handlers,
-        names.SETTING_SESSION: None if session is None else _session_data(session),
+        names.SETTING_SESSION: None if session is None else _session_data(session, name_of),
         names.SETTING_STREAM: stream,
     }
     return {key: value for key, value in settings.items() if value}
@@ -302,12 +319,13 @@ def _check_thread(thread: ServerThread, agent: object, config: RunConfig, sessio
         )
 
 
-def _hooks_name(hooks: object) -> str:
-    check_run_hooks(hooks)
-    return register(hooks)
+def _hooks_name(hooks: object, name_of: NameOf) -> str:
+    if not isinstance(hooks, str):
+        check_run_hooks(hooks)
+    return as_name(hooks, name_of)
 
 
-def _handler_names(handlers: object) -> dict[str, str]:
+def _handler_names(handlers: object, name_of: NameOf) -> dict[str, str]:
     if isinstance(handlers, Mapping):
         named = cast("Mapping[str, Any]", handlers)
         checked = {
@@ -315,7 +333,7 @@ def _handler_names(handlers: object) -> dict[str, str]:
         }
         check_error_handlers(checked)
         return {
-            kind: handler if isinstance(handler, str) else register(handler)
+            kind: as_name(handler, name_of)
             for kind, handler in named.items()
             if handler is not None
         }
@@ -323,13 +341,18 @@ def _handler_names(handlers: object) -> dict[str, str]:
     return {}
 
 
-def _session_data(session: Session) -> JsonObject:
-    """Return the data to find a session: its description or registered name."""
+def _session_data(session: Session, name_of: NameOf) -> JsonObject:
+    """Return the data to find a session: its description, or its name, id and store."""
     check_session(session)
     if isinstance(session, OpeningSession) and not session.is_open:
         return {"ref": ""}  # only checked: the run's own record is made once the session is open
     description = session.describe() if isinstance(session, DescribedSession) else None
     if description:
         return description
-    name, kind = register_session(session)
-    return {"ref": name, "factory": kind, "session_id": session.session_id}
+    store = store_name_of(session)
+    return {
+        "ref": name_of(session),
+        "factory": base_name(session),
+        "session_id": session.session_id,
+        **({"store": store} if store else {}),
+    }

@@ -1,15 +1,17 @@
 """Hosts a run with this process's engine, unless workers elsewhere host it."""
 
 from contextlib import suppress
+from contextvars import copy_context
 from datetime import timedelta
 from typing import Any, Final, Self, cast
 
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
-from outlast.agents.context.codec import context_class
-from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable
+from outlast.agents.context.codec import ProgramContext, context_class
+from outlast.agents.errors import ServerUnavailable
+from outlast.agents.run_objects import RUN_OBJECTS, RunKey, RunObjects
 from outlast.blobs import use_blob_store
 from outlast.client.handle import RunHandle
 from outlast.client.results.local_definitions import LocalDefinitions
@@ -35,7 +37,7 @@ class RunHost:
         agent: Any,
         client: Client | None,
         task_queue: str | None,
-        context: object = None,
+        context: ProgramContext | None = None,
         patience: timedelta | None = None,
         *,
         blob_store: BlobStore | None = None,
@@ -44,10 +46,15 @@ class RunHost:
         self._agent = agent
         self._client = client
         self._queue = task_queue
-        self._context_type = context_class(context)
+        self.objects = RunObjects()
+        if context is not None:
+            self.objects.live = context.live
+            self.objects.context_type = context_class(context.owner)
         self.patience = patience_of(patience, PROGRAM_PATIENCE if self._is_here else PATIENCE)
         self._engine: Engine | None = None
         self._serving: list[Serving] = []
+        self._attended: list[RunKey] = []
+        self._is_over = False
 
     def __enter__(self) -> Self:
         return self
@@ -55,25 +62,47 @@ class RunHost:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Stop waiting for the run; a run hosted here continues, unless it has failed."""
         failed = isinstance(error, Exception) and not isinstance(error, ServerUnavailable)
+        self._is_over = True
         while self._serving:
             serving = self._serving.pop()
-            if isinstance(error, RunAlreadyStarted):
-                serving.withdraw()
-            elif failed:
-                serving.release(ended=True)
+            if failed:
+                serving.release()
             else:
                 serving.leave()
+        self._leave(ended=False)
 
     def release(self, *, ended: bool) -> None:
         """Record that the run has ended, or waits for people; the program no longer waits for it."""
         while self._serving:
-            self._serving.pop().release(ended=ended)
+            self._serving.pop().release()
+        self._leave(ended=ended)
 
     def end_reading(self, state: LoopState | None) -> None:
         """Record that reading has ended, in the state in which the run settled, if it did."""
         if state is not None:
             self.release(ended=state.phase == "closed")
         self.__exit__(None, None, None)
+
+    def has_begun(self, namespace: str, chain_id: str) -> None:
+        """Give the run the objects that its start brought, now that the server has accepted it.
+
+        Raises no error, and also works when the caller has been cancelled.
+        """
+        self.bring(RunKey(namespace, chain_id))
+
+    def bring(self, key: RunKey, *, resumes: bool = False) -> None:
+        """Give an execution the objects of this call, which starts or resumes the run."""
+        self.objects = RUN_OBJECTS.bring(key, self.objects, resumes=resumes)
+        self._attend(key)
+
+    def _attend(self, key: RunKey) -> None:
+        if not self._is_over:
+            RUN_OBJECTS.attend(key)
+            self._attended.append(key)
+
+    def _leave(self, *, ended: bool) -> None:
+        while self._attended:
+            RUN_OBJECTS.leave(self._attended.pop(), ended=ended)
 
     async def client(self) -> Client:
         """Return the client."""
@@ -86,12 +115,12 @@ class RunHost:
             use_blob_store(client, self._blob_store)
         return client
 
-    async def queue(self, run_id: str) -> str:
+    async def queue(self) -> str:
         """Return the task queue for a new run."""
         await self.client()
         if not self._is_here:
             return self._queue or names.TASK_QUEUE
-        return (await self._serve(run_id)).queue
+        return (await self._serve()).queue
 
     async def handle(self, run_id: str, definitions: LocalDefinitions) -> RunHandle:
         """Return a handle on the run."""
@@ -103,17 +132,34 @@ class RunHost:
             patience=self.patience,
         )
 
-    async def follow(self, handle: RunHandle) -> None:
-        """Host a run that was started before, here or by another program."""
-        if not self._is_here:
-            return
-        description = await handle.check()
-        served = [serving.queue for serving in self._serving]
+    async def follow(
+        self,
+        handle: RunHandle,
+        description: WorkflowExecutionDescription | None = None,
+        *,
+        resumes: bool = False,
+        attaches: bool = False,
+    ) -> None:
+        """Host a run that was started before, here or by another program.
+
+        `description` is the server's of the run that the call is about; by default, of the newest
+        with its id. A call that `resumes` the run replaces the objects that it has; one that only
+        `attaches` to it never does.
+        """
+        description = description or await handle.check()
         if description.close_time is not None:
             return
-        if description.task_queue not in served:
-            await self._serve(handle.id, description.task_queue)
-        if description.raw_description.HasField("pending_workflow_task"):
+        key = key_of(handle.client, description)
+        if self._is_here:
+            served = [serving.queue for serving in self._serving]
+            if description.task_queue not in served:
+                await self._serve(description.task_queue)
+        if not attaches:
+            self.bring(key, resumes=resumes)
+        elif self.objects.definitions is not None:
+            RUN_OBJECTS.fill(key, self.objects)
+            self._attend(key)
+        if self._is_here and description.raw_description.HasField("pending_workflow_task"):
             await _await_pending_task(handle)
 
     @property
@@ -121,13 +167,19 @@ class RunHost:
         is_elsewhere = self._client is not None or self._queue is not None
         return isinstance(self._agent, Agent) and not is_elsewhere
 
-    async def _serve(self, run_id: str, queue: str | None = None) -> Serving:
+    async def _serve(self, queue: str | None = None) -> Serving:
         engine = self._engine or await local_engine().shared()
-        serving = await engine.serve(
-            self._agent, run_id, context_type=self._context_type, queue=queue
-        )
+        serving = await engine.serve(self._agent, queue=queue)
         self._serving.append(serving)
+        self.objects.definitions = serving.definitions
+        self.objects.caller = copy_context()
         return serving
+
+
+def key_of(client: Client, description: WorkflowExecutionDescription) -> RunKey:
+    """Return the key of the objects of a run, from the server's description of it."""
+    info = description.raw_description.workflow_execution_info
+    return RunKey(client.namespace, info.first_run_id or description.run_id)
 
 
 async def _await_pending_task(handle: RunHandle) -> None:

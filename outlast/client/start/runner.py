@@ -7,15 +7,16 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Unpack, cast
+from typing import Any, TypeAlias, Unpack, cast
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, RunClosed, UserError, no_namespace
+from outlast.agents.run_objects import RUN_OBJECTS
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import RawEvent
 from outlast.client.read.read_range import ReadRange
@@ -76,7 +77,7 @@ class AgentRunner:
         call = _Call(starting_agent, input, options)
         with call.host() as host:
             handle, read_range = await call.open(host)
-            async with warned_without_worker(handle.client, handle.id):
+            async with warned_without_worker(handle):
                 result = await handle.wait_until_settled(
                     read_range.settles, without=read_range.without
                 )
@@ -287,8 +288,7 @@ class Runner(Placed):
         check_place(id or "", options.get("client"))
         with _Call(agent, "", options).host() as host:
             handle = await host.handle(id, LocalDefinitions(agent))
-            await handle.check()
-            await host.follow(handle)
+            await host.follow(handle, await handle.check(), attaches=True)
             return handle
 
 
@@ -385,7 +385,7 @@ class _Call:
             self.agent,
             client,
             self.options.get("task_queue"),
-            self._context,
+            None if self.agent is None else self.definitions.program_context,
             self.options.get("patience"),
             blob_store=store,
         )
@@ -394,9 +394,8 @@ class _Call:
         """Start a run, or send a waiting run its decisions; return the range to read."""
         if isinstance(self.input, RunState):
             handle = await host.handle(self.input.run_id, self.definitions)
-            self.definitions.keep_live_values(self.input.run_id)
             if self.input.snapshot is None:
-                await host.follow(handle)
+                await host.follow(handle, resumes=True)
             return handle, await resume(handle, self.input, context=self._context)
         handle = await self.begin(host, self.input)
         if self.options.get("id") is None:
@@ -412,6 +411,7 @@ class _Call:
         record = run_input(
             self.agent,
             input,
+            references=host.objects.references,
             keep_open=self.keep_open,
             stream=self.stream,
             **start_options(self.options),
@@ -424,13 +424,13 @@ class _Call:
         new = NewRun(
             id=run_id,
             record=record,
-            queue=await host.queue(run_id),
+            queue=await host.queue(),
             tenant=as_tenant(self.options.get("tenant")),
             is_new_session=is_new_session,
         )
-        with definitions.live_values_of(run_id):
-            if not await _start(handle.client, new, host.patience):
-                await host.follow(handle)
+        there = await _start(handle.client, new, host)
+        if there is not None:
+            await host.follow(handle, there)
         return handle
 
 
@@ -450,18 +450,24 @@ class NewRun:
         return start_digest(self.record, self.tenant, is_new_session=self.is_new_session)
 
 
-async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
+async def _start(client: Client, run: NewRun, host: RunHost) -> WorkflowExecutionDescription | None:
+    """Start a run; return the description of the run that is there, if it is the same."""
+    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
     try:
-        await start_run(client, run, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY, patience)
+        await start_run(client, run, reuse, host.patience, host.has_begun)
     except WorkflowAlreadyStartedError:
-        if not await _is_replaced(client, run, patience):
-            return False
-        await start_run(client, run, WorkflowIDReusePolicy.ALLOW_DUPLICATE, patience)
-    return True
+        there = await _same_run(client, run, host.patience)
+        if there is not None:
+            return there
+        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+        await start_run(client, run, reuse, host.patience, host.has_begun)
+    return None
 
 
-async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool:
-    """Whether a new run replaces the run with this id; not if it is the same run."""
+async def _same_run(
+    client: Client, run: NewRun, patience: timedelta
+) -> WorkflowExecutionDescription | None:
+    """Return the description of the run with this id, if it is the same; None if it is replaced."""
     address = RunAddress(client, run.id, patience)
     description = await address.ask(address.workflow.describe)
     other = difference(await description.memo_value(names.MEMO_INPUT_DIGEST, ""), run.digest)
@@ -470,17 +476,42 @@ async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool
             f"The id {run.id!r} is in use by a run that was started with another {other}. "
             f"Use that run with Runner.attach({run.id!r}), or choose another id."
         )
-    return bool(other)
+    return None if other else description
+
+
+HasBegun: TypeAlias = Callable[[str, str], None]
+"""Called with the namespace and the first execution of a run, once the server has accepted it."""
 
 
 async def start_run(
-    client: Client, run: NewRun, reuse: WorkflowIDReusePolicy, patience: timedelta
+    client: Client,
+    run: NewRun,
+    reuse: WorkflowIDReusePolicy,
+    patience: timedelta,
+    has_begun: HasBegun | None = None,
 ) -> None:
     """Start a run's workflow, through outages of the server."""
+
+    def start() -> Awaitable[None]:
+        return asyncio.shield(asyncio.ensure_future(_begin(client, run, reuse, has_begun)))
+
     try:
-        await retry_during_outage(client, lambda: start_workflow(client, run, reuse), patience)
+        await retry_during_outage(client, start, patience)
     except RPCError as error:
         raise _start_error(client, error) from error
+
+
+async def _begin(
+    client: Client, run: NewRun, reuse: WorkflowIDReusePolicy, has_begun: HasBegun | None
+) -> None:
+    """Start the workflow, and say which execution it is.
+
+    The caller may be cancelled on the way. The server may have accepted the start, so this goes on.
+    """
+    with RUN_OBJECTS.starting(client.namespace, run.id):
+        workflow = await start_workflow(client, run, reuse)
+        if has_begun is not None:
+            has_begun(client.namespace, workflow.first_execution_run_id or "")
 
 
 async def start_workflow(

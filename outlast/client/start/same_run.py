@@ -39,6 +39,7 @@ def _conversation(record: RunInput, settings: JsonObject) -> Json:
     thread = record.thread
     return [
         data.get("session_id", data.get("conversation_id")),
+        *([data["store"]] if "store" in data else []),
         thread.conversation_id if thread is not None else None,
         thread.previous_response_id if thread is not None else None,
     ]

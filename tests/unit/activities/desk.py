@@ -7,6 +7,9 @@ from typing import Any
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.settings import write_run_config
+from outlast.agents.references import RunReferences
 from outlast.agents.registry import Registry
 from outlast.agents.tools.definition import (
     FunctionTool,
@@ -27,6 +30,9 @@ from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
 from outlast.testing import ScriptedModel
 
+REFERENCES = RunReferences()
+"""The objects that the settings of the runs in these tests name."""
+
 
 @dataclass
 class Notes:
@@ -35,9 +41,20 @@ class Notes:
     seen: list[str] = field(default_factory=list[str])
 
 
+def name_of(entry: object) -> str:
+    """Return the name of an object that `worker_of` knows."""
+    return REFERENCES.name(entry)
+
+
+def settings_of(config: RunConfig) -> JsonObject:
+    """Return a run's settings, whose objects `worker_of` knows."""
+    return write_run_config(config, name_of)
+
+
 def worker_of(*agents: Agent[Any], model: ScriptedModel | None = None) -> WorkerDeps:
-    """Return what a worker with these agents knows."""
-    return WorkerDeps(registry=Registry(agents), models=model or ScriptedModel())
+    """Return what a worker with these agents knows of a run."""
+    registry = Registry(agents).for_run(REFERENCES)
+    return WorkerDeps(registry=registry, models=model or ScriptedModel())
 
 
 def with_content(content: LargeContent) -> WorkerDeps:

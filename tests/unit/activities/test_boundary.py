@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from outlast.activities import boundary
+from outlast.activities import boundary, worker_deps
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
@@ -32,6 +32,8 @@ from outlast.agents.guardrails.guardrail import (
     OutputGuardrail,
 )
 from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.registry import Registry
+from outlast.agents.run_objects import RunKey, RunObjects, RunObjectTable
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names, policies, records
 from outlast.contract.effects import EffectRequest
@@ -40,6 +42,7 @@ from outlast.loop.checks import Candidate
 from outlast.loop.effects import PrepareRun
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
+from outlast.ports.identity import WorkerIdentity
 from outlast.ports.model import ModelError
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.streams.call_windows import FinishedCall, call_windows
@@ -279,6 +282,30 @@ async def test_a_request_that_waits_for_a_worker_is_tried_until_one_has_it() -> 
     with pytest.raises(ApplicationError, match="'A' has no tool 'gone'") as caught:
         await run_by_name(Agent(name="A"), "tool:gone", patient)
     assert (caught.value.type, caught.value.non_retryable) == ("worker_lacks", False)
+
+
+async def test_a_run_that_its_program_left_is_tried_until_a_program_brings_its_agents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_deps, "RUN_OBJECTS", table := RunObjectTable())
+    worker = replace(worker_of(), hosts_runs=True)
+    worker.state.lineages.note("run-1", "run-1", None)
+    one, env = EffectActivities(worker), environment(namespace="default")
+    patient = {**inline(PREPARE), "patient": True}
+    for payload, is_final in ((inline(PREPARE), True), (patient, False)):
+        with pytest.raises(ApplicationError, match="Start the run again") as caught:
+            await perform(env, one, "prepare_run", payload)
+        assert (caught.value.type, caught.value.non_retryable) == ("worker_lacks", is_final)
+    definitions = Registry([Agent[Any](name="A", model="gpt-5")], tell_apart=True)
+    table.bring(RunKey("default", "run-1"), RunObjects(definitions=definitions))
+    assert (await perform(env, one, "prepare_run", patient))["model"] == "gpt-5"
+
+
+async def test_an_effect_is_tried_again_if_the_server_does_not_say_which_run_it_is_of() -> None:
+    worker = replace(worker_of(Agent(name="A")), identity=WorkerIdentity())
+    with pytest.raises(ApplicationError, match="not connected to a server yet") as caught:
+        await perform(environment(), EffectActivities(worker), "prepare_run", inline(PREPARE))
+    assert (caught.value.type, caught.value.non_retryable) == ("internal_error", False)
 
 
 async def test_what_fails_on_the_worker_that_was_waited_for_is_tried_by_the_next_request() -> None:

@@ -1,5 +1,6 @@
 """What every effect finds before it calls users' code."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.config.settings import AS_ITEMS, write_run_config
+from outlast.agents.config.settings import AS_ITEMS
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
@@ -17,11 +18,19 @@ from outlast.agents.guardrails.guardrail import (
     output_guardrail,
 )
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.references import register
+from outlast.agents.run_objects import RunKey
 from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.changes import Change
 from outlast.loop.values import Usage
-from tests.unit.activities.desk import Notes, answering, invocation_of, model_request, worker_of
+from tests.unit.activities.desk import (
+    Notes,
+    answering,
+    invocation_of,
+    model_request,
+    name_of,
+    settings_of,
+    worker_of,
+)
 
 PASSES = GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
@@ -61,6 +70,23 @@ async def test_callables_get_the_context_and_where_the_run_is() -> None:
     assert (wrapper.run_id, wrapper.turn, wrapper.tool_input) == ("support-42", 4, None)
 
 
+def test_two_runs_that_use_one_id_have_two_keys() -> None:
+    request = model_request().effect
+    keys: list[str] = []
+    for chain_id in (
+        "0197f4c5-1111-7abc-8def-first0000001",
+        "0197f4c5-1111-7abc-8def-later0000002",
+    ):
+        worker = replace(worker_of(Agent(name="A")), key=RunKey("default", chain_id))
+        invocation = Invocation.of(worker, request)
+        assert invocation.wrapper.run_id == "support-42"
+        assert invocation.wrapper.run_key == invocation.run_key
+        keys.append(invocation.run_key)
+    assert keys == ["support-42@first0000001", "support-42@later0000002"]
+    in_memory = Invocation.of(worker_of(Agent(name="A")), request)
+    assert in_memory.run_key == in_memory.wrapper.run_key == "support-42"
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
@@ -78,7 +104,7 @@ def test_what_this_worker_lacks_another_may_have(fields: dict[str, Any], problem
 
 def test_a_name_in_the_settings_stands_for_a_thing() -> None:
     hooks = RunEnds()
-    invocation = invocation_of(settings={"hooks": register(hooks)})
+    invocation = invocation_of(settings={"hooks": name_of(hooks)})
     assert invocation.reference("hooks") is hooks
     assert invocation.run_hooks is hooks
     assert invocation.reference("call_model_input_filter") is None
@@ -96,7 +122,7 @@ def test_a_name_that_nobody_knows_is_named() -> None:
 def test_the_runs_guardrails_come_after_the_agents() -> None:
     agent = Agent[Any](name="A", input_guardrails=[beside], output_guardrails=[polite])
     other = InputGuardrail[Any](before.guardrail_function, name="other")
-    settings = write_run_config(RunConfig(input_guardrails=[other], output_guardrails=[polite]))
+    settings = settings_of(RunConfig(input_guardrails=[other], output_guardrails=[polite]))
     invocation = invocation_of(agent, settings=settings)
     assert invocation.input_guardrails() == [beside, other]
     assert invocation.output_guardrails() == [polite, polite]
@@ -125,7 +151,7 @@ def test_what_is_due_for_an_agent(fields: dict[str, Any], required_steps: tuple[
     ("hooks", "required_steps"), [(RunEnds(), ("finalize_answer",)), (Idle(), ())]
 )
 def test_hooks_that_do_nothing_cost_nothing(hooks: Any, required_steps: tuple[str, ...]) -> None:
-    assert invocation_of(settings={"hooks": register(hooks)}).required_steps() == required_steps
+    assert invocation_of(settings={"hooks": name_of(hooks)}).required_steps() == required_steps
 
 
 def test_what_is_due_for_the_agent_that_takes_over_can_be_asked() -> None:
@@ -157,7 +183,7 @@ def test_a_step_is_hooked_where_the_run_or_the_agent_overrides_it() -> None:
     agent = Agent[Any](name="A", hooks=EndHooks())
     assert invocation_of(agent).hooked("on_agent_end", "on_end")
     assert not invocation_of(agent).hooked("on_agent_start", "on_start")
-    assert invocation_of(settings={"hooks": register(RunEnds())}).hooked("on_agent_end", "on_end")
+    assert invocation_of(settings={"hooks": name_of(RunEnds())}).hooked("on_agent_end", "on_end")
 
 
 @function_tool

@@ -13,11 +13,11 @@ from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.hooks import AgentHooks, RunHooks, call_hooks
-from outlast.agents.references import base_name, is_registered, register
+from outlast.agents.references import base_name
 from outlast.agents.registry import Registry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.values import JsonObject
-from tests.unit.activities.desk import answering
+from tests.unit.activities.desk import answering, name_of, worker_of
 
 
 @dataclass
@@ -37,7 +37,7 @@ async def look_up() -> str:
 
 
 def asking(*tools: Any, hooks: Any = None) -> Registry:
-    return Registry([Agent[Any](name="A", tools=list(tools), hooks=hooks)])
+    return worker_of(Agent[Any](name="A", tools=list(tools), hooks=hooks)).registry
 
 
 def expert(**options: Any) -> AgentTool:
@@ -119,7 +119,7 @@ class OfAgent(AgentHooks[Any]):
 async def test_the_outer_hooks_hear_of_the_call() -> None:
     heard: list[Any] = []
     registry = asking(expert(), hooks=OfAgent(heard))
-    outer = answered(registry, answering("ask", hooks=register(OfRun(heard))))
+    outer = answered(registry, answering("ask", hooks=name_of(OfRun(heard))))
     wrapper = RunContextWrapper[Any](context={}, run_id="support-42/ask-3")
     await call_hooks(*outer.hook_calls("on_tool_end", wrapper, "done"))
     assert heard == [
@@ -134,7 +134,7 @@ def test_what_the_tools_settings_name_is_known_also_where_the_call_was_not_plann
         return data.model_data
 
     registry = asking(expert(run_config=RunConfig(call_model_input_filter=shorten)))
-    name = base_name(shorten)
-    assert not is_registered(name)
+    name = f"run:A/ask/{base_name(shorten)}"
+    assert registry.unknown_references([name]) == [name]
     parent_call_of(registry, answering("ask"))
-    assert is_registered(name)
+    assert registry.reference(name) is shorten

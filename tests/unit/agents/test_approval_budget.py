@@ -9,6 +9,7 @@ import pytest
 from outlast import ApprovalPolicy, Budget, RunConfig
 from outlast.agents.config.settings import write_run_config
 from outlast.agents.errors import UserError
+from outlast.agents.references import RunReferences
 from outlast.contract.records import budgets_of, requester_of, takeover_of
 from outlast.loop.approvals import Audience
 
@@ -68,7 +69,7 @@ def test_a_run_keeps_its_requester_its_budgets_and_who_may_take_over() -> None:
         takeover=ApprovalPolicy(audience="support", unverified="allow"),
         budgets=[Budget(tokens=50_000, ask=ApprovalPolicy(audience="leads"))],
     )
-    settings = write_run_config(config)
+    settings = write_run_config(config, RunReferences().name)
 
     assert requester_of(settings) == "mara"
     assert takeover_of(settings).audience == Audience(groups=("support",))

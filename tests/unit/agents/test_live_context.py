@@ -19,7 +19,7 @@ from outlast.agents.context.codec import (
     write_parts,
 )
 from outlast.agents.context.factories import as_factories
-from outlast.agents.context.live import KEPT_RUNS, LiveContexts, live_paths, without_live
+from outlast.agents.context.live import live_paths, without_live
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 
@@ -154,16 +154,6 @@ def test_the_programs_own_object_gets_the_data_and_keeps_its_live_values() -> No
     kept.update({"pool": {"$live": "Pool"}, "n": 2})
     assert (desk.name, desk.pool) == ("Ben", pool)
     assert notes == {"pool": pool, "n": 2}
-
-
-def test_nested_runs_have_those_of_the_run_they_are_in_and_old_runs_are_forgotten() -> None:
-    contexts = LiveContexts()
-    contexts.keep("a/b", {("pool",): 1})
-    assert contexts.of_run("a/b/ask-3/more-1") == {("pool",): 1}
-    assert contexts.of_run("a") is None
-    for number in range(KEPT_RUNS):
-        contexts.keep(f"run {number}", {})
-    assert contexts.of_run("a/b") is None
 
 
 # --- Factories ----------------------------------------------------------------------------------------

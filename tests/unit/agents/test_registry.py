@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.encoding import type_name
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff, handoff
-from outlast.agents.references import register
+from outlast.agents.references import RunReferences, base_name
 from outlast.agents.registry import (
-    OfRun,
     Registry,
     agent_tools_of,
     handoffs_of,
@@ -307,13 +307,57 @@ def trim(data: Any) -> Any:
     return data
 
 
-def test_references_of_a_worker_come_before_those_of_the_process() -> None:
-    registry, theirs = Registry(), tool("x")
-    name = register(theirs)
-    assert registry.reference(name) is theirs
-    registry.add_references({name: trim})
+def test_references_of_a_run_come_before_those_of_the_worker_and_of_the_process() -> None:
+    registry, theirs, own = Registry(), tool("x"), RunReferences()
+    name = RunReferences().name(trim)
     assert registry.reference(name) is trim
-    assert Registry().reference(name) is theirs
+    registry.add_references({name: theirs})
+    assert registry.reference(name) is theirs
+    assert Registry().reference(name) is trim
+    assert registry.for_run(own).reference(name) is theirs
+    own.name(trim)
+    assert registry.for_run(own).reference(name) is trim
+
+
+def test_two_runs_of_one_worker_have_their_own_objects() -> None:
+    registry, first, second = Registry(), RunReferences(), RunReferences()
+    name = first.name(ann := Customer("Ann"))
+    assert second.name(ben := Customer("Ben")) == name
+    one, other = registry.for_run(first), registry.for_run(second)
+    assert (one.reference(name), other.reference(name)) == (ann, ben)
+    assert (one.own_references, registry.own_references) == (first, None)
+    assert one.unknown_references([name, "app:other"]) == ["app:other"]
+    assert registry.unknown_references([name]) == [name]
+    with pytest.raises(UserError, match="the process that started the run"):
+        registry.reference(name)
+
+
+def asking(person: str, name: str) -> Agent[Any]:
+    """Return an agent whose tool has settings with a filter that says the name."""
+
+    def say_name(data: Any) -> Any:
+        return name
+
+    config = RunConfig(call_model_input_filter=say_name)
+    asked = Agent[Any](f"Expert of {person}").as_tool("ask", run_config=config)
+    return Agent(person, tools=[asked, tool("look_up")])
+
+
+def test_the_settings_of_a_tool_name_its_objects_by_its_place() -> None:
+    registry = Registry([Agent("Desk", handoffs=[asking("A", "of A"), asking("B", "of B")])])
+    for view in (registry, registry.for_run(RunReferences())):
+        for agent in ("A", "B"):
+            asked: Any = view.tool(agent, "ask")
+            name = f"run:{agent}/ask/{base_name(asked.run_config.call_model_input_filter)}"
+            assert view.unknown_references([name]) == [name]
+            assert view.nested_settings(agent, asked) == {"call_model_input_filter": name}
+            assert view.reference(name)(None) == f"of {agent}"
+            assert view.nested_settings(agent, asked) == {"call_model_input_filter": name}
+            assert view.unknown_references([name]) == []
+
+
+def test_a_tool_without_settings_leaves_its_runs_those_of_the_caller() -> None:
+    assert Registry().nested_settings("A", Agent[Any]("B").as_tool("ask")) is None
 
 
 def test_references_are_given_as_a_list_or_by_name() -> None:
@@ -373,16 +417,18 @@ async def test_an_mcp_server_that_cannot_be_released_does_not_keep_the_others(
     assert "could not be closed" in caplog.text
 
 
-async def test_the_servers_of_agents_that_were_replaced_are_released_too() -> None:
+async def test_the_servers_of_agents_that_were_replaced_or_that_runs_had_are_released_too() -> None:
     first, second, third = Agent[Any](name="A", mcp_servers=[Shelf()]), Shelf(), Shelf()
     registry = Registry([first])
     registry.replace(Agent[Any](name="A", mcp_servers=[second]))
     of_run = Registry([Agent[Any](name="A", mcp_servers=[third, second])])
-    registry.keep_for_run("r1", OfRun(of_run))
-    registry.forget_run("r1")
+    before = Registry([Agent[Any](name="A", mcp_servers=[fourth := Shelf()])])
+    of_run.release_later(before)
+    registry.release_later(of_run)
+    registry.release_later(of_run)
     await registry.release()
-    shelves = [*first.mcp_servers, second, third]
-    assert [shelf.steps for shelf in shelves if isinstance(shelf, Shelf)] == [["release"]] * 3
+    shelves = [*first.mcp_servers, second, third, fourth]
+    assert [shelf.steps for shelf in shelves if isinstance(shelf, Shelf)] == [["release"]] * 4
 
 
 def test_a_registry_holds_an_agent_if_all_that_it_leads_to_is_the_same() -> None:
@@ -393,29 +439,6 @@ def test_a_registry_holds_an_agent_if_all_that_it_leads_to_is_the_same() -> None
     assert not registry.holds(Agent[Any](name="A"))
     agent.handoffs = [Agent[Any](name="Orders")]
     assert not registry.holds(agent)
-
-
-@pytest.mark.parametrize(
-    ("run_id", "own"),
-    [
-        ("desk/7", True),
-        ("desk/7/look_up-3", True),
-        ("desk/7/look_up-3/find-1", True),
-        ("desk/77", False),
-        ("desk", False),
-        ("", False),
-    ],
-)
-def test_a_run_and_what_is_nested_in_it_can_have_definitions_of_its_own(
-    run_id: str,
-    own: bool,
-) -> None:
-    registry, of_run = Registry([Agent[Any](name="A")]), Registry([Agent[Any](name="A")])
-    registry.keep_for_run("desk/7", OfRun(of_run))
-    assert registry.of_run(run_id).registry is (of_run if own else registry)
-    registry.forget_run("desk/7")
-    registry.forget_run("desk/7")
-    assert registry.of_run(run_id).registry is registry
 
 
 # --- Agents with the same name --------------------------------------------------------------------
@@ -456,11 +479,105 @@ def test_a_definition_that_is_run_again_replaces_all_agents_of_its_names() -> No
     assert not registry.holds(first)
 
 
-def test_a_program_that_hosts_its_runs_takes_an_agent_that_a_handoff_chose() -> None:
-    first, second = Agent(name="Clerk"), Agent(name="Clerk")
-    hosted = Registry([Agent(name="Desk")], tell_apart=True)
-    assert hosted.taking_over(first) is first
-    assert hosted.agent("Clerk") is first
-    assert hosted.taking_over(second) is first
-    with pytest.raises(UserError, match="no agent 'Clerk'"):
-        Registry([Agent(name="Desk")]).taking_over(first)
+# --- The definitions of one run ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("is_hosted", "names"),
+    [
+        (False, ["Clerk (7)", "Helper (7)", "Clerk (9)"]),
+        (True, ["Clerk", "Helper", "Clerk (2)"]),
+    ],
+)
+def test_agents_that_handoffs_made_are_those_of_one_run(
+    names: list[str], *, is_hosted: bool
+) -> None:
+    worker = Registry([desk := Agent[Any](name="Desk")], tell_apart=is_hosted)
+    chosen: dict[str, Agent[Any]] = {}
+    view = worker.for_run(RunReferences(), chosen)
+    first, second = specialist("m1"), specialist("m2")
+    first.handoffs.append(helper := Agent[Any](name="Helper"))
+    view.take_over(first, 7)
+    view.take_over(second, 9)
+    view.take_over(second, 11)
+    assert [view.name_of(one) for one in (first, helper, second)] == names
+    assert chosen == dict(zip(names, [first, helper, second], strict=True))
+    assert view.has(first)
+    assert not worker.has(first)
+    assert (worker.tells_apart, view.tells_apart) == (is_hosted, True)
+    assert [view.policy_owner(one) for one in (desk, first, second)] == ["Desk", "Clerk", "Clerk"]
+    again = worker.for_run(RunReferences(), chosen)
+    assert again.agent(names[2]) is second
+    assert again.name_of(helper) == names[1]
+    assert worker.names == worker.for_run(RunReferences()).names == ["Desk"]
+
+
+def test_an_agent_that_a_handoff_made_has_to_fit() -> None:
+    view = Registry([Agent[Any](name="Desk")]).for_run(RunReferences())
+    with pytest.raises(UserError, match="`x` is used by multiple tools"):
+        view.take_over(Agent("Odd", tools=[tool("x"), tool("x")]), 7)
+
+
+def test_two_agents_that_one_handoff_made_have_two_names() -> None:
+    """An attempt of a handoff may be repeated, and makes another agent then."""
+    view = Registry([Agent[Any](name="Desk")]).for_run(RunReferences())
+    for made, name in ((specialist("m1"), "Clerk (7)"), (specialist("m2"), "Clerk (2)")):
+        view.take_over(made, 7)
+        assert view.name_of(made) == name
+
+
+def test_a_clone_is_recorded_by_its_changes() -> None:
+    clerk = specialist("m1")
+    registry = Registry([clerk])
+    changes = {"of": "Clerk", "model": "m2"}
+    assert registry.changed(clerk.clone(model="m2"), 7) == ("Clerk (7)", changes)
+    assert registry.changed(clerk.clone(tools=[greet]), 7) is None
+    assert registry.changed(Agent("Stranger"), 7) is None
+    run = registry.for_run(own := RunReferences()).with_changed({"Clerk (7)": changes})
+    assert run.agent("Clerk (7)").model == "m2"
+    assert run.agent("Clerk") is clerk
+    assert (run.changes_of_chosen("Clerk (7)"), run.changes_of_chosen("Clerk")) == (changes, None)
+    assert run.policy_owner(run.agent("Clerk (7)")) == "Clerk"
+    assert run.own_references is own
+    assert registry.names == ["Clerk"]
+    with pytest.raises(UserError, match="no agent 'Gone'"):
+        registry.with_changed({"Gone (7)": {"of": "Gone"}})
+
+
+def test_a_clone_never_takes_the_name_of_another_agent_of_the_run() -> None:
+    clerks = [specialist(f"m{number}") for number in (1, 2, 3)]
+    registry = Registry([Agent[Any](name="Triage", handoffs=[*clerks])], tell_apart=True)
+    found = registry.changed(clerks[0].clone(model="m9"), 3)
+    assert found is not None
+    name, changes = found
+    run = registry.with_changed({name: changes})
+    assert [run.agent(run.name_of(one)) for one in clerks] == clerks
+    assert run.agent(name).model == "m9"
+
+
+def test_what_a_run_adds_to_the_definitions_is_not_the_workers() -> None:
+    worker = Registry([Agent[Any](name="A", tools=[greet])])
+    worker.keep_listed("A", [tool("of_all")])
+    view = worker.for_run(RunReferences())
+    view.add_context_type(Order)
+    view.keep_listed("A", [tool("of_the_run")])
+    assert view.tool_names("A") == ["of_the_run", "greet"]
+    assert worker.tool_names("A") == ["of_all", "greet"]
+    assert view.context_type(type_name(Order))[0] is Order
+    assert worker.context_type(None) == (Customer, False), "it is still the only one"
+    assert view.context_type(None) == (None, False)
+
+
+def test_a_run_finds_what_was_linked_to_the_workers_agents_later() -> None:
+    worker = Registry([triage := Agent[Any](name="Triage")])
+    view = worker.for_run(RunReferences())
+    triage.handoffs.append(late := Agent[Any](name="Late"))
+    assert view.agent("Late") is late
+    assert worker.agent("Late") is late
+
+
+def test_what_is_linked_after_a_handoff_made_an_agent_has_its_own_name() -> None:
+    view = Registry([triage := Agent[Any](name="Triage")]).for_run(RunReferences())
+    view.take_over(specialist("m1"), 7)
+    triage.handoffs.append(late := Agent[Any](name="Late"))
+    assert view.agent("Late") is late

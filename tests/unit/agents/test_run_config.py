@@ -27,6 +27,7 @@ from outlast.agents.guardrails.guardrail import (
     input_guardrail,
     output_guardrail,
 )
+from outlast.agents.references import RunReferences
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 
 
@@ -251,7 +252,7 @@ def test_a_provider_that_a_model_makes_needless_is_ignored_with_a_warning(
     assert line.startswith(
         "RunConfig(model_provider=...) is of type AsyncOpenAI, which has no get_model"
     )
-    assert "model_provider" not in write_run_config(config)
+    assert "model_provider" not in write_run_config(config, RunReferences().name)
     with pytest.raises(UserError, match="must be an object with get_model"):
         RunConfig(model="gpt-5", model_provider=AsyncOpenAI(api_key="k"))
 

@@ -23,8 +23,9 @@ from outlast.agents.guardrails.guardrail import (
     input_guardrail,
     output_guardrail,
 )
-from outlast.agents.references import resolve
+from outlast.agents.references import RunReferences, resolve
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
+from outlast.loop.values import JsonObject
 
 HERE = __name__
 
@@ -61,15 +62,19 @@ def blocked(withheld: Any) -> str:
     return "withheld"
 
 
+def written_by(config: Any, references: RunReferences | None = None) -> JsonObject:
+    return write_run_config(config, (references or RunReferences()).name)
+
+
 def test_a_run_carries_only_what_is_set() -> None:
-    assert write_run_config(RunConfig()) == {}
-    assert write_run_config(None) == {}
-    assert write_run_config(RunConfig(model="gpt-5")) == {"model": "gpt-5"}
-    assert write_run_config({"model": "gpt-5"}) == {"model": "gpt-5"}
+    assert written_by(RunConfig()) == {}
+    assert written_by(None) == {}
+    assert written_by(RunConfig(model="gpt-5")) == {"model": "gpt-5"}
+    assert written_by({"model": "gpt-5"}) == {"model": "gpt-5"}
 
 
 def test_plain_data_travels_as_it_is() -> None:
-    written = write_run_config(
+    written = written_by(
         RunConfig(
             tool_not_found_behavior="raise",
             heartbeat_timeout=timedelta(seconds=2),
@@ -117,43 +122,45 @@ def test_plain_data_travels_as_it_is() -> None:
     assert references_in(written) == []
 
 
-def test_callables_and_objects_travel_by_names_that_resolve_in_this_process() -> None:
-    model, provider = HouseModel(), HouseProvider()
-    written = write_run_config(
-        RunConfig(
-            model=model,
-            model_provider=provider,
-            session_input_callback=merge,
-            input_guardrails=[polite],
-            output_guardrails=[safe],
-            handoff_input_filter=trim,
-            handoff_history_mapper=trim,
-            call_model_input_filter=trim,
-            tool_error_formatter=trim,
-            output_guardrail_blocked_message=blocked,
-        )
+def test_callables_and_objects_travel_by_names_that_the_run_has() -> None:
+    model, provider, references = HouseModel(), HouseProvider(), RunReferences()
+    config = RunConfig(
+        model=model,
+        model_provider=provider,
+        session_input_callback=merge,
+        input_guardrails=[polite],
+        output_guardrails=[safe],
+        handoff_input_filter=trim,
+        handoff_history_mapper=trim,
+        call_model_input_filter=trim,
+        tool_error_formatter=trim,
+        output_guardrail_blocked_message=blocked,
     )
+    written = written_by(config, references)
     names = references_in(json.loads(json.dumps(written)))
     assert written["call_model_input_filter"] == f"{HERE}:trim"
     assert written["input_guardrails"] == [f"{HERE}:polite"]
-    assert resolve(written["model_ref"]) is model
+    assert written["model_ref"] == f"run:{HERE}:HouseModel"
+    assert references[written["model_ref"]] is model
     assert "model" not in written
     assert resolve(written["output_guardrail_blocked_message_ref"]) is blocked
-    found = [resolve(name) for name in names]
+    found = [references[name] for name in names]
     assert found == [model, provider, merge, trim, blocked, polite, safe]
 
 
 def test_a_name_that_the_worker_gave_travels_as_it_is() -> None:
-    written = write_run_config(RunConfig(call_model_input_filter="trimmer"))
+    written = written_by(RunConfig(call_model_input_filter="trimmer"))
     assert written == {"call_model_input_filter": "trimmer"}
     assert references_in(written) == ["trimmer"]
 
 
 def test_a_lambda_travels_by_its_line() -> None:
     keep: Callable[[Any], Any] = lambda data: data  # noqa: E731
-    name = write_run_config(RunConfig(call_model_input_filter=keep))["call_model_input_filter"]
+    references = RunReferences()
+    settings = written_by(RunConfig(call_model_input_filter=keep), references)
+    name = settings["call_model_input_filter"]
     assert f"<lambda>:{keep.__code__.co_firstlineno}" in name
-    assert resolve(name) is keep
+    assert references[name] is keep
 
 
 def test_hooks_and_error_handlers_of_a_run_are_names_too() -> None:
@@ -190,7 +197,7 @@ def test_what_cannot_travel_is_refused_before_the_run_starts(
     config: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(UserError, match=problem):
-        write_run_config(RunConfig(**config))
+        written_by(RunConfig(**config))
 
 
 SECRET = "t0p-s3cret"
@@ -234,7 +241,7 @@ SECRET = "t0p-s3cret"
 )  # fmt: skip
 def test_secrets_do_not_travel(config: dict[str, Any], place: str) -> None:
     with pytest.raises(UserError) as caught:
-        write_run_config(RunConfig(**config))
+        written_by(RunConfig(**config))
     assert f"RunConfig: {place} looks like a secret" in str(caught.value)
     assert SECRET not in str(caught.value)
 
@@ -247,7 +254,7 @@ def test_settings_that_only_sound_like_secrets_travel() -> None:
         extra_body={"stop_token_ids": [1], "eos_token": "</s>", "max_completion_tokens": 9},
         extra_query={"api-version": "2026-01-01"},
     )
-    written = write_run_config(
+    written = written_by(
         RunConfig(model_settings=settings, trace_metadata={"task": "Basic", "secrets": 2})
     )
     assert read_model_settings(written["model_settings"]) == settings
@@ -257,7 +264,7 @@ def test_what_travelled_is_read() -> None:
     execution = ToolExecutionConfig(
         max_function_tool_concurrency=3, pre_approval_tool_input_guardrails=True
     )
-    written = write_run_config(
+    written = written_by(
         RunConfig(
             tool_execution=execution,
             session_settings=SessionSettings(limit=0),

@@ -229,7 +229,9 @@ class FakeHandle:
             workflow_type=self._client.workflow_type,
             parent_id=self._parent,
             raw_description=SimpleNamespace(
-                pending_activities=[], HasField=self._client.pending.__contains__
+                pending_activities=[],
+                HasField=self._client.pending.__contains__,
+                workflow_execution_info=SimpleNamespace(first_run_id=self._client.first_run),
             ),
         )
 
@@ -270,6 +272,7 @@ class FakeClient:
 
     Attributes:
         runs: pages of history by run id.
+        first_run: the first execution of the run, as the server says; empty for an old server.
         status: how the workflow ended; None while it runs.
         answers: what calls that change something are answered with, or raise.
         calls: what was called.
@@ -291,6 +294,7 @@ class FakeClient:
     ) -> None:
         self.runs: dict[str, Sequence[Sequence[HistoryEvent] | Exception]] = {}
         self.newest = "run-1"
+        self.first_run = ""
         if pages or not (answer is None or isinstance(answer, RPCError)):
             self.runs["run-1"] = pages or ([],)
         self.status = status

@@ -1,11 +1,18 @@
-"""Requests by claim: handed over in the process, and never kept alive by the table."""
+"""What a worker shares with its workflows: requests by claim, and which run each execution is of."""
 
 from typing import Any
 
 import pytest
 
+from outlast.contract import worker_state
 from outlast.contract.effects import EffectRequest, request_of
-from outlast.contract.worker_state import INLINE_BYTES, OfferedRequests
+from outlast.contract.worker_state import (
+    INLINE_BYTES,
+    Lineage,
+    Lineages,
+    OfferedRequests,
+    WorkerState,
+)
 from outlast.loop.effects import CallModel
 from tests.laws.driver import BUSY, Play, play_in
 
@@ -57,3 +64,50 @@ def test_a_second_offer_replaces_the_first() -> None:
     claims.offer("run", 1, first)
     claims.offer("run", 1, second)
     assert claims.take("run", 1) is second
+
+
+# --- Which run an execution is of -------------------------------------------------------------------------
+
+
+def test_every_execution_of_a_chain_belongs_to_the_first() -> None:
+    lineages = Lineages()
+    for execution in ("first", "second", "third"):
+        lineages.note(execution, "first", None)
+    lineages.note("another of the id", "another of the id", None)
+    for execution in ("first", "second", "third"):
+        assert lineages.get(execution) == Lineage(chain_id="first", parent_id="")
+    assert lineages.get("another of the id") == Lineage(chain_id="another of the id")
+    assert lineages.get("gone") is None
+
+
+def test_nested_runs_belong_to_the_chain_of_the_outermost() -> None:
+    lineages = Lineages()
+    lineages.note("second", "first", None)
+    lineages.note("nested", "nested", ("support-42", "second"))
+    lineages.note("in it", "the first of its own", ("support-42/ask-3", "nested"))
+    assert lineages.get("nested") == Lineage(chain_id="first", parent_id="support-42")
+    assert lineages.get("in it") == Lineage(chain_id="first", parent_id="support-42/ask-3")
+
+
+def test_of_a_nested_run_whose_parent_is_elsewhere_only_the_server_knows() -> None:
+    lineages = Lineages()
+    lineages.note("nested", "nested", ("support-42", "first"))
+    assert lineages.get("nested") is None
+    lineages.note("first", "first", None)
+    lineages.note("nested", "nested", ("support-42", "first"))
+    assert lineages.get("nested") == Lineage(chain_id="first", parent_id="support-42")
+
+
+def test_the_places_of_the_newest_executions_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_state, "MOST_LINEAGES", 2)
+    lineages = Lineages()
+    for execution in ("one", "two", "three"):
+        lineages.note(execution, execution, None)
+    assert [lineages.get(one) is not None for one in ("one", "two", "three")] == [False, True, True]
+
+
+def test_the_end_of_a_run_concerns_nobody_by_default() -> None:
+    state = WorkerState()
+    state.on_end("default", "first")
+    assert state.lineages.get("first") is None
+    assert state.lineages is not WorkerState().lineages

@@ -11,10 +11,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.agents.registry import Registry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names
 from outlast.local import engine, local_worker
 from outlast.local.engine import LocalEngine
+from outlast.local.local_worker import HostedRun
 from outlast.local.program import Program
 from outlast.local.queues import QueueClaim
 from outlast.tracing.provider import get_current_trace
@@ -129,6 +131,11 @@ async def around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
     await LocalEngine.close_shared()
 
 
+def definitions_of(served: HostedRun) -> Registry:
+    assert served.definitions is not None
+    return served.definitions
+
+
 async def test_where_a_server_is_configured_none_is_started(around: Surroundings) -> None:
     around.configured = True
     await LocalEngine.shared()
@@ -176,7 +183,7 @@ async def test_a_server_that_cannot_be_used_is_not_left_running(around: Surround
 
 async def test_a_server_that_died_is_started_again_where_it_was(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="A"), "r1")
+    await one.serve(Agent(name="A"))
     around.servers[0].alive = False
     assert await LocalEngine.shared() is one
     assert [server.options["port"] for server in around.servers] == [0, 7777]
@@ -186,7 +193,7 @@ async def test_a_server_that_died_is_started_again_where_it_was(around: Surround
 
 async def test_where_it_was_may_be_taken_when_a_server_has_died(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="A"), "r1")
+    await one.serve(Agent(name="A"))
     around.servers[0].alive = False
     around.port_taken = ServerUnavailable("Port 7777 cannot be used.")
     assert await LocalEngine.shared() is not one
@@ -197,9 +204,9 @@ async def test_where_it_was_may_be_taken_when_a_server_has_died(around: Surround
 async def test_a_run_is_carried_on_a_queue_of_its_program_and_agent(around: Surroundings) -> None:
     one = await LocalEngine.shared()
     agent = Agent[Any](name="Triage")
-    queues = [(await one.serve(agent, run_id)).queue for run_id in ("r1", "r2")]
+    queues = [(await one.serve(agent)).queue for _ in range(2)]
     assert queues == ["outlast-local-desk-0a1b2c3d-Triage"] * 2
-    other = await one.serve(Agent(name="Other"), "r3")
+    other = await one.serve(Agent(name="Other"))
     assert other.queue == "outlast-local-desk-0a1b2c3d-Other"
     first, second = around.workers
     assert (first.calls, second.calls) == (["enter"], ["enter"])
@@ -210,24 +217,46 @@ async def test_a_run_is_carried_on_a_queue_of_its_program_and_agent(around: Surr
 async def test_runs_of_an_agent_that_start_at_once_have_one_worker(around: Surroundings) -> None:
     one = await LocalEngine.shared()
     agents = [Agent[Any](name="Triage", instructions=str(number)) for number in range(5)]
-    await asyncio.gather(*(one.serve(agent, f"r{i}") for i, agent in enumerate(agents)))
-    (worker,) = around.workers
-    found = [worker.registry.of_run(f"r{number}").registry.agent("Triage") for number in range(5)]
+    served = await asyncio.gather(*(one.serve(agent) for agent in agents))
+    assert len(around.workers) == 1
+    found = [definitions_of(run).agent("Triage") for run in served]
     assert all(a is b for a, b in zip(found, agents, strict=True)), (
         "each has the agent it was given"
     )
 
 
-async def test_an_agent_that_is_defined_again_takes_the_place_of_the_first(
+async def test_an_agent_that_is_defined_again_is_that_of_the_next_runs(
     around: Surroundings,
 ) -> None:
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="Triage", instructions="old"), "r1")
+    old = Agent[Any](name="Triage", instructions="old")
+    first = await one.serve(old)
     again = Agent[Any](name="Triage", instructions="new", handoffs=[Agent(name="Orders")])
-    await one.serve(again, "r2")
+    second = await one.serve(again)
+    assert definitions_of(first).agent("Triage") is old
+    assert definitions_of(second).agent("Triage") is again
+    assert definitions_of(second).names == ["Orders", "Triage"]
     (worker,) = around.workers
-    assert worker.registry.of_run("left over").registry.agent("Triage") is again
-    assert worker.registry.names == ["Orders", "Triage"]
+    assert worker.registry.names == ["Triage"], "no run has what the worker itself was made with"
+
+
+async def test_runs_with_one_agent_share_its_definitions_until_it_is_changed(
+    around: Surroundings,
+) -> None:
+    one = await LocalEngine.shared()
+    agent = Agent[Any](name="Clerk", handoffs=[Agent(name="Orders")])
+    first, second = [await one.serve(agent) for _ in range(2)]
+    assert definitions_of(first) is definitions_of(second)
+    agent.handoffs = [orders := Agent[Any](name="Orders")]
+    third = await one.serve(agent)
+    assert definitions_of(third).agent("Orders") is orders
+    assert definitions_of(first).agent("Orders") is not orders
+
+
+async def test_agents_of_one_name_are_told_apart(around: Surroundings) -> None:
+    triage = Agent[Any](name="Triage", handoffs=[Agent(name="Clerk"), Agent(name="Clerk")])
+    served = await (await LocalEngine.shared()).serve(triage)
+    assert definitions_of(served).names == ["Clerk", "Clerk (2)", "Triage"]
 
 
 async def test_an_agent_that_does_not_fit_leaves_its_queue_to_the_next(
@@ -235,45 +264,38 @@ async def test_an_agent_that_does_not_fit_leaves_its_queue_to_the_next(
 ) -> None:
     one = await LocalEngine.shared()
     twice = Agent[Any](name="Triage", tools=[function_tool(print, name_override="x")] * 2)
-    with pytest.raises(UserError, match="used by multiple tools"):
-        await one.serve(twice, "r1")
-    assert (await one.serve(Agent(name="Triage"), "r2")).queue.endswith("-0a1b2c3d-Triage")
+    for queue in (None, FOREIGN):
+        with pytest.raises(UserError, match="used by multiple tools"):
+            await one.serve(twice, queue=queue)
+    assert (await one.serve(Agent(name="Triage"))).queue.endswith("-0a1b2c3d-Triage")
     assert len(around.workers) == 1
-
-
-async def test_a_type_of_context_is_known_to_the_worker(around: Surroundings) -> None:
-    one = await LocalEngine.shared()
-    await one.serve(Agent(name="Triage"), "r1", context_type=SimpleNamespace)
-    (worker,) = around.workers
-    kind = worker.registry.of_run("r1").registry.context_type("types:SimpleNamespace")[0]
-    assert kind is SimpleNamespace
 
 
 async def test_a_queue_that_somebody_else_carries_is_left_to_them(around: Surroundings) -> None:
     claim = QueueClaim.take("outlast-local-desk-0a1b2c3d-Triage", around.claims)
     assert claim is not None
     one = await LocalEngine.shared()
-    served = await one.serve(Agent(name="Triage"), "r1")
+    served = await one.serve(Agent(name="Triage"))
     assert served.queue == "outlast-local-desk-0a1b2c3d.2-Triage"
     claim.release()
-    assert (await one.serve(Agent(name="Triage"), "r2")).queue == served.queue
+    assert (await one.serve(Agent(name="Triage"))).queue == served.queue
 
 
 async def test_a_run_on_another_programs_queue_is_carried_there_while_it_is_waited_for(
     around: Surroundings,
 ) -> None:
     one = await LocalEngine.shared()
-    first, second = [await one.serve(Agent(name="A"), run, queue=FOREIGN) for run in ("r1", "r2")]
+    first, second = [await one.serve(Agent(name="A"), queue=FOREIGN) for _ in range(2)]
     assert [worker.options["task_queue"] for worker in around.workers] == [FOREIGN]
-    first.release(ended=True)
+    first.release()
     await asyncio.sleep(0)
     assert around.workers[0].calls == ["enter"]
-    second.release(ended=False)
-    third = await one.serve(Agent(name="A"), "r3", queue=FOREIGN)
+    second.release()
+    third = await one.serve(Agent(name="A"), queue=FOREIGN)
     assert [worker.calls for worker in around.workers] == [["enter"]], "it was not stopped yet"
-    third.release(ended=True)
+    third.release()
     await eventually(lambda: around.workers[0].calls == ["enter", "exit"])
-    fourth = await one.serve(Agent(name="A"), "r4", queue=FOREIGN)
+    fourth = await one.serve(Agent(name="A"), queue=FOREIGN)
     fourth.leave()
     await LocalEngine.close_shared()
     assert around.workers[1].calls == ["enter", "exit"], "it goes on until the end"
@@ -281,16 +303,16 @@ async def test_a_run_on_another_programs_queue_is_carried_there_while_it_is_wait
 
 async def test_the_programs_own_queue_is_carried_to_the_end(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    attached = await one.serve(Agent(name="A"), "r1", queue="outlast-local-desk-0a1b2c3d-A")
-    await one.serve(Agent(name="A"), "r2")
-    attached.release(ended=True)
+    attached = await one.serve(Agent(name="A"), queue="outlast-local-desk-0a1b2c3d-A")
+    await one.serve(Agent(name="A"))
+    attached.release()
     await asyncio.sleep(0)
     assert [worker.calls for worker in around.workers] == [["enter"]]
 
 
 async def _ask(one: LocalEngine, name: str) -> str:
-    served = await one.serve(Agent(name=name), f"run of {name}")
-    served.release(ended=True)
+    served = await one.serve(Agent(name=name))
+    served.release()
     return served.queue
 
 
@@ -300,7 +322,7 @@ async def test_queues_of_names_that_are_not_used_any_more_are_carried_no_longer(
     monkeypatch.setattr(engine, "KEPT_IDLE", 2)
     one = await LocalEngine.shared()
     around.waiting = [await _ask(one, "waits for people")]
-    busy = await one.serve(Agent(name="busy"), "r1")
+    busy = await one.serve(Agent(name="busy"))
     for name in ("a", "b", "a", "c's"):
         await _ask(one, name)
     await _ask(one, "d")
@@ -316,7 +338,7 @@ async def test_queues_of_names_that_are_not_used_any_more_are_carried_no_longer(
     ]  # fmt: skip
     assert await _ask(one, "b") == around.workers[3].options["task_queue"], "it can be had again"
     assert around.workers[-1].calls == ["enter"]
-    busy.release(ended=True)
+    busy.release()
 
 
 @pytest.mark.parametrize("name", ["a", 'the "best" one', "back\\slash"])
@@ -340,24 +362,25 @@ async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
     one = await LocalEngine.shared()
     claim = QueueClaim.take(FOREIGN, around.claims)
     assert claim is not None
-    needed = await one.serve(Agent(name="A"), "r1", queue=FOREIGN)
-    given_up = await one.serve(Agent(name="B"), "r2", queue=FOREIGN)
+    needed = await one.serve(Agent(name="A"), queue=FOREIGN)
+    given_up = await one.serve(Agent(name="B"), queue=FOREIGN)
     assert (needed.queue, around.workers) == (FOREIGN, [])
-    given_up.release(ended=True)
+    assert definitions_of(needed).names == ["A"], "the run has them when it is found"
+    given_up.release()
     claim.release()
     await eventually(lambda: bool(around.workers))
     (worker,) = around.workers
     assert worker.registry.names == ["A"]
-    needed.release(ended=True)
+    needed.release()
     await eventually(lambda: worker.calls == ["enter", "exit"])
 
 
 async def test_a_queue_with_workers_of_its_own_is_left_to_them(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    served = await one.serve(Agent(name="A"), "r1", queue="support")
+    served = await one.serve(Agent(name="A"), queue="support")
     served.leave()
-    served.release(ended=True)
-    assert (served.queue, around.workers) == ("support", [])
+    served.release()
+    assert (served.queue, served.definitions, around.workers) == ("support", None, [])
 
 
 async def test_a_worker_whose_first_caller_gives_up_is_there_for_the_next(
@@ -377,14 +400,14 @@ async def test_a_worker_whose_first_caller_gives_up_is_there_for_the_next(
 
     monkeypatch.setattr(local_worker, "AgentWorker", make)
     one = await LocalEngine.shared()
-    first = asyncio.create_task(one.serve(Agent(name="A"), "r-1"))
+    first = asyncio.create_task(one.serve(Agent(name="A")))
     await eventually(lambda: bool(around.workers))
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     begins.set()
     await eventually(lambda: around.workers[0].calls == ["enter"])
-    await one.serve(Agent(name="A"), "r-2")
+    await one.serve(Agent(name="A"))
     assert len(around.workers) == 1
     await LocalEngine.close_shared()
     assert around.workers[0].calls == ["enter", "exit"]
@@ -402,17 +425,17 @@ async def test_a_worker_that_has_just_begun_when_its_caller_gives_up_is_not_lost
         caller[0].cancel()
 
     monkeypatch.setattr(local_worker.LocalWorker, "start", start_and_give_up)
-    caller.append(asyncio.create_task(one.serve(Agent(name="A"), "r-1")))
+    caller.append(asyncio.create_task(one.serve(Agent(name="A"))))
     with pytest.raises(asyncio.CancelledError):
         await caller[0]
-    await one.serve(Agent(name="A"), "r-2")
+    await one.serve(Agent(name="A"))
     assert [worker.calls for worker in around.workers] == [["enter"]]
 
 
 async def test_closing_stops_the_workers_and_then_the_server(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="A"), "r-A")
-    await one.serve(Agent(name="B"), "r-B")
+    await one.serve(Agent(name="A"))
+    await one.serve(Agent(name="B"))
     await LocalEngine.close_shared()
     assert [worker.calls for worker in around.workers] == [["enter", "exit"]] * 2
     assert around.servers[0].calls == ["start", "stop"]
@@ -427,7 +450,7 @@ async def test_a_worker_that_breaks_does_not_keep_the_server_running(
         raise ConnectionError
 
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="A"), "r-A")
+    await one.serve(Agent(name="A"))
     monkeypatch.setattr(FakeWorker, "__aexit__", breaks)
     with pytest.raises(ConnectionError):
         await LocalEngine.close_shared()
@@ -439,7 +462,7 @@ async def test_at_the_end_of_a_loop_the_workers_stop_and_the_server_is_kept_for_
     around: Surroundings, *, joined: bool, end: str
 ) -> None:
     async def work() -> None:
-        await (await LocalEngine.shared()).serve(Agent(name="A"), "r1")
+        await (await LocalEngine.shared()).serve(Agent(name="A"))
         around.servers[-1].joined = joined
 
     for _ in range(2):

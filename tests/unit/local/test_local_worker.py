@@ -10,11 +10,13 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
+from outlast.agents.registry import Registry
 from outlast.local import local_worker
 from outlast.local.local_worker import HostedRun, LocalWorker
 from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
 from outlast.tracing.provider import get_current_trace, trace
+from tests.mcp_servers import Shelf
 
 QUEUE = "outlast-local-desk-0a1b2c3d-A"
 A = Agent[Any](name="A")
@@ -118,52 +120,51 @@ async def test_a_worker_has_stopped_when_its_last_answers_are_taken(
 
 
 def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[LocalWorker, FakeWorker]) -> None:
-    one, worker = made
+    one, _ = made
     dropped: list[LocalWorker] = []
-    run, other = (HostedRun(QUEUE, run_id, dropped.append) for run_id in ("r1", "r2"))
-    run.begin(one, A)
-    other.begin(one, A)
+    run, other = (HostedRun(QUEUE, Registry([A]), dropped.append) for _ in range(2))
+    run.begin(one)
+    other.begin(one)
     assert one.users == 2
-    run.release(ended=True)
-    run.release(ended=True)
+    run.release()
+    run.release()
     assert (one.users, dropped) == (1, [one])
     other.leave()
-    other.release(ended=True)
+    other.release()
     assert one.users == 1, "it goes on without anybody"
-    assert worker.registry.of_run("r1").registry is worker.registry
-    assert worker.registry.of_run("r2").registry is not worker.registry
 
 
 def test_a_run_that_is_left_before_it_is_carried_is_carried_without_anybody(
     made: tuple[LocalWorker, FakeWorker],
 ) -> None:
-    one, worker = made
-    run = HostedRun(QUEUE, "r1", lambda _: None)
+    one, _ = made
+    run = HostedRun(QUEUE, Registry([A]), lambda _: None)
     run.leave()
-    run.begin(one, A)
+    run.begin(one)
+    run.release()
     assert one.users == 1
-    assert worker.registry.of_run("r1").registry.agent("A") is A
-    one.definitions.attend("r1", A)
-    one.definitions.leave("r1", ended=True)
-    assert worker.registry.of_run("r1").registry is worker.registry, "nobody else waits for it"
 
 
-def test_what_is_taken_back_leaves_a_run_the_agent_it_had(
+async def test_nobody_waits_any_more_for_the_queue_of_a_run_that_is_let_go() -> None:
+    run = HostedRun(QUEUE, Registry([A]), lambda _: None)
+    run.taking_over = waiting = asyncio.create_task(asyncio.sleep(60))
+    run.release()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+
+
+async def test_a_worker_closes_what_the_agents_of_its_runs_hold(
     made: tuple[LocalWorker, FakeWorker],
 ) -> None:
-    carrier, _ = made
-    first, second = Agent[Any](name="A"), Agent[Any](name="A")
-    working = HostedRun("q", "run", lambda _carrier: None)
-    working.begin(carrier, first)
-    refused = HostedRun("q", "run", lambda _carrier: None)
-    refused.begin(carrier, second)
-    refused.withdraw()
-    kept = carrier.definitions.of_run("run")
-    assert kept is not None
-    assert kept.registry.agent("A") is first
-    working.release(ended=True)
-    assert carrier.definitions.of_run("run") is None
-    assert carrier.users == 0
+    one, worker = made
+    held = [Shelf(), Shelf()]
+    for shelf in held:
+        definitions = Registry([Agent[Any](name="A", mcp_servers=[shelf])], tell_apart=True)
+        run = HostedRun(QUEUE, definitions, lambda _: None)
+        run.begin(one)
+        run.leave()
+    await worker.registry.release()
+    assert [shelf.steps for shelf in held] == [["release"], ["release"]]
 
 
 class EndingWorker(FakeWorker):
@@ -217,21 +218,17 @@ async def test_a_worker_that_the_server_turns_away_is_replaced(
     client: Any = SimpleNamespace(namespace="default", workflow_service=service)
     one = LocalWorker(client, claim, A, is_own=True)
     await one.start()
-    newer = Agent[Any](name="A", instructions="newer")
-    one.definitions.attend("r1", A, SimpleNamespace)
-    one.definitions.attend("r2", newer)
+    held = Shelf()
+    one.host(Registry([Agent[Any](name="A", mcp_servers=[held])], tell_apart=True))
     await ending[0].turned_away(gone)
     async with asyncio.timeout(10):
         while len(ending) < 2:  # noqa: ASYNC110  it tells nobody
             await asyncio.sleep(0.01)
         await ending[1].has_started.wait()
-    again = ending[1].registry
     assert (ending[0].has_stopped, service.answers) == (True, [])
-    assert again.of_run("r1").registry.agent("A") is A
-    assert again.of_run("left over").registry.agent("A") is newer
-    assert again.context_type("types:SimpleNamespace")[0] is SimpleNamespace
-    one.definitions.leave("r1", ended=True)
-    assert again.of_run("r1").registry is again, "the new one is told what the runs need"
+    assert (ending[1].registry.names, ending[1].registry.tells_apart) == (["A"], True)
+    await ending[1].registry.release()
+    assert held.steps == ["release"], "the new one closes what the runs hold"
     await one.stop()
     assert ending[1].has_stopped
 

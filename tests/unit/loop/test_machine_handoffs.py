@@ -37,6 +37,22 @@ def test_a_model_reads_the_own_name_of_an_agent_that_runs_tell_apart() -> None:
     assert (play.outputs["h3"], play.state.items[-1].target) == ('{"assistant": "Billing"}', "")
 
 
+def test_an_agent_that_a_handoff_makes_of_data_is_in_the_settings_of_all_that_follows() -> None:
+    play = Play.ready(settings={"model": "m"})
+    play.replies(transfer("Clerk", "h1", callback=True))
+    first = {"of": "Clerk", "instructions": "You serve Ann."}
+    play.called_back(target="Clerk (7)", target_own_name="Clerk", target_changes=first)
+    assert play.only(CallModel).settings == {"model": "m", "agents": {"Clerk (7)": first}}
+    play.replies(transfer("Clerk", "h2", callback=True))
+    second = {"of": "Clerk", "tools": [0]}
+    play.called_back(target="Clerk (9)", target_changes=second)
+    agents = {"Clerk (7)": first, "Clerk (9)": second}
+    assert play.only(CallModel).settings == {"model": "m", "agents": agents}
+    assert play.state.agent == "Clerk (9)"
+    play.replies(transfer("Billing", "h3"))
+    assert (play.only(CallModel).settings or {})["agents"] == agents
+
+
 def test_the_agent_that_took_over_answers() -> None:
     play = Play.ready()
     play.replies(transfer("Billing", "h1"))

@@ -22,7 +22,7 @@ from tests.unit.machine.screens import Screen
 SHORT = timedelta(milliseconds=20)
 
 
-def context(run_id: str = "run-1") -> ToolContext[Any]:
+def context(run_id: str = "run-1", run_key: str = "") -> ToolContext[Any]:
     return ToolContext[Any](
         context=None,
         tool_name="computer",
@@ -30,6 +30,7 @@ def context(run_id: str = "run-1") -> ToolContext[Any]:
         tool_arguments="",
         agent=None,
         run_id=run_id,
+        run_key=run_key,
     )
 
 
@@ -71,6 +72,21 @@ async def test_each_run_has_its_own_where_something_makes_them(*, provided: bool
     assert one is again
     assert one is not other
     assert makers.made == ["run-1", "run-2"]
+
+
+async def test_a_run_that_uses_an_id_again_has_a_computer_of_its_own() -> None:
+    makers = Makers()
+    kept = RunComputers(ComputerProvider(makers.create, makers.dispose))
+    contexts = [context("run-1", key) for key in ("run-1@first", "run-1@later", "run-1@first")]
+    found: list[Any] = []
+    for one in contexts:
+        async with kept.borrow(one) as computer:
+            found.append(computer)
+    assert found[0] is found[2] is not found[1]
+    await dispose_resolved_computers(run_context=contexts[0])
+    assert makers.disposed == ["run-1"]
+    async with kept.borrow(contexts[1]) as computer:
+        assert computer is found[1]
 
 
 async def test_calls_of_one_computer_wait_for_each_other() -> None:

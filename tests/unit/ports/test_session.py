@@ -13,6 +13,7 @@ from outlast.ports.session import (
     Session,
     SessionABC,
     item_limit,
+    store_name_of,
 )
 from outlast.sessions.described import session_from_description
 from outlast.sessions.sqlite import SQLiteSession
@@ -110,3 +111,12 @@ def test_a_description_of_nothing_known_is_refused(data: dict[str, Any]) -> None
 def test_a_limit_below_zero_is_refused() -> None:
     with pytest.raises(UserError, match="or at least 0, not -2"):
         item_limit(-2, None)
+
+
+def test_a_session_may_name_the_store_that_it_is_in() -> None:
+    session: Any = Notebook("a")
+    assert store_name_of(session) == ""
+    session.store_name = "postgresql://desk/sessions"
+    assert store_name_of(session) == "postgresql://desk/sessions"
+    session.store_name = None
+    assert store_name_of(session) == ""

@@ -13,6 +13,7 @@ from outlast import (
     MaxTurnsExceeded,
     ModelCallFailed,
     RunConfig,
+    RunHooks,
     RunState,
     ToolContext,
     ToolFailed,
@@ -92,6 +93,21 @@ async def test_what_was_said_to_a_run_that_waits_is_said_once() -> None:
     result = await run_in_memory(agent, state, model=model)
     assert [item.get("content") for item in model.requests[1].input].count("Quickly, please.") == 1
     assert (result.final_output, state.pending_input) == ("Quickly done.", [])
+
+
+async def test_the_objects_that_a_run_was_started_with_are_there_when_it_goes_on() -> None:
+    heard: list[Any] = []
+
+    class Hooks(RunHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            heard.append(result)
+
+    agent = Agent(name="A", tools=[refund])
+    model = ScriptedModel([call("refund", "c1", amount=5)], "done")
+    state = (await run_in_memory(agent, "hi", model=model, hooks=Hooks())).to_state()
+    state.approve(state.get_interruptions()[0])
+    assert (await run_in_memory(agent, state, model=model)).final_output == "done"
+    assert heard == ["paid 5 as in-memory:c1"]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
+from outlast.agents.run_objects import RunKey, RunObjectTable
 from outlast.contract import records
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
@@ -57,6 +59,34 @@ def test_it_brings_the_workflow_and_the_activities() -> None:
         "free_nested_id",
         "send_scheduled_message",
     ]
+
+
+def deps_of(plugin: OutlastPlugin) -> WorkerDeps:
+    """Return what the effects of a worker get."""
+    return vars(plugin)["_deps"]
+
+
+@pytest.mark.parametrize(
+    ("agents", "hosts_runs"), [([A], False), (Registry([A], tell_apart=True), True)]
+)
+def test_only_a_program_hosts_runs_with_the_agents_of_each_start(
+    agents: Any, *, hosts_runs: bool
+) -> None:
+    assert deps_of(OutlastPlugin(agents)).hosts_runs is hosts_runs
+
+
+def test_a_workflow_that_ends_tells_those_who_keep_the_objects_of_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[RunKey] = []
+
+    class Table(RunObjectTable):
+        def has_ended(self, key: RunKey) -> None:
+            ended.append(key)
+
+    monkeypatch.setattr("outlast.worker.plugin.RUN_OBJECTS", Table())
+    deps_of(OutlastPlugin([A])).state.on_end("default", "first-execution")
+    assert ended == [RunKey("default", "first-execution")]
 
 
 def test_types_of_contexts_can_be_named() -> None:

@@ -19,7 +19,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
@@ -29,7 +28,6 @@ from outlast.agents.guardrails.guardrail import (
 from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.prompt import GenerateDynamicPromptData
-from outlast.agents.references import register
 from outlast.agents.registry import Registry
 from outlast.agents.schemas.agent_output import AgentOutputSchema
 from outlast.agents.tools.custom import CustomTool
@@ -56,7 +54,9 @@ from tests.unit.activities.desk import (
     answering,
     invocation_of,
     model_request,
+    name_of,
     raising,
+    settings_of,
     worker_of,
 )
 
@@ -242,7 +242,7 @@ async def test_the_runs_settings_are_laid_over_the_agents() -> None:
     )
     model = ScriptedModel("Hello")
     worker = worker_of(agent, model=model)
-    reply = await call_model(worker, model_request(settings=write_run_config(config)))
+    reply = await call_model(worker, model_request(settings=settings_of(config)))
     assert model.names == ["runs"]
     assert reply.model == "runs"
     assert model.requests[0].settings == ModelSettings(
@@ -432,7 +432,7 @@ async def test_an_input_filter_that_returns_no_input_is_told_what_to_return(
         del given
         return data
 
-    settings = write_run_config(RunConfig(call_model_input_filter=forgetful))
+    settings = settings_of(RunConfig(call_model_input_filter=forgetful))
     with pytest.raises(EffectError, match="call_model_input_filter returned") as caught:
         await asked(Agent(name="A"), settings=settings)
     assert message in caught.value.message
@@ -441,7 +441,7 @@ async def test_an_input_filter_that_returns_no_input_is_told_what_to_return(
 
 async def test_a_failure_after_the_paid_call_is_part_of_the_reply() -> None:
     model = ScriptedModel([call("nothing", "c1")])
-    settings = write_run_config(RunConfig(tool_not_found_behavior="raise"))
+    settings = settings_of(RunConfig(tool_not_found_behavior="raise"))
     worker = worker_of(Agent(name="A"), model=model)
     reply = await call_model(worker, model_request(settings=settings))
     assert reply.failure is not None
@@ -532,7 +532,7 @@ async def test_a_model_call_has_one_order() -> None:
 
     tool = look_up_if(enabled)
     agent = Agent[Any](name="A", instructions=instructions, tools=[tool], hooks=Listener(heard))
-    settings = write_run_config(RunConfig(call_model_input_filter=keep))
+    settings = settings_of(RunConfig(call_model_input_filter=keep))
     worker = worker_of(agent, model=ScriptedModel(answer))
     request = model_request(starts=True, settings=settings, context={})
     reply = await call_model(worker, request)
@@ -580,7 +580,7 @@ async def test_start_hooks_see_what_the_model_will_be_shown_and_may_change_the_a
             context.context = {"equipped": True}
 
     agent = Agent[Any](name="A", instructions=lambda ctx, _agent: str(ctx.context))
-    settings = {"hooks": register(Equip())}
+    settings = {"hooks": name_of(Equip())}
     request, reply = await asked(agent, starts=True, settings=settings, context={})
     assert [tool.name for tool in request.tools] == ["look_up"]
     assert request.instructions == "{'equipped': True}"
@@ -603,8 +603,8 @@ async def test_model_hooks_see_what_the_filter_left_and_what_the_model_said() ->
     def shorten(data: CallModelData[Any]) -> ModelInputData:
         return ModelInputData(input=[], instructions="Short.")
 
-    settings = write_run_config(RunConfig(call_model_input_filter=shorten))
-    await asked(Agent(name="A"), settings={**settings, "hooks": register(Look())})
+    settings = settings_of(RunConfig(call_model_input_filter=shorten))
+    await asked(Agent(name="A"), settings={**settings, "hooks": name_of(Look())})
     assert seen == [("A", "Short.", []), ("Hello", 1)]
 
 
@@ -629,7 +629,7 @@ async def test_the_runs_hooks_come_first_and_the_agents_after_the_model() -> Non
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
             log.append("agent ends")
 
-    await asked(Agent(name="A", hooks=OfAgent()), settings={"hooks": register(OfRun())})
+    await asked(Agent(name="A", hooks=OfAgent()), settings={"hooks": name_of(OfRun())})
     assert log == ["run starts", "agent starts", "agent ends", "run ends"]
 
 
@@ -653,11 +653,9 @@ async def test_what_users_code_changes_in_the_items_does_not_reach_the_run(who: 
         redact(data.model_data.input)
         return data.model_data
 
-    settings = write_run_config(
-        RunConfig(call_model_input_filter=shorten if who == "filter" else None)
-    )
+    settings = settings_of(RunConfig(call_model_input_filter=shorten if who == "filter" else None))
     if who != "filter":
-        settings["hooks"] = register(Redact())
+        settings["hooks"] = name_of(Redact())
     model = ScriptedModel("Hello")
     given = model_request(starts=True, settings=settings)
     await call_model(worker_of(Agent(name="A"), model=model), given)
@@ -794,7 +792,7 @@ async def test_a_filter_changes_what_the_model_is_shown_this_once(*, is_async: b
     chosen = shout_later if is_async else shout
     model = ScriptedModel("Hello")
     given = model_request(
-        settings=write_run_config(RunConfig(call_model_input_filter=chosen)), context={"n": 1}
+        settings=settings_of(RunConfig(call_model_input_filter=chosen)), context={"n": 1}
     )
     await call_model(worker_of(Agent(name="A"), model=model), given)
     (request,) = model.requests
@@ -831,10 +829,10 @@ async def test_of_calls_and_outputs_that_are_there_twice_the_newest_is_sent() ->
     def repeat(data: CallModelData[Any]) -> ModelInputData:
         return ModelInputData(input=[*data.model_data.input, called, new], instructions=None)
 
-    settings = write_run_config(RunConfig(call_model_input_filter=repeat))
+    settings = settings_of(RunConfig(call_model_input_filter=repeat))
     items = tuple(Item("input", raw) for raw in (called, old))
     model = ScriptedModel("Hello")
-    given = model_request("A", *items, settings={**settings, "hooks": register(Look())})
+    given = model_request("A", *items, settings={**settings, "hooks": name_of(Look())})
     await call_model(worker_of(Agent(name="A"), model=model), given)
     assert [request.input for request in model.requests] == seen == [[called, new]]
 
@@ -850,7 +848,7 @@ async def test_of_calls_and_outputs_that_are_there_twice_the_newest_is_sent() ->
 async def test_a_filter_that_fails_is_named_and_nothing_is_paid(
     chosen: Any, problem: str, *, retryable: bool
 ) -> None:
-    settings = write_run_config(RunConfig(call_model_input_filter=chosen))
+    settings = settings_of(RunConfig(call_model_input_filter=chosen))
     model = ScriptedModel("never said")
     error = await failure_of(Agent(name="A"), model, settings=settings)
     assert error.message.startswith(problem)
@@ -863,7 +861,7 @@ async def test_ids_of_reasoning_are_left_out_where_the_run_says_so() -> None:
     items = (Item("input", given), Item("reasoning", thought, "A", 1))
     model = ScriptedModel("Hello", "Hello")
     worker = worker_of(Agent(name="A"), model=model)
-    settings = write_run_config(RunConfig(reasoning_item_id_policy="omit"))
+    settings = settings_of(RunConfig(reasoning_item_id_policy="omit"))
     await call_model(worker, model_request("A", *items, settings=settings))
     await call_model(worker, model_request("A", *items))
     ids = [[item.get("id") for item in request.input] for request in model.requests]
@@ -877,7 +875,7 @@ async def test_what_only_replies_may_have_is_not_shown_to_a_model(*, omits: bool
     model = ScriptedModel("Hello")
     worker = worker_of(Agent(name="A"), model=model)
     policy = "omit" if omits else "preserve"
-    settings = write_run_config(RunConfig(reasoning_item_id_policy=policy))
+    settings = settings_of(RunConfig(reasoning_item_id_policy=policy))
     item = Item("reasoning", marked, "A", 1)
     await call_model(worker, model_request("A", item, settings=settings))
     expected = {name: value for name, value in thought.items() if not (omits and name == "id")}
@@ -1077,7 +1075,7 @@ async def test_a_schema_of_the_users_that_fails_is_named_before_anything_is_paid
 async def test_a_model_of_the_run_beats_all_others() -> None:
     theirs, agents, workers = (ScriptedModel(text) for text in ("runs", "agents", "workers"))
     worker = worker_of(Agent(name="A", model=agents), model=workers)
-    settings = write_run_config(RunConfig(model=theirs))
+    settings = settings_of(RunConfig(model=theirs))
     by_ref = await call_model(worker, model_request(settings=settings))
     assert (by_ref.items, by_ref.model) == (tuple(say("runs")), "ScriptedModel")
     by_name = await call_model(worker, model_request(settings={"model": "gpt-5"}))
@@ -1090,7 +1088,7 @@ async def test_a_model_of_the_run_beats_all_others() -> None:
 async def test_a_provider_of_the_run_finds_its_models() -> None:
     provider = ScriptedModel("theirs")
     worker = worker_of(Agent(name="A", model="gpt-5"), model=ScriptedModel("never said"))
-    settings = write_run_config(RunConfig(model_provider=provider))
+    settings = settings_of(RunConfig(model_provider=provider))
     reply = await call_model(worker, model_request(settings=settings))
     assert (reply.items, provider.names) == (tuple(say("theirs")), ["gpt-5"])
 
@@ -1192,7 +1190,7 @@ async def test_a_reply_says_what_is_due_and_how_its_calls_are_run() -> None:
         tool_use_behavior=rule,
     )
     execution = ToolExecutionConfig(max_function_tool_concurrency=2)
-    settings = write_run_config(RunConfig(tool_execution=execution))
+    settings = settings_of(RunConfig(tool_execution=execution))
     model = ScriptedModel([call("look_up", "c1", order_id="x")])
     reply = await call_model(worker_of(agent, model=model), model_request(settings=settings))
     assert (reply.required_steps, reply.judged, reply.parallel) == (

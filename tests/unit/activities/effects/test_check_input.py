@@ -11,7 +11,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.config.settings import AS_ITEMS, write_run_config
+from outlast.agents.config.settings import AS_ITEMS
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
@@ -22,7 +22,7 @@ from outlast.agents.guardrails.guardrail import (
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, GuardrailRecord
 from outlast.loop.items import Item, message_of_person
-from tests.unit.activities.desk import HELLO, Notes, check_request, raising, worker_of
+from tests.unit.activities.desk import HELLO, Notes, check_request, raising, settings_of, worker_of
 
 
 def guardrail(
@@ -74,7 +74,7 @@ async def test_a_guardrail_sees_the_context_the_agent_and_the_input() -> None:
     ],
 )
 async def test_a_stage_asks_its_own(stage: str, asked: list[str]) -> None:
-    settings = write_run_config(RunConfig(input_guardrails=[guardrail("of the run")]))
+    settings = settings_of(RunConfig(input_guardrails=[guardrail("of the run")]))
     result = await checked(
         guardrail("beside"),
         guardrail("first", run_in_parallel=False),

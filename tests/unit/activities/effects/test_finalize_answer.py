@@ -14,7 +14,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.nested_result import AgentToolInvocation, AgentToolResult
 from outlast.agents.config.run_config import OutputGuardrailBlockedMessageArgs, RunConfig
 from outlast.agents.config.run_error import RunErrorHandlerInput, RunErrorHandlerResult
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.errors import (
     MaxTurnsExceeded,
     ModelBehaviorError,
@@ -27,7 +26,6 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolOutputGuardrail,
 )
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.references import register
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOutputResult
 from outlast.loop.changes import Change
@@ -38,7 +36,15 @@ from outlast.loop.values import Failure, JsonObject
 from outlast.machine.shell import ShellTool
 from outlast.testing import say
 from tests.mcp_servers import Shelf
-from tests.unit.activities.desk import HELLO, answering, conclusion_request, raising, worker_of
+from tests.unit.activities.desk import (
+    HELLO,
+    answering,
+    conclusion_request,
+    name_of,
+    raising,
+    settings_of,
+    worker_of,
+)
 
 
 class Invoice(BaseModel):
@@ -107,7 +113,7 @@ async def test_end_hooks_are_called_before_the_guardrails_even_if_these_trip() -
         return GuardrailFunctionOutput(output_info="rude", tripwire_triggered=True)
 
     agent = Agent[Any](name="A", hooks=Ends(heard), output_guardrails=[checking(check)])
-    settings: JsonObject = {"hooks": register(RunEnds(heard))}
+    settings: JsonObject = {"hooks": name_of(RunEnds(heard))}
     conclusion = await concluded(agent, TEXT, settings=settings)
     assert sorted(heard[:2]) == [("agent", "Hi", ["Hello"]), ("run", "Hi", "A")]
     assert heard[2:] == [("guardrail", "Hi")]
@@ -140,7 +146,7 @@ async def test_hooks_and_guardrails_see_an_answer_of_the_agents_type() -> None:
 
 
 async def test_the_runs_guardrails_are_asked_after_the_agents() -> None:
-    settings = write_run_config(RunConfig(output_guardrails=[checking(name="of the run")]))
+    settings = settings_of(RunConfig(output_guardrails=[checking(name="of the run")]))
     agent = Agent[Any](name="A", output_guardrails=[checking(name="own")])
     conclusion = await concluded(agent, TEXT, settings=settings)
     assert sorted(record.name for record in conclusion.results) == ["of the run", "own"]
@@ -243,7 +249,7 @@ def silent(args: Blocked) -> None:
     ],
 )
 async def test_what_stands_in_place_of_a_blocked_output(message: Any, stands_there: str) -> None:
-    settings = write_run_config(RunConfig(output_guardrail_blocked_message=message))
+    settings = settings_of(RunConfig(output_guardrail_blocked_message=message))
     agent = Agent[Any](name="A", output_guardrails=[checking(trips=True)])
     conclusion = await concluded(agent, TEXT, settings=settings)
     assert conclusion.withheld == stands_there
@@ -404,7 +410,7 @@ def returning(result: Any) -> Any:
 
 
 def handled_by(key: str, handler: Any) -> JsonObject:
-    return {"error_handlers": {key: register(handler)}}
+    return {"error_handlers": {key: name_of(handler)}}
 
 
 @pytest.mark.parametrize(

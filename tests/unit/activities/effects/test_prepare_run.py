@@ -9,18 +9,24 @@ from outlast.activities.effects.prepare_run import prepare_run
 from outlast.activities.errors import EffectError
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, InputGuardrail
 from outlast.agents.hooks import AgentHooks
-from outlast.agents.references import register
 from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.calls import PreparedRun
 from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel
-from tests.unit.activities.desk import Notes, answering, prepare_request, raising, worker_of
+from tests.unit.activities.desk import (
+    Notes,
+    answering,
+    name_of,
+    prepare_request,
+    raising,
+    settings_of,
+    worker_of,
+)
 
 HI: JsonObject = {"role": "user", "content": "Hi"}
 
@@ -51,7 +57,7 @@ OBJECT = ScriptedModel()
     ],
 )
 async def test_a_known_agent_is_introduced_by_its_model(own: Any, of_run: Any, label: str) -> None:
-    settings = write_run_config(RunConfig(model=of_run)) or None
+    settings = settings_of(RunConfig(model=of_run)) or None
     worker = worker_of(Agent(name="A", model=own))
     assert await prepare_run(worker, prepare_request(settings=settings)) == PreparedRun(model=label)
 
@@ -86,6 +92,16 @@ async def test_a_name_that_this_worker_does_not_know_refuses_the_run(settings: J
     with pytest.raises(EffectError, match="has no object named 'gone:thing'") as caught:
         await prepare_run(worker_of(Agent(name="A")), prepare_request(settings=settings))
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
+
+
+@pytest.mark.parametrize("key", ["hooks", "model_ref", "call_model_input_filter"])
+async def test_a_run_waits_for_the_process_that_has_the_objects_of_its_program(key: str) -> None:
+    settings = {key: "run:shop:Thing"}
+    with pytest.raises(
+        EffectError, match="an object that its program passed, 'shop:Thing'"
+    ) as caught:
+        await prepare_run(worker_of(Agent(name="A")), prepare_request(settings=settings))
+    assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 
 async def test_a_name_of_the_workers_own_is_known() -> None:
@@ -127,7 +143,7 @@ async def test_a_session_that_fails_ends_the_run() -> None:
         get_items = staticmethod(raising(ConnectionError("down")))
         add_items = pop_item = clear_session = get_items
 
-    request = prepare_request(settings={"session": {"ref": register(Broken())}}, input=(HI,))
+    request = prepare_request(settings={"session": {"ref": name_of(Broken())}}, input=(HI,))
     with pytest.raises(EffectError, match="The session 's' raised ConnectionError") as caught:
         await prepare_run(worker_of(Agent(name="A")), request)
     assert caught.value.retryable
@@ -192,13 +208,13 @@ async def test_the_session_of_a_tool_is_read_for_its_runs(tmp_path: Path) -> Non
 
 
 async def test_settings_of_a_tool_are_known_where_its_call_was_not_planned() -> None:
-    """Another worker may have planned it, and so given the names to its own process only."""
+    """Another worker may have planned it, and the tool has the objects that they name."""
 
     def shorten(data: CallModelData[Any]) -> ModelInputData:
         return data.model_data
 
     config = RunConfig(call_model_input_filter=shorten)
     line = shorten.__code__.co_firstlineno
-    name = f"{shorten.__module__}:{shorten.__qualname__}:{line}"
+    name = f"run:A/ask/{shorten.__module__}:{shorten.__qualname__}:{line}"
     briefing = await nested(asking(run_config=config), settings={"call_model_input_filter": name})
     assert briefing.input == (HI,)

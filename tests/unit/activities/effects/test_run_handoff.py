@@ -6,17 +6,22 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from outlast.activities import worker_deps
 from outlast.activities.effects.run_handoff import run_handoff
 from outlast.activities.errors import EffectError
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.config.settings import AS_ITEMS, write_run_config
+from outlast.agents.config.settings import AS_ITEMS
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, OutputGuardrail
 from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.handoffs.input_data import HandoffInputData
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.references import register
+from outlast.agents.references import RunReferences
+from outlast.agents.registry import Registry
+from outlast.agents.run_objects import RunKey, RunObjectTable
+from outlast.agents.tools.function_tool import function_tool
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import ExecutionOptions, HandoffResult
@@ -31,11 +36,20 @@ from tests.unit.activities.desk import (
     answering,
     filter_request,
     handoff_request,
+    name_of,
     raising,
+    settings_of,
     worker_of,
 )
 
 SHORT = ExecutionOptions(timeout_ms=30, attempts=1)
+
+
+@function_tool
+async def look_up() -> str:
+    """Look up."""
+    return "shipped"
+
 
 LOOKED = (
     Item("tool_call", call("look_up", "c1"), "A", 1),
@@ -148,14 +162,18 @@ async def test_what_does_not_fit_ends_the_run_and_no_callback_is_called(argument
 # --- The target ------------------------------------------------------------------------------------------
 
 
-def picking(chosen: Any, *others: Agent[Any]) -> Any:
+def chooser(chosen: Any) -> Agent[Any]:
     async def pick(_ctx: RunContextWrapper[Any], arguments: str) -> Any:
         return chosen(arguments) if callable(chosen) else chosen
 
     entry = Handoff(
         tool_name="transfer_to_b", tool_description="", agent_name="B", on_invoke_handoff=pick
     )
-    return worker_of(Agent(name="A", handoffs=[entry]), *others)
+    return Agent(name="A", handoffs=[entry])
+
+
+def picking(chosen: Any, *others: Agent[Any]) -> WorkerDeps:
+    return worker_of(chooser(chosen), *others)
 
 
 async def test_a_handoff_may_pick_the_agent_when_it_is_called() -> None:
@@ -173,13 +191,73 @@ async def test_a_handoff_may_pick_the_agent_when_it_is_called() -> None:
     ("chosen", "problem"),
     [
         ("B", "chose 'B': on_invoke_handoff must return an Agent"),
-        (Agent(name="Stranger"), "has no agent 'Stranger'"),
+        (Agent(name="C", tools=[look_up, look_up]), "`look_up` is used by multiple tools"),
     ],
 )
 async def test_an_agent_that_cannot_take_over_is_named(chosen: Any, problem: str) -> None:
     with pytest.raises(EffectError, match=problem) as caught:
         await run_handoff(picking(chosen), handoff_request("transfer_to_b"))
     assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("is_hosted", "names"), [(False, ["A (3)", "A (5)"]), (True, ["A (2)", "A (3)"])]
+)
+async def test_a_handoff_may_make_an_agent_which_the_run_then_has_under_a_free_name(
+    names: list[str], *, is_hosted: bool
+) -> None:
+    """Several workers may host the run, and a number of one of them says nothing to the others."""
+    made = [Agent[Any](name="A", model="gpt-5"), Agent[Any](name="A", model="o9")]
+
+    def choose(arguments: str) -> Agent[Any]:
+        return made[int(arguments)]
+
+    registry = Registry([chooser(choose)], tell_apart=is_hosted).for_run(RunReferences())
+    worker = WorkerDeps(registry=registry, models=ScriptedModel())
+    for arguments, effect, name, model in [
+        ("0", 3, names[0], "gpt-5"),
+        ("1", 5, names[1], "o9"),
+        ("0", 7, names[0], "gpt-5"),
+    ]:
+        request = handoff_request("transfer_to_b", arguments=arguments, effect=effect)
+        result = await run_handoff(worker, request)
+        assert (result.target, result.target_own_name, result.target_model) == (name, "A", model)
+        assert result.target_changes is None
+    assert registry.agent(names[0]) is made[0]
+
+
+async def test_an_agent_that_a_handoff_made_is_that_of_its_run_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker_deps, "RUN_OBJECTS", table := RunObjectTable())
+    made, key = Agent[Any](name="C"), RunKey("default", "first-execution")
+    worker = WorkerDeps(registry=Registry([chooser(made)]), models=ScriptedModel(), key=key)
+    result = await run_handoff(worker, handoff_request("transfer_to_b"))
+    assert (result.target, result.target_own_name) == ("C (3)", "C")
+    objects = table.get(key)
+    assert objects is not None
+    later = worker.with_objects(key, objects, "support-42")
+    assert later.registry.agent("C (3)") is made
+    nested = worker.with_objects(key, objects, "support-42/ask-5")
+    assert nested.registry.names == worker.registry.names == ["A"]
+
+
+async def test_an_agent_that_differs_from_a_registered_one_in_data_is_recorded() -> None:
+    """Any worker that has the registered agent makes it again."""
+    clerk = Agent[Any](name="Clerk", instructions="Be kind.", tools=[look_up])
+    worker = picking(clerk.clone(instructions="You serve Ann."), clerk)
+    result = await run_handoff(worker, handoff_request("transfer_to_b"))
+    assert result == HandoffResult(
+        target="Clerk (3)",
+        target_changes={"of": "Clerk", "instructions": "You serve Ann."},
+        target_own_name="Clerk",
+    )
+    elsewhere = worker_of(clerk).with_recorded_agents(
+        {"agents": {"Clerk (3)": result.target_changes}}
+    )
+    again = elsewhere.registry.agent("Clerk (3)")
+    assert (again.name, again.instructions, again.tools) == ("Clerk", "You serve Ann.", [look_up])
+    assert elsewhere.registry.agent("Clerk") is clerk
 
 
 async def test_the_agent_that_takes_over_is_introduced_by_its_model() -> None:
@@ -221,7 +299,7 @@ async def test_the_runs_hooks_and_those_of_the_agent_that_hands_over_are_called(
     target = Agent[Any](name="B", hooks=OfAgent("B", heard))
     entry = handoff(target, on_handoff=on_handoff, input_filter=heard_filter(heard))
     source = Agent[Any](name="A", handoffs=[entry], hooks=OfAgent("A", heard))
-    settings: JsonObject = {"hooks": register(OfRun(heard))}
+    settings: JsonObject = {"hooks": name_of(OfRun(heard))}
     request = filter_request("transfer_to_b", *TRANSCRIPT, fresh=2, context={}, settings=settings)
     result = await run_handoff(worker_of(source), request)
     assert heard == ["callback", ("run", "A", "B"), ("A", "B", "A"), "filter"]
@@ -254,7 +332,7 @@ async def test_a_hook_that_raises_is_named() -> None:
 
 async def edit_by(entry: Handoff, **config: Any) -> ViewEdit | None:
     worker = worker_of(Agent(name="A", handoffs=[entry]))
-    settings = write_run_config(RunConfig(**config))
+    settings = settings_of(RunConfig(**config))
     request = filter_request("transfer_to_b", *TRANSCRIPT, fresh=2, settings=settings)
     return (await run_handoff(worker, request)).edit
 

@@ -23,7 +23,6 @@ from outlast.activities.errors import EffectError
 from outlast.activities.worker_memory import SHORT_CALLS, ToolTimes
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.guardrails.tool_guardrails import (
@@ -34,7 +33,6 @@ from outlast.agents.guardrails.tool_guardrails import (
 from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.items.tool_output import ToolOutputImage
 from outlast.agents.mcp.server import MCPNotSent, MCPRefusal
-from outlast.agents.references import register
 from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.definition import (
     FunctionTool,
@@ -55,7 +53,9 @@ from outlast.tracing.provider import custom_span
 from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import (
     Notes,
+    name_of,
     raising,
+    settings_of,
     tool_request,
     worker_of,
     worker_with,
@@ -779,7 +779,7 @@ async def test_a_guardrail_of_the_output_that_raises_ends_the_run() -> None:
 
 async def test_the_hooks_of_the_run_and_of_the_agent_hear_the_same() -> None:
     hooks, of_run = Listener(), RunListener()
-    await run_guarded(guarded([], []), hooks, settings={"hooks": register(of_run)})
+    await run_guarded(guarded([], []), hooks, settings={"hooks": name_of(of_run)})
     assert of_run.heard == [("start", "{}"), ("end", "paid")]
     assert len(hooks.heard) == 2
 
@@ -883,7 +883,7 @@ def refused(error: Exception, **options: Any) -> FunctionTool:
 
 async def told(tool: FunctionTool, formatter: Any, *, arguments: str = "{}") -> Json:
     """Return what the model reads of a call that fails."""
-    settings = write_run_config(RunConfig(tool_error_formatter=formatter))
+    settings = settings_of(RunConfig(tool_error_formatter=formatter))
     return (await run_guarded(tool, settings=settings, arguments=arguments)).output
 
 

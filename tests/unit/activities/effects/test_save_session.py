@@ -10,22 +10,19 @@ from outlast.activities.attempt import Attempt
 from outlast.activities.effects.save_session import save_session
 from outlast.activities.errors import EffectError
 from outlast.activities.session import load, session_of
-from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.session_input import SessionSettings
-from outlast.agents.config.settings import write_run_config
-from outlast.agents.references import register
 from outlast.agents.registry import Registry
 from outlast.loop.call_forms import BLANK_SCREEN, output_item
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
-from outlast.testing import ScriptedModel, call, say
-from tests.unit.activities.desk import HELLO, save_request
+from outlast.testing import call, say
+from tests.unit.activities.desk import HELLO, name_of, save_request, settings_of, worker_of
 
-REGISTRY = Registry([Agent[Any](name="A")])
-WORKER = WorkerDeps(registry=REGISTRY, models=ScriptedModel())
+WORKER = worker_of(Agent(name="A"))
+REGISTRY = WORKER.registry
 BYE: JsonObject = {"role": "user", "content": "Bye"}
 THOUGHT: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
 
@@ -64,7 +61,7 @@ def kept(tmp_path: Path) -> Iterator[SQLiteSession]:
 
 
 def by_name(session: object, **settings: Any) -> JsonObject:
-    return {"session": {"ref": register(session)}, **settings}
+    return {"session": {"ref": name_of(session)}, **settings}
 
 
 # --- Which session --------------------------------------------------------------------------------------
@@ -112,7 +109,7 @@ async def test_the_run_begins_with_what_the_session_remembers(kept: SQLiteSessio
 
 
 async def test_the_run_says_how_much_is_read() -> None:
-    settings = write_run_config(RunConfig(session_settings=SessionSettings(limit=1)))
+    settings = settings_of(RunConfig(session_settings=SessionSettings(limit=1)))
     merged = await load(REGISTRY, by_name(Notebook(HELLO.raw, BYE), **settings), (HELLO.raw,))
     assert merged.items == (BYE, HELLO.raw)
 
@@ -121,7 +118,7 @@ async def test_the_runs_callback_puts_the_input_together() -> None:
     def newest_first(history: list[Any], new: list[Any]) -> list[Any]:
         return [*new, *history]
 
-    settings = write_run_config(RunConfig(session_input_callback=newest_first))
+    settings = settings_of(RunConfig(session_input_callback=newest_first))
     merged = await load(REGISTRY, by_name(Notebook(BYE), **settings), (HELLO.raw,))
     assert (merged.items, merged.new) == ((HELLO.raw, BYE), (True, False))
 
@@ -296,7 +293,7 @@ async def test_a_worker_elsewhere_makes_the_session_that_the_run_has() -> None:
 
     registry = Registry([Agent[Any](name="A")])
     registry.add_references({"shop:Notebook": make})
-    described = {"ref": "shop:Notebook/c7", "factory": "shop:Notebook", "session_id": "c7"}
+    described = {"ref": "run:shop:Notebook", "factory": "shop:Notebook", "session_id": "c7"}
     assert session_of(registry, {"session": described}).session_id == "c7"
     assert made == ["c7"]
 
@@ -304,9 +301,43 @@ async def test_a_worker_elsewhere_makes_the_session_that_the_run_has() -> None:
 async def test_another_customers_session_is_never_taken() -> None:
     registry = Registry([Agent[Any](name="A")])
     registry.add_references({"shop:Notebook": Notebook()})
-    described = {"ref": "shop:Notebook/c7", "factory": "shop:Notebook", "session_id": "c7"}
+    described = {"ref": "run:shop:Notebook", "factory": "shop:Notebook", "session_id": "c7"}
     with pytest.raises(EffectError, match=r"session is 'c7', but .* is the session 'notebook'"):
         session_of(registry, {"session": described})
+
+
+class Stored(Notebook):
+    """A session that says which store it is in."""
+
+    def __init__(self, store_name: str) -> None:
+        super().__init__()
+        self.store_name = store_name
+
+
+def opening(store_name: str) -> Registry:
+    """Return what a worker knows that opens the sessions of one store."""
+
+    def open_session(_session_id: str) -> Stored:
+        return Stored(store_name)
+
+    registry = Registry([Agent[Any](name="A")])
+    registry.add_references({"shop:Stored": open_session})
+    return registry
+
+
+@pytest.mark.parametrize(("store", "opened"), [("tenant-a", "tenant-b"), ("tenant-a", "")])
+async def test_a_session_of_the_same_id_in_another_store_is_never_taken(
+    store: str, opened: str
+) -> None:
+    described = {"ref": "run:shop:Stored", "factory": "shop:Stored", "session_id": "notebook"}
+    with pytest.raises(EffectError, match=f"in the store '{store}', .* opens '{opened}'") as caught:
+        session_of(opening(opened), {"session": {**described, "store": store}})
+    assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
+
+
+async def test_a_worker_elsewhere_opens_the_session_in_the_store_that_it_is_in() -> None:
+    described = {"ref": "run:shop:Stored", "factory": "shop:Stored", "store": "tenant-a"}
+    assert isinstance(session_of(opening("tenant-a"), {"session": described}), Stored)
 
 
 @pytest.mark.parametrize(

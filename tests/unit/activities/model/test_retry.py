@@ -25,6 +25,7 @@ from outlast.agents.config.retry import (
 )
 from outlast.agents.config.settings import references_in, write_run_config
 from outlast.agents.errors import ModelTimeoutError
+from outlast.agents.references import RunReferences
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, run_in_memory
 
@@ -131,7 +132,7 @@ async def test_a_run_is_retried_as_its_settings_say() -> None:
     with pytest.raises(AgentsException, match="wrong"):
         await run_in_memory(agent, "hi", model=Failing("Done."), run_config=config)
     config = RunConfig(model_settings=ModelSettings(retry=ModelRetrySettings(2, None, policy)))
-    settings = write_run_config(config)
+    settings = write_run_config(config, RunReferences().name)
     assert settings["model_settings"]["retry"]["policy"] in references_in(settings)
     result = await run_in_memory(Agent(name="A"), "hi", model=Failing("Done."), run_config=config)
     assert result.final_output == "Done."

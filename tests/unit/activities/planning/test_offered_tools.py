@@ -9,7 +9,6 @@ from outlast.activities.errors import EffectError
 from outlast.activities.planning.offered_tools import is_enabled, offered_tools
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.tools.function_tool import function_tool
@@ -17,7 +16,7 @@ from outlast.agents.tools.hosted import CodeInterpreterTool, WebSearchTool
 from outlast.loop.changes import Change
 from outlast.machine.shell import ShellTool
 from tests.mcp_servers import Shelf, tool
-from tests.unit.activities.desk import invocation_of, raising
+from tests.unit.activities.desk import invocation_of, raising, settings_of
 
 
 @function_tool
@@ -107,7 +106,7 @@ async def test_of_handoffs_of_one_name_the_one_that_is_enabled_is_offered(
         handoff(Agent(name=name), tool_name_override="escalate", is_enabled=is_on)
         for name, is_on in zip("BC", enabled, strict=True)
     ]
-    settings = write_run_config(RunConfig(tool_name_collision_policy=policy))
+    settings = settings_of(RunConfig(tool_name_collision_policy=policy))
     offer = await offered_tools(
         invocation_of(Agent(name="A", handoffs=[*entries]), settings=settings)
     )
@@ -116,7 +115,7 @@ async def test_of_handoffs_of_one_name_the_one_that_is_enabled_is_offered(
 
 async def test_two_enabled_handoffs_of_one_name_are_an_error_where_the_run_says_so() -> None:
     entries = [handoff(Agent(name=name), tool_name_override="escalate") for name in "BC"]
-    settings = write_run_config(RunConfig(tool_name_collision_policy="error"))
+    settings = settings_of(RunConfig(tool_name_collision_policy="error"))
     with pytest.raises(EffectError, match="two handoffs named 'escalate'"):
         await offered_tools(invocation_of(Agent(name="A", handoffs=[*entries]), settings=settings))
 
@@ -161,7 +160,7 @@ def keep(data: Any) -> Any:
 async def test_a_filter_is_refused_where_the_providers_server_keeps_the_conversation(
     entry: Any, config: dict[str, Any], *, refused: bool
 ) -> None:
-    settings = write_run_config(RunConfig(**config))
+    settings = settings_of(RunConfig(**config))
     invocation = invocation_of(Agent(name="A", handoffs=[entry]), settings=settings)
     assert len((await offered_tools(invocation)).handoffs) == int(entry.is_enabled)
     invocation.server_managed = True

@@ -21,7 +21,6 @@ from outlast.activities.worker_memory import SHORT_CALLS
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.guardrails.guardrail import OutputGuardrail
 from outlast.agents.guardrails.tool_guardrails import (
@@ -30,7 +29,6 @@ from outlast.agents.guardrails.tool_guardrails import (
 )
 from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.references import register
 from outlast.agents.schemas.agent_output import AgentOutputSchema
 from outlast.agents.tools.definition import (
     FunctionTool,
@@ -52,7 +50,7 @@ from outlast.loop.values import JsonObject
 from outlast.machine.shell import ShellTool
 from outlast.testing import ScriptedModel, call, refuse, say, shell_call
 from outlast.testing.scripted_model import raw_call
-from tests.unit.activities.desk import answering, invocation_of, raising
+from tests.unit.activities.desk import answering, invocation_of, name_of, raising, settings_of
 
 
 @function_tool
@@ -600,7 +598,7 @@ def checks(*_arguments: Any) -> Any:
 async def test_a_handoff_needs_an_activity_where_it_has_something_to_run(
     options: dict[str, Any], config: dict[str, Any], *, callback: bool, filters: bool
 ) -> None:
-    invocation = invocation_of(settings=write_run_config(RunConfig(**config)))
+    invocation = invocation_of(settings=settings_of(RunConfig(**config)))
     offer = offered_tools(handoffs=[handoff(BILLING, **options)])
     planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.callback, planned.filters) == (callback, filters)
@@ -635,7 +633,7 @@ async def test_hooks_on_handoffs_need_an_activity() -> None:
     offer = offered_tools(handoffs=[handoff(BILLING)])
     raw = call("transfer_to_billing", "h1")
     assert (await only_call(offer, raw, hooks=HandoffHooks())).callback
-    of_run = invocation_of(settings={"hooks": register(RunHandoffHooks())})
+    of_run = invocation_of(settings={"hooks": name_of(RunHandoffHooks())})
     assert (await only_call(offer, raw, invocation=of_run)).callback
     assert not (await only_call(offer, raw, hooks=AgentHooks[Any]())).callback
 
@@ -759,7 +757,7 @@ async def test_what_the_model_reads_of_a_rejection_is_written_beforehand() -> No
     def explain(args: Any) -> str:
         return f"{args.kind}: {args.tool_name}"
 
-    settings = write_run_config(RunConfig(tool_error_formatter=explain))
+    settings = settings_of(RunConfig(tool_error_formatter=explain))
     offer = offered_tools(refund, look_up)
     asked = await only_call(
         offer, call("refund", "c1", amount=5), invocation=invocation_of(settings=settings)
@@ -790,7 +788,7 @@ async def test_a_guardrail_may_answer_before_a_person_is_asked(
     verdict: Any, problem: str | None, *, needs_approval: bool, code: str | None
 ) -> None:
     execution = ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
-    invocation = invocation_of(settings=write_run_config(RunConfig(tool_execution=execution)))
+    invocation = invocation_of(settings=settings_of(RunConfig(tool_execution=execution)))
     guardrail = ToolInputGuardrail[Any](lambda _data: verdict)
     tool = by_hand(needs_approval=True, tool_input_guardrails=[guardrail])
     plan = await plan_of(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)
@@ -806,7 +804,7 @@ async def test_a_guardrail_may_answer_before_a_person_is_asked(
 
 async def test_a_guardrail_does_not_run_twice_for_a_call_that_nobody_is_asked_about() -> None:
     execution = ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
-    invocation = invocation_of(settings=write_run_config(RunConfig(tool_execution=execution)))
+    invocation = invocation_of(settings=settings_of(RunConfig(tool_execution=execution)))
     guardrail = ToolInputGuardrail[Any](lambda _: ToolGuardrailFunctionOutput.allow())
     tool = by_hand(tool_input_guardrails=[guardrail])
     plan = await plan_of(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)

@@ -1,5 +1,6 @@
 """What users' code has to say to the plan of a call."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from outlast.activities.planning.plan_callbacks import (
 )
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig, ToolErrorFormatterArgs
-from outlast.agents.config.settings import write_run_config
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
 )
+from outlast.agents.run_objects import RunKey
 from outlast.agents.tools.definition import (
     FunctionTool,
 )
@@ -33,15 +34,13 @@ from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject, ServerThread
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import call, custom_call
-from tests.unit.activities.desk import answering, invocation_of, raising
+from tests.unit.activities.desk import answering, invocation_of, raising, settings_of
 
 PAY = call("pay", "c1", amount=5)
 
 
 def with_formatter(formatter: Any, **config: Any) -> Invocation:
-    return invocation_of(
-        settings=write_run_config(RunConfig(tool_error_formatter=formatter, **config))
-    )
+    return invocation_of(settings=settings_of(RunConfig(tool_error_formatter=formatter, **config)))
 
 
 # --- Texts ------------------------------------------------------------------------------------------------
@@ -94,7 +93,7 @@ async def test_a_formatter_that_fails_does_not_repeat_the_paid_call() -> None:
 # --- Guardrails before a person is asked --------------------------------------------------------------------
 
 
-EARLY = write_run_config(
+EARLY = settings_of(
     RunConfig(tool_execution=ToolExecutionConfig(pre_approval_tool_input_guardrails=True))
 )
 
@@ -243,3 +242,17 @@ def test_settings_that_cannot_travel_are_told() -> None:
     config.trace_metadata = {"x": object()}
     with pytest.raises(UserError, match=r"RunConfig\(trace_metadata=\.\.\.\) must be plain data"):
         planned(run_config=config)
+
+
+# --- What a tool's callable gets --------------------------------------------------------------------------
+
+
+def test_the_key_of_a_call_tells_runs_apart_that_use_one_id() -> None:
+    invocation = invocation_of()
+    tool = guarded(allow)
+    context = tool_context(invocation, PAY, tool)
+    assert (context.run_key, context.idempotency_key) == ("support-42", "support-42:c1")
+    invocation.worker = replace(invocation.worker, key=RunKey("default", "first-execution"))
+    context = tool_context(invocation, PAY, tool)
+    assert context.run_key == "support-42@st-execution"
+    assert context.idempotency_key == "support-42@st-execution:c1"

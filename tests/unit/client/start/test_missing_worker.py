@@ -11,6 +11,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.agents.errors import ServerUnavailable
+from outlast.client.handle import RunHandle
 from outlast.client.start import missing_worker
 from outlast.client.start.missing_worker import warned_without_worker
 from outlast.client.transport.pollers import LONGEST_POLL, pollers
@@ -19,26 +21,30 @@ WARNING = "no worker has polled the task queue 'suport'"
 
 
 class Server:
-    """A server with one run, which says who has asked for work on its queue."""
+    """A server with one run, which says who has asked for work on its queue.
+
+    Also a handle on the run.
+    """
 
     namespace = "default"
+    id = "support-42"
 
-    def __init__(self, *seconds_ago: float, closed: bool = False) -> None:
-        self.workflow_service = self
+    def __init__(self, *seconds_ago: float, closed: bool = False, lacks: str = "") -> None:
+        self.client = self.workflow_service = self
         self.asked = asyncio.Event()
-        self.lost = False
+        self.error: Exception | None = None
         self._seconds_ago = seconds_ago
         self._closed = closed
+        self._blocked = [SimpleNamespace(lacks=lacks)] if lacks else []
 
-    def get_workflow_handle(self, run_id: str) -> "Server":
-        assert run_id == "support-42"
-        return self
-
-    async def describe(self) -> Any:
+    async def check(self) -> Any:
         self.asked.set()
-        if self.lost:
-            raise RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")
+        if self.error is not None:
+            raise self.error
         return SimpleNamespace(task_queue="suport", close_time="then" if self._closed else None)
+
+    async def state(self) -> Any:
+        return SimpleNamespace(blocked=self._blocked)
 
     async def describe_task_queue(self, request: Any) -> Any:
         assert (request.task_queue.name, request.namespace) == ("suport", "default")
@@ -50,7 +56,7 @@ class Server:
 
 async def warned(server: Server, caplog: pytest.LogCaptureFixture) -> bool:
     """Wait for a run for as long as it takes to look, and say whether there was a warning."""
-    async with warned_without_worker(cast("Client", server), "support-42"):
+    async with warned_without_worker(cast("RunHandle", server)):
         await asyncio.wait_for(server.asked.wait(), 5)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -83,18 +89,32 @@ async def test_a_run_that_is_carried_or_has_ended_is_not_warned_of(
     assert not await warned(server, caplog)
 
 
-async def test_a_server_that_does_not_tell_is_left_alone(
+async def test_a_run_whose_workers_lack_what_it_needs_is_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    assert not await warned(Server(1, lacks="Start the run again.\x1b[2J"), caplog)
+    (line,) = caplog.messages
+    assert line.startswith("The run support-42 waits for a worker: Start the run again.")
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RPCError("gone", RPCStatusCode.UNAVAILABLE, b""), ServerUnavailable("Nobody answers.")],
+)
+async def test_a_server_that_does_not_tell_is_left_alone(
+    caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     server = Server()
-    server.lost = True
+    server.error = error
     assert not await warned(server, caplog)
+    assert caplog.messages == []
 
 
 async def test_a_short_wait_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_worker, "WARN_AFTER", timedelta(seconds=30))
     server = Server()
-    async with warned_without_worker(cast("Client", server), "support-42"):
+    async with warned_without_worker(cast("RunHandle", server)):
         await asyncio.sleep(0)
     assert not server.asked.is_set()
 

@@ -10,7 +10,7 @@ from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, output_guardrail
 from outlast.agents.hooks import AgentHooks, RunHooks
-from outlast.agents.references import resolve
+from outlast.agents.references import RunReferences, resolve
 from outlast.client.results.local_definitions import RemoteAgent
 from outlast.client.start.options import agent_name, run_input
 from outlast.contract import failures
@@ -76,9 +76,10 @@ def test_a_plain_run_has_no_settings() -> None:
 
 
 def test_hooks_and_handlers_travel_by_name() -> None:
-    hooks = Watching()
-    settings = settings_of(hooks=hooks)
-    assert resolve(settings["hooks"]) is hooks
+    hooks, references = Watching(), RunReferences()
+    settings = settings_of(hooks=hooks, references=references)
+    assert settings["hooks"].startswith("run:")
+    assert references[settings["hooks"]] is hooks
     assert settings_of(hooks="my_hooks") == {"hooks": "my_hooks"}
     record = run_input(
         "A",
@@ -103,10 +104,18 @@ def test_a_session_travels_as_its_description_or_by_name(tmp_path: Path) -> None
     assert record.session
     described = (record.settings or {})["session"]
     assert (described["kind"], described["session_id"]) == ("sqlite", "s")
-    own = Own()
-    named = settings_of(session=own)["session"]
-    assert resolve(named["ref"]) is own
-    assert named["session_id"] == "customer-7"
+    own, references = Own(), RunReferences()
+    named = settings_of(session=own, references=references)["session"]
+    assert references[named["ref"]] is own
+    kind = f"{__name__}:Own"
+    assert named == {"ref": f"run:{kind}", "factory": kind, "session_id": "customer-7"}
+
+
+def test_a_session_says_which_store_it_is_in() -> None:
+    class InStore(Own):
+        store_name = "tenant-a"
+
+    assert settings_of(session=InStore())["session"]["store"] == "tenant-a"
 
 
 def test_one_text_that_is_given_as_an_item_is_remembered_as_one() -> None:

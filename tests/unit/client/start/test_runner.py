@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,12 +17,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.agent import Agent
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.context.live import LIVE_CONTEXTS
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
+from outlast.agents.hooks import RunHooks
+from outlast.agents.registry import Registry
+from outlast.agents.run_objects import RunKey, RunObjectTable
 from outlast.client.handle import RunHandle
 from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import RunState
-from outlast.client.start import run_host
+from outlast.client.start import run_host, runner
 from outlast.client.start.runner import (
     AgentRunner,
     Runner,
@@ -33,6 +36,7 @@ from outlast.client.transport import connection
 from outlast.contract import names
 from outlast.sessions import SQLiteSession
 from outlast.tracing.provider import trace
+from tests.eventually import eventually
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
 A = Agent[Any](name="A")
@@ -81,9 +85,18 @@ class StartClient(FakeClient):
         handle.describe = described
         return handle
 
-    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
+    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> Any:
         self.started.append({"workflow": workflow, "payload": payload, **options})
         await self.answer("start")
+        return SimpleNamespace(first_execution_run_id=self.newest)
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch: pytest.MonkeyPatch) -> RunObjectTable:
+    table = RunObjectTable()
+    for user in (run_host, runner):
+        monkeypatch.setattr(user, "RUN_OBJECTS", table)
+    return table
 
 
 @pytest.fixture(autouse=True)
@@ -223,8 +236,8 @@ async def test_a_run_of_a_tenant_has_the_attributes_that_the_namespace_has(
     monkeypatch.setattr(connection, "add_search_attributes", denied)
     answers = [lacks("OutlastTenant"), *([] if others else [lacks("OutlastAgent")])]
     client = StartClient(*answers)
-    runner = Runner.using(client=cast("Client", client), tenant="acme")
-    await runner.start("A", "Hello", id="support-42")
+    acme = Runner.using(client=cast("Client", client), tenant="acme")
+    await acme.start("A", "Hello", id="support-42")
     set_names = [
         sorted(pair.key.name for pair in one["search_attributes"] or ()) for one in client.started
     ]
@@ -323,22 +336,25 @@ async def test_what_makes_a_question_the_same() -> None:
         ({"session": SQLiteSession("mara")}, "another conversation. Use"),
     ],
 )
-async def test_a_run_of_somebody_else_is_not_joined_and_keeps_its_live_values(
-    options: Any, words: str
+async def test_a_run_of_somebody_else_is_not_joined_and_keeps_its_objects(
+    table: RunObjectTable, options: Any, words: str
 ) -> None:
-    mine = LIVE_CONTEXTS.keep("support-42", {("pool",): object()})
-    client = StartClient(USED, digest=await digest_of(id="support-43"))
+    digest = await digest_of(id="support-43")
+    mine = table.get(RunKey("default", "run-1"))
+    assert mine is not None
+    client = StartClient(USED, digest=digest)
     with pytest.raises(RunAlreadyStarted, match=words):
-        await start(client, **options)
-    assert LIVE_CONTEXTS.own("support-42") is mine
-    LIVE_CONTEXTS.restore("support-42", None)
-    with pytest.raises(RunAlreadyStarted):
-        await start(StartClient(USED, digest=client.digest), **options)
-    assert LIVE_CONTEXTS.own("support-42") is None
+        await start(client, hooks=RunHooks(), **options)
+    assert table.get(RunKey("default", "run-1")) is mine
+    assert (mine.live, mine.references.objects) == ({}, {})
     # After its end, what is somebody else's is not returned either: a new run takes the id.
-    ended = StartClient(USED, status="ended", digest=client.digest)
+    ended = StartClient(USED, status="ended", digest=digest)
+    ended.newest = "run-2"
+    ended.runs["run-2"] = ended.runs["run-1"]
     await start(ended, **options)
     assert len(ended.started) == 2
+    assert table.get(RunKey("default", "run-1")) is mine
+    assert table.get(RunKey("default", "run-2")) not in {None, mine}
 
 
 async def test_a_session_that_gets_its_id_with_the_start_says_nothing() -> None:
@@ -371,29 +387,29 @@ async def test_attaching_finds_a_run_or_says_that_there_is_none() -> None:
 
 async def test_a_runner_keeps_the_place_that_it_was_made_for() -> None:
     client, other = StartClient(), StartClient()
-    runner = Runner.using(client=cast("Client", client), task_queue="support")
-    await runner.start("A", "Hello", id="support-42")
-    await runner.start("A", "Hello", id="support-42", client=None, task_queue="sales")
-    await runner.using(client=cast("Client", other)).start("A", "Hello", id="support-42")
+    desk = Runner.using(client=cast("Client", client), task_queue="support")
+    await desk.start("A", "Hello", id="support-42")
+    await desk.start("A", "Hello", id="support-42", client=None, task_queue="sales")
+    await desk.using(client=cast("Client", other)).start("A", "Hello", id="support-42")
     assert [one["task_queue"] for one in client.started] == ["support", "sales"]
     assert [one["task_queue"] for one in other.started] == ["support"]
-    assert (await runner.attach("support-42")).client is client
-    assert issubclass(runner, Runner)
-    assert runner.__name__ == "Runner"
+    assert (await desk.attach("support-42")).client is client
+    assert issubclass(desk, Runner)
+    assert desk.__name__ == "Runner"
 
 
 async def test_a_run_belongs_to_a_tenant_with_a_weight() -> None:
     client = StartClient()
-    runner = Runner.using(client=cast("Client", client), tenant="acme")
-    await runner.start("A", "Hello", id="support-42")
-    await runner.start("A", "Hello", id="support-42", tenant=Tenant("globex", weight=3))
+    acme = Runner.using(client=cast("Client", client), tenant="acme")
+    await acme.start("A", "Hello", id="support-42")
+    await acme.start("A", "Hello", id="support-42", tenant=Tenant("globex", weight=3))
     await Runner.start("A", "Hello", id="support-42", client=cast("Client", client))
     keys = [
         (one["priority"].fairness_key, one["priority"].fairness_weight) for one in client.started
     ]
     assert keys == [("acme", 1.0), ("globex", 3), (None, None)]
     with pytest.raises(UserError, match="tenant= must be a string or a Tenant, not 3"):
-        await runner.start("A", "Hello", tenant=cast("Any", 3))
+        await acme.start("A", "Hello", tenant=cast("Any", 3))
     with pytest.raises(UserError, match="A tenant's name must be a non-empty string, not ' '"):
         Runner.using(tenant=" ")
     assert len(client.started) == 3
@@ -486,38 +502,30 @@ class LocalStub:
     def __init__(self) -> None:
         self.client = StartClient()
         self.served: list[Agent[Any]] = []
-        self.context_types: list[type[Any] | None] = []
         self.calls: list[tuple[Any, ...]] = []
 
     async def shared(self) -> "LocalStub":
         return self
 
-    async def serve(
-        self,
-        agent: Agent[Any],
-        run_id: str,
-        *,
-        context_type: type[Any] | None = None,
-        queue: str | None = None,
-    ) -> "ServingStub":
+    async def serve(self, agent: Agent[Any], *, queue: str | None = None) -> "ServingStub":
         self.served.append(agent)
-        self.context_types.append(context_type)
-        self.calls.append(("serve", run_id, queue))
-        return ServingStub(self.calls, queue or "outlast-local-program-A")
+        self.calls.append(("serve", queue))
+        return ServingStub(self.calls, agent, queue or "outlast-local-program-A")
 
 
 class ServingStub:
     """A run in the engine."""
 
-    def __init__(self, calls: list[tuple[Any, ...]], queue: str) -> None:
+    def __init__(self, calls: list[tuple[Any, ...]], agent: Agent[Any], queue: str) -> None:
         self.queue = queue
+        self.definitions = Registry([agent], tell_apart=True)
         self._calls = calls
 
     def leave(self) -> None:
         self._calls.append(("leave",))
 
-    def release(self, *, ended: bool) -> None:
-        self._calls.append(("let go", ended))
+    def release(self) -> None:
+        self._calls.append(("let go",))
 
 
 @pytest.fixture
@@ -546,11 +554,63 @@ async def test_without_a_client_an_agent_is_carried_here_and_a_name_elsewhere(
 @pytest.mark.parametrize(
     ("context", "kind"), [(None, None), ({"name": "Ann"}, None), (Customer("Ann"), Customer)]
 )
-async def test_the_worker_here_learns_the_type_of_the_context(
-    engine: LocalStub, context: Any, kind: Any
+async def test_the_run_has_the_agent_and_the_type_of_its_context_as_soon_as_it_has_begun(
+    engine: LocalStub, table: RunObjectTable, context: Any, kind: Any
 ) -> None:
     await Runner.start(A, "Hello", context=context)
-    assert engine.context_types == [kind]
+    objects = table.get(RunKey("default", "run-1"))
+    assert objects is not None
+    assert objects.context_type is kind
+    assert objects.definitions is not None
+    assert objects.definitions.agent("A") is A
+
+
+async def test_effects_of_a_run_wait_until_its_start_has_brought_the_objects(
+    engine: LocalStub, table: RunObjectTable
+) -> None:
+    found: list[asyncio.Task[Any]] = []
+
+    class Eager(StartClient):
+        """A server whose workers are faster than its answer to the start."""
+
+        async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> Any:
+            effect = table.find(RunKey("default", "run-1"), options["id"])
+            found.append(asyncio.create_task(effect))
+            await asyncio.sleep(0)
+            return await super().start_workflow(workflow, payload, **options)
+
+    engine.client = Eager()
+    await Runner.start(A, "Hello", id="support-42")
+    assert await found[0] is table.get(RunKey("default", "run-1")) is not None
+
+
+async def test_a_start_that_its_caller_gives_up_brings_the_objects_of_the_run_that_it_began(
+    engine: LocalStub, table: RunObjectTable
+) -> None:
+    accepts, asked = asyncio.Event(), asyncio.Event()
+
+    class Slow(StartClient):
+        """A server that accepts a start and is slow to say so."""
+
+        async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> Any:
+            asked.set()
+            await accepts.wait()
+            return await super().start_workflow(workflow, payload, **options)
+
+    engine.client = Slow()
+    starting = asyncio.create_task(Runner.start(A, "Hello", id="support-42"))
+    await asked.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    accepts.set()
+    await eventually(lambda: table.get(RunKey("default", "run-1")) is not None)
+
+
+async def test_a_start_that_fails_brings_nothing(table: RunObjectTable) -> None:
+    with pytest.raises(ServerUnavailable):
+        await start(StartClient(refused(RPCStatusCode.UNAVAILABLE)), context={"pool": object()})
+    assert table.is_empty
 
 
 async def test_a_run_that_was_waited_for_is_let_go_and_one_that_was_started_goes_on(
@@ -563,26 +623,30 @@ async def test_a_run_that_was_waited_for_is_let_go_and_one_that_was_started_goes
     async for _ in stream.stream_events():
         pass
     assert engine.calls == [
-        ("serve", "support-42", None),
-        ("let go", True),
-        ("serve", "support-42", None),
+        ("serve", None),
+        ("let go",),
+        ("serve", None),
         ("leave",),
-        ("serve", "support-42", None),
-        ("let go", True),
+        ("serve", None),
+        ("let go",),
     ]
 
 
-async def test_a_run_that_is_there_already_is_carried_where_it_is(engine: LocalStub) -> None:
+async def test_a_run_that_is_there_already_is_carried_where_it_is_and_gets_the_objects(
+    engine: LocalStub, table: RunObjectTable
+) -> None:
     await Runner.start(A, "Hello", id="support-42")
     digest = engine.client.started[0]["memo"][names.MEMO_INPUT_DIGEST]
     engine.client = StartClient(USED, digest=digest)
     engine.client.task_queue = "outlast-local-shop-A"
+    engine.client.first_run = "run-0"
     engine.calls.clear()
     await Runner.start(A, "Hello", id="support-42")
-    assert [call[2] for call in engine.calls if call[0] == "serve"] == [
+    assert [call[1] for call in engine.calls if call[0] == "serve"] == [
         None,
         "outlast-local-shop-A",
     ]
+    assert table.get(RunKey("default", "run-0")) is not None
 
 
 async def test_the_sync_way_raises_what_the_other_does(engine: LocalStub) -> None:
@@ -607,14 +671,14 @@ async def test_what_the_sync_way_raises_has_nothing_to_do_with_event_loops(
 class Answering(StartClient):
     """A server whose runs answer at once."""
 
-    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
+    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> Any:
         one = Recording()
         one.started(payload)
         one.prepared()
         one.answered("Hi")
         one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
         self.runs["run-1"] = [one.events]
-        await super().start_workflow(workflow, payload, **options)
+        return await super().start_workflow(workflow, payload, **options)
 
 
 @pytest.mark.parametrize("run_id", [None, "support-42"])
