@@ -97,6 +97,7 @@ class PlannedCall:
             some out: what is approved is what runs.
         fatal: a failure ends the run instead of becoming the call's output.
         target: the agent that a handoff leads to, or that is used as the tool.
+        variant: which handoff of this name and target the model was offered; empty if there is one.
         target_own_name: that agent's own name, for the model, where the run tells it apart from
             another agent of the name.
         target_model: the model of that agent, for people to read.
@@ -124,6 +125,7 @@ class PlannedCall:
     arguments: str | None = None
     fatal: bool = False
     target: str = ""
+    variant: str = ""
     target_own_name: str = ""
     target_model: str = ""
     target_steps: tuple[RequiredStep, ...] = ()

@@ -224,6 +224,7 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
         **_turn_fields(state),
         name=call.name,
         target=call.plan.target,
+        variant=call.plan.variant,
         call_id=call.call_id,
         arguments=call.arguments,
         input_length=len(state.items) if filters else None,

@@ -251,6 +251,7 @@ class RunHandoff(TurnEffect):
     Attributes:
         name: the name of the handoff's tool.
         target: the agent that takes over.
+        variant: which handoff of this name and target the model was offered; empty if there is one.
         call_id: the id of the model's call.
         arguments: the model's arguments, unchanged.
         input_length: the number of transcript items that a filter sees, as for `CallModel`.
@@ -264,6 +265,7 @@ class RunHandoff(TurnEffect):
     target: str
     call_id: str
     arguments: str
+    variant: str = ""
     input_length: int | None = None
     history: int = 0
     fresh: int = 0

@@ -42,7 +42,7 @@ async def run_handoff(
     """
     effect, items = request.effect, request.items
     with worker_lookup():
-        entry = worker.registry.handoff(effect.agent, effect.name, effect.target)
+        entry = worker.registry.handoff(effect.agent, effect.name, effect.target, effect.variant)
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
     invocation = Invocation.of(worker, effect, annotated)
     stopped = await _stopped(entry, invocation, effect, attempt)
@@ -61,7 +61,7 @@ async def _stopped(
     call = GuardedCall(
         call_id=effect.call_id,
         arguments=effect.arguments,
-        digest_of_tool=partial(handoff_digest, effect.agent, entry, effect.target),
+        digest_of_tool=partial(handoff_digest, effect.agent, entry, effect.target, effect.variant),
         evidence=effect.evidence,
         execution=attempt.execution,
     )

@@ -1,0 +1,73 @@
+"""Whole runs with handoffs, in memory."""
+
+from typing import Any
+
+import pytest
+
+from outlast import Agent, HandoffInputData, RunContextWrapper, handoff
+from outlast.loop.approvals import ApprovalRequest
+from outlast.testing import ScriptedModel, call, run_in_memory
+
+# --- Several handoffs of one name ----------------------------------------------------------------
+
+
+def two_ways(happened: list[str], *, vip: bool, needs_approval: bool = False) -> Agent[Any]:
+    """Return an agent with two handoffs of one name to one agent, of which one is enabled."""
+    desk = Agent[Any](name="Desk")
+
+    def entry(name: str, *, is_offered: bool) -> Any:
+        def is_enabled(_context: RunContextWrapper[Any], _agent: Agent[Any]) -> bool:
+            return is_offered
+
+        def on_handoff(_context: RunContextWrapper[Any]) -> None:
+            happened.append(f"{name} called")
+
+        def shown(data: HandoffInputData) -> HandoffInputData:
+            happened.append(f"{name} filtered")
+            return data
+
+        return handoff(
+            desk,
+            tool_name_override="escalate",
+            tool_description_override=f"The {name} way.",
+            on_handoff=on_handoff,
+            input_filter=shown,
+            is_enabled=is_enabled,
+            needs_approval=needs_approval,
+        )
+
+    return Agent(
+        name="Triage",
+        handoffs=[entry("vip", is_offered=vip), entry("standard", is_offered=not vip)],
+    )
+
+
+@pytest.mark.parametrize("needs_approval", [False, True])
+@pytest.mark.parametrize(("vip", "way"), [(True, "vip"), (False, "standard")])
+async def test_of_two_handoffs_of_one_name_the_one_that_was_offered_runs(
+    *, vip: bool, way: str, needs_approval: bool
+) -> None:
+    happened: list[str] = []
+    requests: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        requests.append(request)
+        return True
+
+    triage = two_ways(happened, vip=vip, needs_approval=needs_approval)
+    model = ScriptedModel([call("escalate", "h1")], "Done.")
+    result = await run_in_memory(triage, "hi", model=model, decide=approve)
+    assert [spec.description for spec in model.requests[0].tools] == [f"The {way} way."]
+    assert result.final_output == "Done."
+    assert happened == [f"{way} called", f"{way} filtered"]
+    assert len(requests) == needs_approval
+
+
+async def test_an_approval_is_about_the_handoff_that_was_offered() -> None:
+    digests: set[str] = set()
+    for vip in (True, False):
+        model = ScriptedModel([call("escalate", "h1")])
+        waiting = await run_in_memory(two_ways([], vip=vip, needs_approval=True), "hi", model=model)
+        (request,) = (item.request for item in waiting.interruptions)
+        digests.add(request.tool_digest)
+    assert len(digests) == 2
