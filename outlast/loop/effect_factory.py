@@ -252,6 +252,7 @@ def session_save(state: LoopState, items: ItemsToSave) -> SaveSession:
         start=items.start,
         stop=items.stop,
         dropped=items.dropped,
+        order=items.order,
         withheld=items.withheld,
         settings=state.start.settings,
         run_id=state.run_id,

@@ -295,6 +295,7 @@ class SaveSession:
     `dropped` before the save.
 
     Attributes:
+        order: the indices of those items, if a filter gave them another order.
         withheld: replaces the output of a tool that a guardrail blocked.
         chain_id: distinguishes the run from others with the same id; unchanged by a reset.
         number: how many items of the run come before; unchanged by a reset, which may find more
@@ -306,6 +307,7 @@ class SaveSession:
     start: int
     stop: int
     dropped: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
     withheld: str | None = None
     settings: JsonObject | None = None
     run_id: str

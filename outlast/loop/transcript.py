@@ -25,6 +25,7 @@ from outlast.loop.view import (
     edited,
     places_in_transcript,
     size,
+    transcript_indices,
     without,
 )
 
@@ -195,15 +196,34 @@ def _with_changes(context: Json, calls: Sequence[Call]) -> Json:
 def change_view(state: LoopState, edit: ViewEdit) -> LoopState:
     """Show the model a filter's version of the transcript from now on."""
     length = len(state.items)
+    added = [Item(_kind_of(raw, None), raw, state.agent, state.turns) for raw in edit.added]
+    order = _arranged(state, edit)
+    newest = length - 1
+    before = [at for at in order[: order.index(newest)] if at < 0] if newest in order else []
+    after = [-1 - at for at in range(len(added)) if -1 - at not in before]
+    # The transcript only grows, but the newest output is as new as what stands before it.
+    tail = [*before, newest, *after]
+    items = [state.items[at] if at >= 0 else added[-1 - at] for at in tail]
+    indices = {at: newest + place for place, at in enumerate(tail)}
     hidden = places_in_transcript(state.view, length, edit.dropped)
-    added = tuple(Item(_kind_of(raw, None), raw, state.agent, state.turns) for raw in edit.added)
-    view = edited(state.view, length, edit)
+    arranged = tuple(indices.get(at, at) for at in order)
+    view = edited(state.view, length, edit, indices[newest])
     return revised(
         state,
-        items=state.items + added,
+        items=(*state.items[:newest], *items),
         view=replace(view, rest=length + len(added)),
-        hidden=(*state.hidden, *hidden),
+        hidden=(*state.hidden, *(indices.get(at, at) for at in hidden)),
+        arranged=(*state.arranged, arranged) if arranged else state.arranged,
     )
+
+
+def _arranged(state: LoopState, edit: ViewEdit) -> list[int]:
+    """Return the order of an edit with indices of the transcript; added items are below 0."""
+    if not edit.arranged:
+        return []
+    indices = transcript_indices(state.view, len(state.items))
+    indices |= {at: at for at in range(-len(edit.added), 0)}
+    return [indices[at] for at in dict.fromkeys(edit.arranged) if at in indices]
 
 
 def replace_answer(state: LoopState, item: int | None, answer: Json) -> tuple[LoopState, int]:

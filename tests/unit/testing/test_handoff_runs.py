@@ -1,12 +1,22 @@
 """Whole runs with handoffs, in memory."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from outlast import Agent, HandoffInputData, RunContextWrapper, handoff
+from outlast import (
+    Agent,
+    HandoffInputData,
+    MessageOutputItem,
+    RunContextWrapper,
+    SQLiteSession,
+    ToolCallItem,
+    function_tool,
+    handoff,
+)
 from outlast.loop.approvals import ApprovalRequest
-from outlast.testing import ScriptedModel, call, run_in_memory
+from outlast.testing import ScriptedModel, call, run_in_memory, say
 
 # --- Several handoffs of one name ----------------------------------------------------------------
 
@@ -71,3 +81,54 @@ async def test_an_approval_is_about_the_handoff_that_was_offered() -> None:
         (request,) = (item.request for item in waiting.interruptions)
         digests.add(request.tool_digest)
     assert len(digests) == 2
+
+
+# --- The place of what a filter puts in ----------------------------------------------------------
+
+
+@function_tool
+async def look_up(card: str) -> str:
+    """Look a card up."""
+    return f"found {len(card)}"
+
+
+def redacted(data: HandoffInputData) -> HandoffInputData:
+    """Say something first, and replace the call of the tool."""
+    intro = MessageOutputItem(data.new_items[0].agent, say("Redacted:")[0])
+    items = [
+        ToolCallItem(item.agent, {**item.to_input_item(), "arguments": '{"card": "***"}'})
+        if isinstance(item, ToolCallItem)
+        else item
+        for item in data.new_items
+    ]
+    return data.clone(new_items=(intro, *items))
+
+
+def shapes(raws: Sequence[Any]) -> list[str]:
+    return [
+        f"{raw.get('type', raw.get('role'))} {raw.get('arguments', '')}".strip() for raw in raws
+    ]
+
+
+async def test_what_a_filter_puts_in_or_replaces_has_its_place_everywhere() -> None:
+    session = SQLiteSession("redacted")
+    desk = Agent[Any](name="Desk")
+    triage = Agent(name="Triage", tools=[look_up], handoffs=[handoff(desk, input_filter=redacted)])
+    replies = [call("look_up", "c1", card="4111"), call("transfer_to_desk", "h1")]
+    model = ScriptedModel(replies, "Done.", "Again.")
+    result = await run_in_memory(triage, "hi", model=model, session=session)
+    expected = [
+        "message",
+        'function_call {"card": "***"}',
+        "function_call {}",
+        "function_call_output",
+        "function_call_output",
+        "message",
+    ]
+    assert shapes([item.to_input_item() for item in result.new_items]) == expected
+    assert shapes(result.to_input_list()[1:]) == expected
+    assert shapes(await session.get_items())[1:] == expected
+    assert shapes(model.requests[1].input)[1:] == expected[:-1]
+    await run_in_memory(desk, "And?", model=model, session=session, run_id="next")
+    assert shapes(model.requests[2].input)[1:-1] == expected, "nothing is dropped"
+    session.close()
