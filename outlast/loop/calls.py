@@ -408,6 +408,7 @@ class HandoffResult:
         target_model: that agent's model.
         required_steps: the required steps of that agent.
         edit: how a filter changed the next agent's input.
+        output: the output of the handoff's call, if the program wrote its own.
         required: the handoff has not happened: people have to approve it first.
     """
 
@@ -417,6 +418,7 @@ class HandoffResult:
     target_model: str = ""
     required_steps: tuple[RequiredStep, ...] = ()
     edit: ViewEdit | None = None
+    output: str | None = None
     required: RequiredApproval | None = None
 
 

@@ -140,7 +140,11 @@ def last_message(state: LoopState, count: int) -> int | None:
 
 
 def record_outputs(
-    state: LoopState, calls: Sequence[Call], *, changed: Sequence[Call] | None = None
+    state: LoopState,
+    calls: Sequence[Call],
+    *,
+    changed: Sequence[Call] | None = None,
+    target: str = "",
 ) -> LoopState:
     """Record the calls' outputs in the transcript and their changes in the context.
 
@@ -148,6 +152,7 @@ def record_outputs(
         state: the state.
         calls: the calls that have outputs.
         changed: the calls whose changes are recorded, if more than those.
+        target: the agent that took over, if the call is a handoff whose output does not name it.
     """
     items = list(state.items)
     for call in calls:
@@ -155,7 +160,6 @@ def record_outputs(
         raw = output_item(call.call_id, call.output, call.form)
         if call.plan.program:
             raw = _for_program(raw, call.plan)
-        target = call.plan.target if call.plan.target_own_name else ""
         items.append(Item(kind, raw, state.agent, state.turns, call.custom_data, target))
     context = _with_changes(state.context, calls if changed is None else changed)
     return revised(state, context=context, items=tuple(items))

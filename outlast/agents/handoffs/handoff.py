@@ -158,17 +158,27 @@ class Handoff(Generic[TContext, TAgent]):
         return not isinstance(self.on_invoke_handoff, _Invocation)
 
     @property
+    def has_own_message(self) -> bool:
+        """Whether the program overrides `get_transfer_message`."""
+        method = getattr(self.get_transfer_message, "__func__", None)
+        return method is not Handoff.get_transfer_message
+
+    @property
     def needs_activity(self) -> bool:
         """Whether the handoff itself has user code to run; the run's settings may have more."""
         return (
             self.picks_agent
             or self.on_handoff is not None
+            or self.has_own_message
             or self.input_filter is not None
             or self.nest_handoff_history is True
         )
 
     def get_transfer_message(self, agent: NamedAgent) -> str:
-        """Return the output of this handoff's call, for the model."""
+        """Return the output of this handoff's call, for the model.
+
+        A subclass may override it: it runs in an activity, with the agent that takes over.
+        """
         return handed_over(agent.name)
 
     @classmethod

@@ -37,6 +37,14 @@ def test_a_model_reads_the_own_name_of_an_agent_that_runs_tell_apart() -> None:
     assert (play.outputs["h3"], play.state.items[-1].target) == ('{"assistant": "Billing"}', "")
 
 
+def test_an_output_that_the_program_wrote_still_says_who_took_over() -> None:
+    play = Play.ready()
+    play.replies(transfer("Billing", "h1", callback=True), transfer("Orders", "h2", callback=True))
+    play.called_back(output="Billing takes over.")
+    assert play.outputs["h1"] == "Billing takes over."
+    assert [item.target for item in play.state.items[-2:]] == ["", "Billing"], "h2 led nowhere"
+
+
 def test_the_agent_that_took_over_answers() -> None:
     play = Play.ready()
     play.replies(transfer("Billing", "h1"))

@@ -7,11 +7,14 @@ import pytest
 
 from outlast import (
     Agent,
+    Handoff,
     HandoffInputData,
+    HandoffOutputItem,
     MessageOutputItem,
     RunContextWrapper,
     SQLiteSession,
     ToolCallItem,
+    UserError,
     function_tool,
     handoff,
 )
@@ -132,3 +135,54 @@ async def test_what_a_filter_puts_in_or_replaces_has_its_place_everywhere() -> N
     await run_in_memory(desk, "And?", model=model, session=session, run_id="next")
     assert shapes(model.requests[2].input)[1:-1] == expected, "nothing is dropped"
     session.close()
+
+
+# --- The output of a handoff ---------------------------------------------------------------------
+
+
+class Announced(Handoff):
+    """A handoff with a message of its own."""
+
+    def get_transfer_message(self, agent: Any) -> str:
+        """Return what the model reads."""
+        return f"{agent.name} takes over."
+
+
+class Wordless(Handoff):
+    """A handoff whose message is no text."""
+
+    def get_transfer_message(self, agent: Any) -> Any:
+        """Return what no model can read."""
+        return {"assistant": agent.name}
+
+
+@pytest.mark.parametrize("filters", [False, True])
+async def test_a_handoff_with_a_message_of_its_own_says_that(*, filters: bool) -> None:
+    seen: list[Any] = []
+
+    def keep(data: HandoffInputData) -> HandoffInputData:
+        seen.append(data.new_items[-1])
+        return data
+
+    desk = Agent[Any](name="Desk")
+    entry = Announced(
+        tool_name="to_desk",
+        tool_description="",
+        agent=desk,
+        input_filter=keep if filters else None,
+    )
+    model = ScriptedModel([call("to_desk", "h1")], "Done.")
+    result = await run_in_memory(Agent(name="Triage", handoffs=[entry]), "hi", model=model)
+    assert model.requests[1].input[-1]["output"] == "Desk takes over."
+    for item in (*seen, result.new_items[1]):
+        assert isinstance(item, HandoffOutputItem)
+        assert item.target_agent is desk
+        assert item.to_input_item()["output"] == "Desk takes over."
+    assert len(seen) == filters
+
+
+async def test_a_message_that_is_no_text_ends_the_run() -> None:
+    entry = Wordless(tool_name="to_desk", tool_description="", agent=Agent[Any](name="Desk"))
+    model = ScriptedModel([call("to_desk", "h1")])
+    with pytest.raises(UserError, match=r"get_transfer_message .* returned dict"):
+        await run_in_memory(Agent(name="Triage", handoffs=[entry]), "hi", model=model)
