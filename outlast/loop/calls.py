@@ -409,6 +409,7 @@ class HandoffResult:
         required_steps: the required steps of that agent.
         edit: how a filter changed the next agent's input.
         output: the output of the handoff's call, if the program wrote its own.
+        reported: the error that the program set in the handoff's span; only observers read it.
         required: the handoff has not happened: people have to approve it first.
     """
 
@@ -419,6 +420,7 @@ class HandoffResult:
     required_steps: tuple[RequiredStep, ...] = ()
     edit: ViewEdit | None = None
     output: str | None = None
+    reported: JsonObject | None = None
     required: RequiredApproval | None = None
 
 

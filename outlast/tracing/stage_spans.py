@@ -178,6 +178,10 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
             span.facts["failure"] = over.failure.code
         else:
             span.set_error(_error(over.failure, scope))
+    elif over.reported is not None:
+        details = over.reported.get("data")
+        data = dict(details) if isinstance(details, dict) else None
+        span.set_error(SpanError(message=str(over.reported.get("message")), data=data))
     span.finish(at_seconds=over.at_ms / 1000)
 
 

@@ -1,25 +1,29 @@
 """Whole runs with handoffs, in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
 
 from outlast import (
     Agent,
+    AgentHooks,
     Handoff,
     HandoffInputData,
     HandoffOutputItem,
     MessageOutputItem,
     RunContextWrapper,
+    SpanError,
     SQLiteSession,
     ToolCallItem,
     UserError,
     function_tool,
+    get_current_span,
     handoff,
 )
 from outlast.loop.approvals import ApprovalRequest
 from outlast.testing import ScriptedModel, call, run_in_memory, say
+from outlast.testing.span_collector import SpanCollector
 
 # --- Several handoffs of one name ----------------------------------------------------------------
 
@@ -186,3 +190,69 @@ async def test_a_message_that_is_no_text_ends_the_run() -> None:
     model = ScriptedModel([call("to_desk", "h1")])
     with pytest.raises(UserError, match=r"get_transfer_message .* returned dict"):
         await run_in_memory(Agent(name="Triage", handoffs=[entry]), "hi", model=model)
+
+
+# --- The span of a handoff -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def collected() -> Generator[SpanCollector]:
+    """Collect the spans of a test."""
+    with SpanCollector() as collector:
+        yield collector
+
+
+class NotingHooks(AgentHooks[Any]):
+    """Hooks that note in which span a handoff runs."""
+
+    def __init__(self, spans: list[Any]) -> None:
+        self._spans = spans
+
+    async def on_handoff(self, context: Any, agent: Any, source: Any) -> None:
+        """Note the span."""
+        self._spans.append(get_current_span())
+
+
+@pytest.mark.parametrize("place", ["on_handoff", "input_filter"])
+async def test_code_of_a_handoff_finds_the_span_of_the_handoff_and_may_set_its_error(
+    collected: SpanCollector, place: str
+) -> None:
+    spans: list[Any] = []
+
+    def note(in_place: str) -> None:
+        span = get_current_span()
+        assert span is not None
+        spans.append(span)
+        if in_place == place:
+            span.set_error(SpanError(message="Odd.", data={"odd": in_place, "object": None}))
+
+    def on_handoff(_context: RunContextWrapper[Any]) -> None:
+        note("on_handoff")
+
+    def keep(data: HandoffInputData) -> HandoffInputData:
+        note("input_filter")
+        return data
+
+    desk = Agent[Any](name="Desk")
+    entry = handoff(desk, on_handoff=on_handoff, input_filter=keep)
+    triage = Agent(name="Triage", handoffs=[entry], hooks=NotingHooks(spans))
+    model = ScriptedModel([call("transfer_to_desk", "h1")], "Done.")
+    await run_in_memory(triage, "hi", model=model)
+    (span,) = collected.spans("handoff")
+    assert span.error == {"message": "Odd.", "data": {"odd": place, "object": None}}
+    assert [one.span_id for one in spans] == [span.span_id] * 3
+    assert [one.span_data.export() for one in spans] == [span.span_data.export()] * 3
+
+
+async def test_an_error_of_a_handoffs_span_that_cannot_be_recorded_keeps_its_message(
+    collected: SpanCollector,
+) -> None:
+    def on_handoff(_context: RunContextWrapper[Any]) -> None:
+        span = get_current_span()
+        assert span is not None
+        span.set_error(SpanError(message="Odd.", data={"object": object()}))
+
+    entry = handoff(Agent[Any](name="Desk"), on_handoff=on_handoff)
+    model = ScriptedModel([call("transfer_to_desk", "h1")], "Done.")
+    await run_in_memory(Agent(name="Triage", handoffs=[entry]), "hi", model=model)
+    assert collected.spans("handoff")[0].error == {"message": "Odd.", "data": None}
