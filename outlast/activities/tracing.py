@@ -39,7 +39,7 @@ from outlast.tracing.effect_spans import (
     outer_call,
     run_scope,
 )
-from outlast.tracing.kinds import FunctionSpanData, HandoffSpanData, SpanError
+from outlast.tracing.kinds import FunctionSpanData, HandoffSpanData, tool_error
 from outlast.tracing.origin import Origin
 from outlast.tracing.receivers import REGISTRATION
 
@@ -93,7 +93,9 @@ async def _traced_call(
     try:
         result = await work()
     except EffectError as error:
-        span.set_error(_error(scope, error.message, error.code))
+        if span.error is None:
+            found = tool_error(effect.name, error.message, error.code, sensitive=scope.sensitive)
+            span.set_error(found)
         raise
     if isinstance(result, ToolResult):
         record_tool_result(span, effect, result)
@@ -105,8 +107,8 @@ def record_tool_result(span: Span[FunctionSpanData], effect: RunTool, result: To
     span.span_data.output = _output(effect, result)
     if (result.failed or result.failure is not None) and span.error is None:
         message = result.failure.message if result.failure else as_text(result.output)
-        code = "tool_failed"
-        span.set_error(SpanError(message=message if span.sensitive else code, data={"code": code}))
+        error = tool_error(effect.name, message, "tool_failed", sensitive=span.sensitive)
+        span.set_error(error)
 
 
 def _origin(origin: Origin | None, attempt: int) -> Origin | None:
@@ -168,7 +170,3 @@ def _output(effect: RunTool, result: ToolResult) -> Json:
     if effect.form == FUNCTION:
         return result.output
     return output_content(output_item(effect.call_id, result.output, effect.form))
-
-
-def _error(scope: TraceScope, message: str, code: str) -> SpanError:
-    return SpanError(message=message if scope.sensitive else code, data={"code": code})
