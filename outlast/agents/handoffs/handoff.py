@@ -1,7 +1,7 @@
 """Handoffs: one agent transfers the conversation to another."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
@@ -52,7 +52,7 @@ NO_INPUT: JsonObject = {
 }
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Handoff(Generic[TContext, TAgent]):
     """A model's option to hand the conversation to another agent.
 
@@ -62,21 +62,21 @@ class Handoff(Generic[TContext, TAgent]):
     Attributes:
         tool_name: the name of the handoff's tool.
         tool_description: the description of the tool, for the model.
-        agent: the agent that takes over; None if `on_invoke_handoff` picks it.
-        agent_name: the name of the agent that takes over; default: that of `agent`.
         input_json_schema: the JSON Schema of the tool's arguments; default: no arguments. Made
             strict if `strict_json_schema`.
         on_invoke_handoff: performs the handoff; called with (context, arguments as JSON text),
             returns the agent that takes over. Default: parse the arguments, call `on_handoff`,
             return `agent`.
-        on_handoff: runs in an activity, with retries, when the handoff happens.
-        input_type: the type of the arguments, for `on_handoff`.
+        agent_name: the name of the agent that takes over; default: that of `agent`.
         input_filter: changes the input of the next agent's model.
         nest_handoff_history: whether the next agent sees the conversation as a summary; None: the
             run's setting. An input filter of this handoff turns it off.
         strict_json_schema: whether the provider enforces the schema.
         is_enabled: whether the agent offers the handoff: yes, no, or a predicate called with
             (context, the agent that would hand over).
+        agent: the agent that takes over; None if `on_invoke_handoff` picks it.
+        on_handoff: runs in an activity, with retries, when the handoff happens.
+        input_type: the type of the arguments, for `on_handoff`.
         needs_approval: whether a person decides before the handoff: yes, no, a predicate called
             with (context, arguments, call id), or an `ApprovalPolicy`.
     """
@@ -86,16 +86,17 @@ class Handoff(Generic[TContext, TAgent]):
 
     tool_name: str
     tool_description: str
-    agent: NamedAgent | None = None
-    agent_name: str = ""
     input_json_schema: JsonObject = field(default_factory=lambda: dict(NO_INPUT))
     on_invoke_handoff: OnInvokeHandoff = _NOT_GIVEN
-    on_handoff: OnHandoff | None = None
-    input_type: Any = None
+    agent_name: str = ""
     input_filter: HandoffInputFilter | None = None
     nest_handoff_history: bool | None = None
     strict_json_schema: bool = True
     is_enabled: IsEnabled = True
+    _: KW_ONLY  # the fields before are in the SDK's order
+    agent: NamedAgent | None = None
+    on_handoff: OnHandoff | None = None
+    input_type: Any = None
     needs_approval: NeedsApproval = False
 
     def __post_init__(self) -> None:
@@ -207,14 +208,15 @@ class _Invocation:
     def __init__(self, entry: Handoff) -> None:
         self._entry = entry
 
-    async def __call__(self, ctx: RunContextWrapper[Any], input_json: str) -> Any:
+    async def __call__(self, ctx: RunContextWrapper[Any], input_json: str | None = None) -> Any:
         """Parse the arguments, call the callback, and return the agent.
 
-        The parameters have the names of the SDK: programs pass them by keyword.
+        The parameters have the names of the SDK: programs pass them by keyword, and leave the
+        arguments of a handoff without input out.
         """
         entry = self._entry
         if entry.input_type is not None:
-            parsed = _read(entry, input_json)
+            parsed = _read(entry, input_json or "")
             await call(cast("OnHandoffWithInput", entry.on_handoff), ctx, parsed)
         elif entry.on_handoff is not None:
             await call(entry.on_handoff, ctx)
@@ -223,14 +225,14 @@ class _Invocation:
 
 def handoff(  # noqa: PLR0913  the SDK's options, and one
     agent: NamedAgent,
-    *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
     on_handoff: OnHandoff | None = None,
     input_type: Any = None,
     input_filter: HandoffInputFilter | None = None,
-    nest_handoff_history: bool | None = None,
-    is_enabled: IsEnabled = True,
+    nest_handoff_history: bool | None = None,  # noqa: FBT001  the SDK's
+    is_enabled: IsEnabled = True,  # noqa: FBT002  the SDK's
+    *,
     needs_approval: NeedsApproval = False,
 ) -> Handoff:
     """Create a handoff to an agent.
@@ -284,7 +286,7 @@ def _read(entry: Handoff, arguments: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(entry.input_type).validate_json(arguments or "", strict=True)
+        return TypeAdapter(entry.input_type).validate_json(arguments, strict=True)
     except ValidationError as error:
         # The model's text stays out of the message: it may be a customer's data.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]

@@ -332,3 +332,44 @@ async def test_a_handoff_is_invoked_by_hand_with_the_names_of_the_sdk() -> None:
     invoke: Any = entry.on_invoke_handoff
     invoked: Any = await invoke(ctx=context(), input_json="")
     assert (invoked.name, len(heard)) == ("B", 1)
+
+
+async def test_a_handoff_is_made_by_place_in_the_order_of_the_sdk() -> None:
+    async def pick(ctx: object, arguments: str) -> Agent[Any]:
+        return BILLING
+
+    def same(data: HandoffInputData) -> HandoffInputData:
+        return data
+
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    entry = Handoff[Any, Any]("go", "Go.", schema, pick, "some desk", same, True, False, False)
+    assert (entry.tool_name, entry.tool_description, entry.agent_name) == ("go", "Go.", "some desk")
+    assert (entry.input_json_schema, entry.on_invoke_handoff) == (schema, pick)
+    assert (entry.input_filter, entry.nest_handoff_history) == (same, True)
+    assert (entry.strict_json_schema, entry.is_enabled) == (False, False)
+    assert Handoff[Any, Any]("go", "Go.", {}, pick, "x").input_json_schema == NO_INPUT
+    made: Any = Handoff
+    with pytest.raises(TypeError):
+        made("go", "Go.", {}, pick, "x", None, None, True, True, BILLING)
+
+
+def test_the_options_of_handoff_go_by_place_in_the_order_of_the_sdk() -> None:
+    def same(data: HandoffInputData) -> HandoffInputData:
+        return data
+
+    entry = handoff(BILLING, "go", "Go.", two_parameters, Reason, same, True, False)
+    assert (entry.tool_name, entry.tool_description, entry.on_handoff) == (
+        "go",
+        "Go.",
+        two_parameters,
+    )
+    assert (entry.input_type, entry.input_filter) == (Reason, same)
+    assert (entry.nest_handoff_history, entry.is_enabled) == (True, False)
+
+
+async def test_a_handoff_without_input_is_invoked_by_hand_without_arguments() -> None:
+    invoke: Any = handoff(BILLING).on_invoke_handoff
+    assert await invoke(context()) is BILLING
+    invoke = handoff(BILLING, on_handoff=two_parameters, input_type=Reason).on_invoke_handoff
+    with pytest.raises(ModelBehaviorError, match="does not fit Reason"):
+        await invoke(context())
