@@ -1,6 +1,6 @@
 """Handoffs: one agent transfers the conversation to another."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
@@ -124,7 +124,9 @@ class Handoff(Generic[TContext, TAgent]):
             schema=self.input_json_schema,
         )
         if self.strict_json_schema:
-            self.input_json_schema = strict_schema(self.input_json_schema, owner=owner)
+            self.input_json_schema = strict_schema(
+                self.input_json_schema, owner=owner, way_out=_WITHOUT_STRICT_MODE
+            )
 
     def _check_target(self, owner: str) -> None:
         callback = cast("object", self.on_invoke_handoff)
@@ -194,6 +196,11 @@ class Handoff(Generic[TContext, TAgent]):
         text = f"Hand the conversation over to the agent {agent.name}."
         return f"{text} {agent.handoff_description}" if agent.handoff_description else text
 
+
+_WITHOUT_STRICT_MODE: Final = (
+    "create the handoff with Handoff(agent=..., input_json_schema=..., strict_json_schema=False) "
+    "in place of handoff()"
+)
 
 _RULES: Final[dict[str, Rule]] = {
     "input_filter": optional(called_with("data")),
@@ -276,6 +283,12 @@ def _schema(input_type: Any, name: str) -> JsonObject:
         return dict(NO_INPUT)
     from pydantic import TypeAdapter
 
+    if isinstance(input_type, Mapping):
+        raise UserError(
+            f"Handoff {name!r}: input_type must be a type, not a JSON Schema. Use a pydantic model, "
+            "a dataclass or a TypedDict; or pass the schema to Handoff(agent_name=..., "
+            "input_json_schema=..., on_invoke_handoff=...), which reads the arguments itself."
+        )
     shown = getattr(input_type, "__name__", str(input_type))
     problem = f"Handoff {name!r}: a model cannot give the input_type {shown}"
     with schema_errors(problem, "Use a pydantic model, a dataclass or a TypedDict."):

@@ -29,6 +29,10 @@ class Reason(BaseModel):
     urgency: int = 0
 
 
+class Loose(BaseModel):
+    more: dict[str, int]
+
+
 class Handmade:
     """A type that pydantic knows nothing of."""
 
@@ -105,6 +109,14 @@ def test_a_handoff_leads_to_an_agent(agent: Any) -> None:
         (
             {"on_handoff": two_parameters, "input_type": Handmade},
             r"cannot give .* Handmade: [^\n]*TypedDict.$",
+        ),
+        (
+            {"on_handoff": two_parameters, "input_type": Loose},
+            r"'more' accepts any keys .*create the handoff with Handoff\(.*strict_json_schema=False\)",
+        ),
+        (
+            {"on_handoff": two_parameters, "input_type": {"type": "object", "properties": {}}},
+            r"input_type must be a type, not a JSON Schema.* pass the schema to Handoff\(",
         ),
         ({"input_filter": "mine"}, r"input_filter must be callable with \(data\)"),
         ({"input_filter": two_parameters}, r"input_filter is called with \(data\), but"),
@@ -373,3 +385,18 @@ async def test_a_handoff_without_input_is_invoked_by_hand_without_arguments() ->
     invoke = handoff(BILLING, on_handoff=two_parameters, input_type=Reason).on_invoke_handoff
     with pytest.raises(ModelBehaviorError, match="does not fit Reason"):
         await invoke(context())
+
+
+async def test_the_way_out_for_a_type_that_cannot_be_strict_is_one() -> None:
+    heard: list[Any] = []
+    entry = Handoff[Any, Any](
+        tool_name="go",
+        tool_description="",
+        agent=BILLING,
+        on_handoff=lambda _, given: heard.append(given),
+        input_type=Loose,
+        input_json_schema=Loose.model_json_schema(),
+        strict_json_schema=False,
+    )
+    assert await entry.on_invoke_handoff(context(), '{"more": {"a": 1}}') is BILLING
+    assert heard == [Loose(more={"a": 1})]
