@@ -18,7 +18,7 @@ from outlast.tracing.kinds import (
     GuardrailSpanData,
     MCPListToolsSpanData,
     ResponseSpanData,
-    SpanError,
+    tool_error,
 )
 from outlast.tracing.provider import get_current_span, open_span
 
@@ -135,12 +135,12 @@ async def traced_guardrail(
         return verdict
 
 
-def record_failure(message: str, code: str) -> None:
-    """Set the error of the current span; the model may read another message."""
+def record_failure(tool: str, message: str, code: str, error: Exception) -> None:
+    """Set the error of a tool's span, the current one; the model may read another message."""
     span = get_current_span()
     if span is not None:
-        message = message if span.sensitive else code
-        span.set_error(SpanError(message=message, data={"code": code}))
+        text = str(error)
+        span.set_error(tool_error(tool, message, code, sensitive=span.sensitive, error=text))
 
 
 async def traced_listing(server: MCPServer, context: Any, agent: Any) -> list[Any]:

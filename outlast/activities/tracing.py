@@ -4,16 +4,19 @@ The spans of turns and agents start and end with the stages of the run (`tracing
 their ids are derived from fields of every effect, with or without a registered processor.
 """
 
+import json
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from temporalio import activity
 
-from outlast.activities.errors import EffectError
+from outlast.activities.errors import LONGEST_MESSAGE_BYTES, EffectError, cut
 from outlast.agents.items.call_outputs import output_content
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FUNCTION, output_item
-from outlast.loop.calls import ToolResult
+from outlast.loop.calls import HandoffResult, ToolResult
 from outlast.loop.effects import (
     AgentEffect,
     CallModel,
@@ -25,7 +28,7 @@ from outlast.loop.effects import (
     RunTool,
 )
 from outlast.loop.phrases import as_text
-from outlast.loop.values import Json
+from outlast.loop.values import Json, JsonObject
 from outlast.tracing.current import Span
 from outlast.tracing.effect_spans import (
     NO_SCOPE,
@@ -36,7 +39,7 @@ from outlast.tracing.effect_spans import (
     outer_call,
     run_scope,
 )
-from outlast.tracing.kinds import FunctionSpanData, SpanError
+from outlast.tracing.kinds import FunctionSpanData, HandoffSpanData, tool_error
 from outlast.tracing.origin import Origin
 from outlast.tracing.receivers import REGISTRATION
 
@@ -52,14 +55,33 @@ async def traced(
     effect = request.effect
     scope, number = scope_of_effect(effect)
     scope = scope._replace(origin=_origin(scope.origin, attempt))
-    with around_effect(scope, effect=number, attempt=attempt):
+    handoff = None
+    if isinstance(effect, RunHandoff):
+        handoff = HandoffSpanData(effect.agent, effect.target)
+    with around_effect(scope, effect=number, attempt=attempt, span_data=handoff) as around:
         if not isinstance(effect, RunTool):
-            return await work()
+            result = await work()
+            if isinstance(result, HandoffResult) and around.is_recorded:
+                return replace(result, reported=_reported(around))
+            return result
         data = FunctionSpanData(effect.name, effect.arguments)
         with effect_span(scope, data, effect=effect.effect, attempt=attempt) as span:
             if span.is_recorded:
                 span.facts["call_id"] = effect.call_id
             return await _traced_call(effect, work, scope, span)
+
+
+def _reported(span: Span[Any]) -> JsonObject | None:
+    """Return the error that a program set in a span, for the process that ends the span."""
+    error: object = span.error
+    if not isinstance(error, dict):
+        return None
+    fields = cast("JsonObject", error)
+    message = cut(str(fields.get("message")))
+    with suppress(TypeError, ValueError, RecursionError):
+        if len(json.dumps(fields.get("data"), allow_nan=False)) <= LONGEST_MESSAGE_BYTES:
+            return {"message": message, "data": fields.get("data")}
+    return {"message": message, "data": None}
 
 
 async def _traced_call(
@@ -71,7 +93,9 @@ async def _traced_call(
     try:
         result = await work()
     except EffectError as error:
-        span.set_error(_error(scope, error.message, error.code))
+        if span.error is None:
+            found = tool_error(effect.name, error.message, error.code, sensitive=scope.sensitive)
+            span.set_error(found)
         raise
     if isinstance(result, ToolResult):
         record_tool_result(span, effect, result)
@@ -83,8 +107,8 @@ def record_tool_result(span: Span[FunctionSpanData], effect: RunTool, result: To
     span.span_data.output = _output(effect, result)
     if (result.failed or result.failure is not None) and span.error is None:
         message = result.failure.message if result.failure else as_text(result.output)
-        code = "tool_failed"
-        span.set_error(SpanError(message=message if span.sensitive else code, data={"code": code}))
+        error = tool_error(effect.name, message, "tool_failed", sensitive=span.sensitive)
+        span.set_error(error)
 
 
 def _origin(origin: Origin | None, attempt: int) -> Origin | None:
@@ -146,7 +170,3 @@ def _output(effect: RunTool, result: ToolResult) -> Json:
     if effect.form == FUNCTION:
         return result.output
     return output_content(output_item(effect.call_id, result.output, effect.form))
-
-
-def _error(scope: TraceScope, message: str, code: str) -> SpanError:
-    return SpanError(message=message if scope.sensitive else code, data={"code": code})

@@ -200,14 +200,14 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
 
     Raises:
         RuntimeError: the callable raised `SystemExit`, which would end the process, or
-            `CancelledError` without being cancelled.
+            `CancelledError` without being cancelled; or it is sync and needs the event loop.
     """
     import asyncio  # imported here because it is slow, and defining tools does not need it
 
     try:
         if is_async(function):
             return await function(*args, **kwargs)
-        result = await run_in_thread(function, *args, **kwargs)
+        result = await _in_thread(function, *args, **kwargs)
         is_awaited = inspect.isawaitable(result) and not isinstance(result, AwaitableResult)
         return await result if is_awaited else result
     except SystemExit as exit_:
@@ -217,3 +217,19 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
         if task is None or task.cancelling():
             raise
         raise RuntimeError(f"{callable_name(function)} raised CancelledError") from error
+
+
+async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return await run_in_thread(function, *args, **kwargs)
+    except RuntimeError as error:
+        if str(error) != _NO_LOOP:
+            raise
+        raise RuntimeError(
+            f"{_NO_LOOP}: {callable_name(function)} is a sync function, which runs in a thread. "
+            "Write `async def` to use asyncio in it."
+        ) from error
+
+
+_NO_LOOP = "no running event loop"
+"""The message of asyncio's functions outside of the loop's thread."""

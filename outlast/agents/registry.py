@@ -4,7 +4,7 @@ Runs refer to agents, tools and objects of their settings only by name, so that 
 process that defined them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Final, cast
@@ -14,7 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_changes import OF, changes_of, with_changes
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy import ApprovalPolicy, ToolEffect, policy_of
-from outlast.agents.callables import shown
+from outlast.agents.callables import callable_name, shown
 from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.encoding import class_named, has_name, imported_class, type_name
 from outlast.agents.context.wrapper import NamedAgent
@@ -37,7 +37,8 @@ from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.programs import check_programs
 from outlast.agents.tools.search import check_tool_search
-from outlast.loop.values import JsonObject
+from outlast.loop.canonical import digest_of
+from outlast.loop.values import Json, JsonObject
 
 logger = get_logger(__name__)
 
@@ -314,16 +315,46 @@ class Registry:
         """The MCP servers and local tools of the registered agents."""
         return _resources_of(self._agents.values())
 
-    def handoff(self, agent: str, name: str, target: str = "") -> Handoff:
-        """Return a handoff of an agent by its tool name.
+    def handoff(self, agent: str, name: str, target: str, variant: str = "") -> Handoff:
+        """Return the handoff that a model was offered.
 
-        Several may share it if only one is enabled at a time; `target` is the wanted agent.
+        Several may share a name if only one is enabled at a time. `target` is the agent of the
+        wanted one, and `variant` tells it from others that lead there: see `handoff_variant`.
+
+        Raises:
+            UserError: this worker does not have exactly this handoff.
         """
         named = [entry for entry in handoffs_of(self.agent(agent)) if entry.tool_name == name]
-        meant = [entry for entry in named if self.target_name(entry) == target]
-        if meant or named:
-            return (meant or named)[-1]
-        raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
+        alike = [entry for entry in named if self.target_name(entry) == target]
+        found = [entry for entry in alike if variant in {"", _variant(entry, alike)}]
+        if len(found) == 1:
+            return found[0]
+        if not named:
+            raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
+        if not alike:
+            leads = self.target_name(named[-1])
+            raise UserError(
+                f"The handoff {name!r} of agent {agent!r} leads to {leads!r} on this worker, but "
+                f"the model was offered one to {target!r}. Start a worker that has it."
+            )
+        raise UserError(
+            f"Agent {agent!r} has changed its handoffs {name!r} to {target!r}: it is not certain "
+            f"which one of {len(alike)} the model was offered. Start a worker with the handoffs of "
+            "that time, or give each its own name: handoff(tool_name_override=...)."
+        )
+
+    def handoff_variant(self, agent: Agent[Any], entry: Handoff) -> str:
+        """Return what tells a handoff from others of its agent with the same name and target.
+
+        Empty if there are no others. It does not change if handoffs are added or reordered.
+        """
+        target = self.target_name(entry)
+        alike = [
+            one
+            for one in handoffs_of(agent)
+            if one.tool_name == entry.tool_name and self.target_name(one) == target
+        ]
+        return _variant(entry, alike) if len(alike) > 1 else ""
 
     def context_type(self, name: str | None, annotated: Any = None) -> tuple[Any, bool]:
         """Return the type of a run's context, and whether it is the run's own.
@@ -394,6 +425,29 @@ def _resources_of(agents: Iterable[Agent[Any]]) -> list[MCPServer | LocalTool]:
 def handoffs_of(agent: Agent[Any]) -> list[Handoff]:
     """Return an agent's handoffs, in order; a listed agent becomes a handoff."""
     return [entry if isinstance(entry, Handoff) else handoff(entry) for entry in agent.handoffs]
+
+
+def _variant(entry: Handoff, alike: Sequence[Handoff]) -> str:
+    """Return the digest of a handoff's definition, with its number if others are equal."""
+    own = _definition(entry)
+    equal = [one for one in alike if _definition(one) == own]
+    number = next((at for at, one in enumerate(equal, 1) if one is entry), 1)
+    return digest_of(own) + (f" {number}/{len(equal)}" if len(equal) > 1 else "")
+
+
+def _definition(entry: Handoff) -> list[Json]:
+    """Return what is written of a handoff; callables are represented by their names."""
+    parts: list[object] = [
+        entry.on_handoff,
+        entry.on_invoke_handoff if entry.picks_agent else None,
+        entry.input_filter,
+        entry.needs_approval,
+        None if isinstance(entry.is_enabled, bool) else entry.is_enabled,
+    ]
+    names: list[Json] = [
+        callable_name(one) if callable(one) else type(one).__name__ for one in parts
+    ]
+    return [entry.tool_description, entry.input_json_schema, entry.nest_handoff_history, names]
 
 
 def target_of(entry: Handoff | AgentTool) -> Agent[Any]:

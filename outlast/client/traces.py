@@ -29,10 +29,10 @@ from outlast.loop.events import Event
 from outlast.loop.state import LoopState
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.effect_spans import TraceScope, effect_span_id, model_span_id
-from outlast.tracing.kinds import FunctionSpanData, GenerationSpanData, SpanError
+from outlast.tracing.kinds import FunctionSpanData, GenerationSpanData
 from outlast.tracing.provider import TracingProcessor
 from outlast.tracing.receivers import Inline, Receiver, unused
-from outlast.tracing.stage_spans import StageSpans
+from outlast.tracing.stage_spans import StageSpans, failure_error
 
 _ENDS = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
@@ -206,9 +206,7 @@ class _Stretch:
         if span is None:
             return
         if isinstance(event, EffectFailed):
-            failure = event.failure
-            message = failure.message if scope.sensitive else failure.code
-            span.set_error(SpanError(message=message, data={"code": failure.code}))
+            span.set_error(failure_error(span.span_data, event.failure, scope))
         span.restore(started_at_seconds=attempt.began)
         span.finish(at_seconds=attempt.ended)
 

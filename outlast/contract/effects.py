@@ -91,12 +91,13 @@ def _model_line(state: LoopState, effect: effects.CallModel) -> str:
 
 
 def _took_over(state: LoopState, effect: effects.CallModel) -> bool:
-    """Whether a model call follows a handoff to its agent; a rejected handoff has another output."""
+    """Whether a model call follows a handoff to its agent; a rejected one led to no agent."""
     if effect.turn != state.question.turn or len(state.handoff_path) < 2 or not state.items:
         return False
     last = state.items[-1]
     done = phrases.handed_over(effect.agent)
-    return last.kind == "handoff_output" and last.raw.get("output") == done
+    took_over = last.target == effect.agent or last.raw.get("output") == done
+    return last.kind == "handoff_output" and took_over
 
 
 def _notice_line(_state: LoopState, effect: effects.NotifyPeople) -> str:

@@ -25,7 +25,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import Event, MessageReceived
 from outlast.loop.state import LoopState
-from outlast.loop.values import NO_USAGE, Failure, Usage, is_reference, placeholder
+from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage, is_reference, placeholder
 
 StageKind: TypeAlias = Literal["question", "agent", "turn", "handoff", "nested_run", "wait"]
 
@@ -97,6 +97,7 @@ class StageEnded:
         output: what a nested run came to, in words; how a wait ended, such as `approved`.
         target: the agent that took over at the end of a handoff.
         failure: why it failed, if it did.
+        reported: the error that the program reported of a handoff that took place.
     """
 
     stage: Stage
@@ -105,6 +106,7 @@ class StageEnded:
     output: str | None = None
     target: str = ""
     failure: Failure | None = None
+    reported: JsonObject | None = None
 
 
 StageChange: TypeAlias = StageBegun | StageEnded
@@ -274,7 +276,7 @@ def _handoff_ended(over: StageEnded, event: Event) -> StageEnded:
     target = over.stage.targets[0]
     result = _result(event)
     if isinstance(result, HandoffResult):
-        return replace(over, target=result.target or target)
+        return replace(over, target=result.target or target, reported=result.reported)
     failure = event.failure if isinstance(event, EffectFailed) else _CUT_OFF
     return replace(over, target=target, failure=failure)
 

@@ -97,6 +97,7 @@ class PlannedCall:
             some out: what is approved is what runs.
         fatal: a failure ends the run instead of becoming the call's output.
         target: the agent that a handoff leads to, or that is used as the tool.
+        variant: which handoff of this name and target the model was offered; empty if there is one.
         target_own_name: that agent's own name, for the model, where the run tells it apart from
             another agent of the name.
         target_model: the model of that agent, for people to read.
@@ -124,6 +125,7 @@ class PlannedCall:
     arguments: str | None = None
     fatal: bool = False
     target: str = ""
+    variant: str = ""
     target_own_name: str = ""
     target_model: str = ""
     target_steps: tuple[RequiredStep, ...] = ()
@@ -408,6 +410,8 @@ class HandoffResult:
         target_model: that agent's model.
         required_steps: the required steps of that agent.
         edit: how a filter changed the next agent's input.
+        output: the output of the handoff's call, if the program wrote its own.
+        reported: the error that the program set in the handoff's span; only observers read it.
         required: the handoff has not happened: people have to approve it first.
     """
 
@@ -418,6 +422,8 @@ class HandoffResult:
     target_model: str = ""
     required_steps: tuple[RequiredStep, ...] = ()
     edit: ViewEdit | None = None
+    output: str | None = None
+    reported: JsonObject | None = None
     required: RequiredApproval | None = None
 
 

@@ -251,6 +251,7 @@ class RunHandoff(TurnEffect):
     Attributes:
         name: the name of the handoff's tool.
         target: the agent that takes over.
+        variant: which handoff of this name and target the model was offered; empty if there is one.
         call_id: the id of the model's call.
         arguments: the model's arguments, unchanged.
         input_length: the number of transcript items that a filter sees, as for `CallModel`.
@@ -264,6 +265,7 @@ class RunHandoff(TurnEffect):
     target: str
     call_id: str
     arguments: str
+    variant: str = ""
     input_length: int | None = None
     history: int = 0
     fresh: int = 0
@@ -293,6 +295,7 @@ class SaveSession:
     `dropped` before the save.
 
     Attributes:
+        order: the indices of those items, if a filter gave them another order.
         withheld: replaces the output of a tool that a guardrail blocked.
         chain_id: distinguishes the run from others with the same id; unchanged by a reset.
         number: how many items of the run come before; unchanged by a reset, which may find more
@@ -304,6 +307,7 @@ class SaveSession:
     start: int
     stop: int
     dropped: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
     withheld: str | None = None
     settings: JsonObject | None = None
     run_id: str

@@ -38,8 +38,8 @@ class Item:
         agent: the agent whose turn produced the item; empty for input.
         turn: the number of the model call that produced the item, from 1; 0 for input.
         custom_data: the program's own data of a tool's output, which no model reads.
-        target: the agent that a handoff led to, where the run tells it apart from another of the
-            name that the model reads.
+        target: the agent that a handoff led to, where the output does not have the name that the
+            run has for it.
     """
 
     kind: ItemKind

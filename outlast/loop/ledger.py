@@ -10,7 +10,14 @@ from dataclasses import replace
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.items import call_id_of
 from outlast.loop.revision import revised
-from outlast.loop.state import ItemsToSave, LoopState, SaveFailure, is_being_checked, turn_start
+from outlast.loop.state import (
+    ItemsToSave,
+    LoopState,
+    SaveFailure,
+    in_order,
+    is_being_checked,
+    turn_start,
+)
 from outlast.loop.transcript import hide_from
 from outlast.loop.values import Failure
 from outlast.loop.view import without_places
@@ -204,6 +211,10 @@ def _left_out(
 
 
 def _with_range(state: LoopState, newest: ItemsToSave) -> LoopState:
+    kept = [at for at in range(newest.start, newest.stop) if at not in newest.dropped]
+    order = in_order(state, kept) if state.arranged else kept
+    if order != kept:
+        newest = replace(newest, order=tuple(order))
     to_save = (*state.saving.to_save, newest)
     return revised(state, to_save=to_save, queued_up_to=newest.stop, skipped_from=None)
 

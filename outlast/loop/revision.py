@@ -56,6 +56,7 @@ class Changes(TypedDict, total=False):
     items: tuple[Item, ...]
     view: View
     hidden: tuple[int, ...]
+    arranged: tuple[tuple[int, ...], ...]
     blocked_from: int | None
     answered_unchecked: tuple[tuple[int, int], ...]
     turns: int

@@ -3,6 +3,7 @@
 Only modules of `loop/` make new states.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -145,11 +146,15 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemsToSave:
-    """A range of the transcript to save in the session, without dropped items."""
+    """A range of the transcript to save in the session, without dropped items.
+
+    `order` has the indices of the items, if a filter gave them another order.
+    """
 
     start: int
     stop: int
     dropped: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
     withheld: str | None = None
 
 
@@ -426,6 +431,8 @@ class LoopState:
         items: the transcript; it only ever grows.
         view: the part of the transcript that the model sees.
         hidden: indices of items that a filter removed from the run.
+        arranged: indices of items of one turn in the order that a filter gave them, for each such
+            filter; see `in_order`.
         blocked_from: the first index of the last question, if input guardrails blocked it.
         answered_unchecked: ranges with messages that a person answered, and that input guardrails
             have not checked.
@@ -482,6 +489,7 @@ class LoopState:
     items: tuple[Item, ...] = ()
     view: View = WHOLE
     hidden: tuple[int, ...] = ()
+    arranged: tuple[tuple[int, ...], ...] = ()
     blocked_from: int | None = None
     answered_unchecked: tuple[tuple[int, int], ...] = ()
     turns: int = 0
@@ -659,6 +667,15 @@ def has_message(state: LoopState, message_id: str) -> bool:
     )
 
 
+def in_order(state: LoopState, indices: Iterable[int]) -> list[int]:
+    """Return indices of items in the order that the items have in the run.
+
+    That is the order of the transcript, but for turns whose items a handoff's filter arranged.
+    """
+    places = {at: (min(turn), place) for turn in state.arranged for place, at in enumerate(turn)}
+    return sorted(indices, key=lambda at: places.get(at, (at, 0)))
+
+
 def items_of(state: LoopState, effect: CallModel | RunHandoff | FinalizeAnswer) -> tuple[Item, ...]:
     """Return the items that an effect covers; always the same items for an effect."""
     if isinstance(effect, CallModel):
@@ -674,4 +691,4 @@ def items_to_summarise(state: LoopState, effect: CompactView) -> tuple[Item, ...
 def items_to_save(state: LoopState, effect: SaveSession) -> tuple[Item, ...]:
     """Return the items to save; always the same items for an effect."""
     kept = (at for at in range(effect.start, effect.stop) if at not in effect.dropped)
-    return tuple(state.items[at] for at in kept)
+    return tuple(state.items[at] for at in effect.order or kept)

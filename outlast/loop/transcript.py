@@ -25,6 +25,7 @@ from outlast.loop.view import (
     edited,
     places_in_transcript,
     size,
+    transcript_indices,
     without,
 )
 
@@ -139,7 +140,11 @@ def last_message(state: LoopState, count: int) -> int | None:
 
 
 def record_outputs(
-    state: LoopState, calls: Sequence[Call], *, changed: Sequence[Call] | None = None
+    state: LoopState,
+    calls: Sequence[Call],
+    *,
+    changed: Sequence[Call] | None = None,
+    target: str = "",
 ) -> LoopState:
     """Record the calls' outputs in the transcript and their changes in the context.
 
@@ -147,6 +152,7 @@ def record_outputs(
         state: the state.
         calls: the calls that have outputs.
         changed: the calls whose changes are recorded, if more than those.
+        target: the agent that took over, if the call is a handoff whose output does not name it.
     """
     items = list(state.items)
     for call in calls:
@@ -154,7 +160,6 @@ def record_outputs(
         raw = output_item(call.call_id, call.output, call.form)
         if call.plan.program:
             raw = _for_program(raw, call.plan)
-        target = call.plan.target if call.plan.target_own_name else ""
         items.append(Item(kind, raw, state.agent, state.turns, call.custom_data, target))
     context = _with_changes(state.context, calls if changed is None else changed)
     return revised(state, context=context, items=tuple(items))
@@ -195,15 +200,34 @@ def _with_changes(context: Json, calls: Sequence[Call]) -> Json:
 def change_view(state: LoopState, edit: ViewEdit) -> LoopState:
     """Show the model a filter's version of the transcript from now on."""
     length = len(state.items)
+    added = [Item(_kind_of(raw, None), raw, state.agent, state.turns) for raw in edit.added]
+    order = _arranged(state, edit)
+    newest = length - 1
+    before = [at for at in order[: order.index(newest)] if at < 0] if newest in order else []
+    after = [-1 - at for at in range(len(added)) if -1 - at not in before]
+    # The transcript only grows, but the newest output is as new as what stands before it.
+    tail = [*before, newest, *after]
+    items = [state.items[at] if at >= 0 else added[-1 - at] for at in tail]
+    indices = {at: newest + place for place, at in enumerate(tail)}
     hidden = places_in_transcript(state.view, length, edit.dropped)
-    added = tuple(Item(_kind_of(raw, None), raw, state.agent, state.turns) for raw in edit.added)
-    view = edited(state.view, length, edit)
+    arranged = tuple(indices.get(at, at) for at in order)
+    view = edited(state.view, length, edit, indices[newest])
     return revised(
         state,
-        items=state.items + added,
+        items=(*state.items[:newest], *items),
         view=replace(view, rest=length + len(added)),
-        hidden=(*state.hidden, *hidden),
+        hidden=(*state.hidden, *(indices.get(at, at) for at in hidden)),
+        arranged=(*state.arranged, arranged) if arranged else state.arranged,
     )
+
+
+def _arranged(state: LoopState, edit: ViewEdit) -> list[int]:
+    """Return the order of an edit with indices of the transcript; added items are below 0."""
+    if not edit.arranged:
+        return []
+    indices = transcript_indices(state.view, len(state.items))
+    indices |= {at: at for at in range(-len(edit.added), 0)}
+    return [indices[at] for at in dict.fromkeys(edit.arranged) if at in indices]
 
 
 def replace_answer(state: LoopState, item: int | None, answer: Json) -> tuple[LoopState, int]:

@@ -640,9 +640,9 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> LoopState:
         if result.target_changes is not None:
             state = revised(state, start=with_agent(state.start, target, result.target_changes))
     state = revised(state, context=apply(state.context, result.changes))
-    told = phrases.handed_over(own_name or target)
-    plan = replace(call.plan, target=target, target_own_name=own_name)
-    state = record_outputs(state, [replace(call, plan=plan, output=told)])
+    told = phrases.handed_over(own_name or target) if result.output is None else result.output
+    named = target if own_name or result.output is not None else ""  # the output names it otherwise
+    state = record_outputs(state, [replace(call, output=told)], target=named)
     if result.edit is not None:
         # The provider's server has the unedited items, so the next call sends all items again.
         state = revised(change_view(state, result.edit), on_server=0)

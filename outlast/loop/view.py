@@ -25,12 +25,15 @@ class ViewEdit:
         history: how many entries of the new view count as the input of the run.
         dropped: positions of the old view whose items are no longer items of the run.
         added: raw items that became items of the run.
+        arranged: the order of the turn's items in the run: positions of the old view, and -1 for
+            the first of `added`, -2 for the second. Empty if what was added comes last.
     """
 
     segments: tuple[Segment, ...]
     history: int
     dropped: tuple[int, ...] = ()
     added: tuple[JsonObject, ...] = ()
+    arranged: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +74,18 @@ def size(view: View, length: int) -> int:
     return inside + length - view.rest
 
 
-def edited(view: View, length: int, edit: ViewEdit) -> View:
-    """Return the view after an edit; all entries of the edited view are in the edit."""
-    places = list(_places(view, length))
+def edited(view: View, length: int, edit: ViewEdit, newest: int | None = None) -> View:
+    """Return the view after an edit; all entries of the edited view are in the edit.
+
+    Args:
+        view: the view before.
+        length: the length of the transcript.
+        edit: the edit.
+        newest: the index that the last item of the transcript gets, if others come before it.
+    """
+    last = length - 1
+    newest = last if newest is None else newest
+    places = [newest if place == last else place for place in _places(view, length)]
     segments: list[Segment] = []
     for segment in edit.segments:
         if isinstance(segment, dict):
@@ -105,9 +117,14 @@ def without_places(view: View, length: int, left_out: Container[int]) -> View:
 
 def places_in_transcript(view: View, length: int, positions: Sequence[int]) -> tuple[int, ...]:
     """Return the transcript indices of positions in a view; inserted items have none."""
-    places = list(_places(view, length))
-    found = (places[at] for at in positions if 0 <= at < len(places))
-    return tuple(place for place in found if isinstance(place, int))
+    indices = transcript_indices(view, length)
+    return tuple(indices[at] for at in positions if at in indices)
+
+
+def transcript_indices(view: View, length: int) -> dict[int, int]:
+    """Return the transcript index of each position in a view; inserted items have none."""
+    places = enumerate(_places(view, length))
+    return {at: place for at, place in places if isinstance(place, int)}
 
 
 def _places(view: View, length: int) -> Iterator[int | JsonObject]:

@@ -285,18 +285,26 @@ def effect_span_id(run_id: str, effect: int, attempt: int, kind: str, part: str 
 
 
 @contextmanager
-def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Generator[None]:
-    """Make the span of the turn the current span for the code of an effect.
+def around_effect(
+    scope: TraceScope, *, effect: int, attempt: int = 1, span_data: SpanData | None = None
+) -> Generator[Span[SpanData]]:
+    """Make the span of the turn or handoff the current span for the code of an effect.
 
     Spans that the code opens become children of the turn's span, with ids derived from the attempt.
     Runs that the code starts join the trace. If tracing is disabled for the run, nothing inside is
-    reported.
+    reported. The span itself is reported elsewhere: what the code sets in it stays there.
+
+    Args:
+        scope: the scope of the effect.
+        effect: the number of the effect.
+        attempt: the number of the attempt.
+        span_data: the data of the span, for the code to read.
     """
     trace = scope.trace()
     receivers = () if scope.disabled else REGISTRATION.active
     around = _SpanAround(
         trace,
-        DiscardedData(),
+        DiscardedData() if span_data is None else span_data,
         span_id=scope.inner_span_id,
         receivers=receivers,
         sensitive=scope.sensitive,
@@ -307,7 +315,7 @@ def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Genera
     around.agent_span_id = scope.agent_span_id
     token = CURRENT.set(Current(trace, around))
     try:
-        yield
+        yield around
     finally:
         CURRENT.reset(token)
 
@@ -324,7 +332,7 @@ def model_span_id(run_id: str, effect: int, attempt: int, number: int = 0) -> st
     return effect_span_id(run_id, effect, attempt, "model", number)
 
 
-class _SpanAround(Span[DiscardedData]):
+class _SpanAround(Span[SpanData]):
     """The parent of spans opened in one attempt of an effect; it has the turn's or agent's id."""
 
     __slots__ = ("agent_span_id", "model_calls", "within")

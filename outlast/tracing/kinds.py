@@ -15,6 +15,24 @@ class SpanError(TypedDict):
     data: dict[str, Any] | None
 
 
+def tool_error(
+    tool: str, message: str, code: str, *, sensitive: bool, error: str | None = None
+) -> SpanError:
+    """Return the error of a tool call's span: the SDK's data, and the code of the failure.
+
+    Args:
+        tool: the name of the tool.
+        message: what failed.
+        code: the code of the failure.
+        sensitive: whether texts of the run may be in spans.
+        error: the text of the exception; default: the message.
+    """
+    shown, text = message, message if error is None else error
+    if not sensitive:
+        shown = text = code
+    return SpanError(message=shown, data={"tool_name": tool, "error": text, "code": code})
+
+
 class SpanData(ABC):
     """Base class for the data of one kind of span.
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry, handoffs_of
 from outlast.agents.schemas.agent_output import output_schema_of
 from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
@@ -31,6 +32,7 @@ from outlast.tracing.kinds import (
     TaskSpanData,
     TurnSpanData,
     WaitSpanData,
+    tool_error,
 )
 from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
 
@@ -177,11 +179,17 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
         if isinstance(data, TaskSpanData):  # the SDK's spans of tasks have no error
             span.facts["failure"] = over.failure.code
         else:
-            span.set_error(_error(over.failure, scope))
+            span.set_error(failure_error(data, over.failure, scope))
+    elif over.reported is not None:
+        message, details = str(over.reported.get("message")), over.reported.get("data")
+        span.set_error(SpanError(message=message, data=as_object(details)))
     span.finish(at_seconds=over.at_ms / 1000)
 
 
-def _error(failure: Failure, scope: TraceScope) -> SpanError:
+def failure_error(data: SpanData, failure: Failure, scope: TraceScope) -> SpanError:
+    """Return the error of a span whose work failed."""
+    if isinstance(data, FunctionSpanData):
+        return tool_error(data.name, failure.message, failure.code, sensitive=scope.sensitive)
     message = failure.message if scope.sensitive else failure.code
     return SpanError(message=message, data={"code": failure.code})
 

@@ -66,9 +66,20 @@ def _line(error: BaseException) -> str:
         text, final, asked = error.message, error.non_retryable, error.next_retry_delay
     else:
         text, final = f"{type(error).__name__}: {error}", False
-    last = final or activity.info().attempt == most
+    attempt = activity.info().attempt
+    tries = _tries(most)
+    if final and attempt != most:
+        again = "" if _is_scheduled_again(error) else ", not retried"
+        tries = f"attempt {attempt}{again}"
+    last = final or attempt == most
     message = failure_words(text, error)
-    return _log_line("failed", message, most=most, delay=None if last else next_attempt_in(asked))
+    return _log_line("failed", message, tries=tries, delay=None if last else next_attempt_in(asked))
+
+
+def _is_scheduled_again(error: BaseException) -> bool:
+    """Whether the run schedules the effect anew: the worker lacked something before."""
+    kind = error.type if isinstance(error, ApplicationError) else None
+    return kind == failures.FAILED_ON_CAPABLE_WORKER
 
 
 def _is_worth_a_line(error: ApplicationError) -> bool:
@@ -88,12 +99,16 @@ def _line_of_timeout() -> str:
     most = _attempts_of_policy()
     message = "no heartbeat for too long: this process or the server stood still"
     delay = None if activity.info().attempt == most else next_attempt_in(None)
-    return _log_line("was stopped", message, most=most, delay=delay)
+    return _log_line("was stopped", message, tries=_tries(most), delay=delay)
 
 
-def _log_line(what_happened: str, message: str, *, most: int, delay: timedelta | None) -> str:
+def _tries(most: int) -> str:
+    attempt = activity.info().attempt
+    return f"attempt {attempt} of {most}" if most else f"attempt {attempt}"
+
+
+def _log_line(what_happened: str, message: str, *, tries: str, delay: timedelta | None) -> str:
     info = activity.info()
-    tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
     what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))
     run_id = one_line(info.workflow_id or "")
     ending = "" if delay is None else f"; will be retried in {delay.total_seconds():g} s"

@@ -327,6 +327,11 @@ async def test_an_attempt_that_is_repeated_is_a_span_of_its_own(
     failed, worked = collected.spans("function")
     assert failed.error is not None
     assert "no disk" in failed.error["message"]
+    assert failed.error["data"] == {
+        "tool_name": "flaky",
+        "error": "no disk",
+        "code": "tool_failed",
+    }
     assert (worked.error, worked.span_data.output) == (None, "done")
     assert failed.parent_id == worked.parent_id
     told_once(collected)
@@ -345,6 +350,11 @@ async def test_a_failure_that_the_model_reads_is_an_error_of_its_span(
     (span,) = collected.spans("function")
     assert span.error is not None
     assert "no number" in span.error["message"]
+    assert span.error["data"] == {
+        "tool_name": "broken",
+        "error": "no number",
+        "code": "tool_failed",
+    }
     assert collected.spans("agent")[0].error is None
 
 

@@ -404,6 +404,8 @@ def check_saves(
     for one in (*saves[-1:], *state.saving.to_save):
         assert len(set(one.dropped)) == len(one.dropped), "an item is dropped twice"
         assert all(one.start <= at < one.stop for at in one.dropped), "dropped, but not saved"
+        kept = [at for at in range(one.start, one.stop) if at not in one.dropped]
+        assert sorted(one.order) in ([], kept), "the order is of other items"
     # One that failed is asked for again.
     ranges = list(dict.fromkeys((one.start, one.stop) for one in saves))
     ranges += [

@@ -714,7 +714,14 @@ def edit_of(effect: RunHandoff, b: int) -> ViewEdit | None:
         ViewEdit(segments=((0, 1), summary), history=1, dropped=(0,)),
         ViewEdit(segments=(summary,), history=1, added=(summary,)),
         ViewEdit(segments=((1, 3), (0, 1), (3, 999)), history=0, dropped=(1, 2)),
-    )[b % 4]
+        ViewEdit(
+            segments=(summary, (0, 999)),
+            history=0,
+            dropped=(0,),
+            added=(summary, summary),
+            arranged=(-1, *range(b % 7, 999), -2, -3),
+        ),
+    )[b % 5]
 
 
 def wrong_answer_to(effect: Effect, b: int, at_ms: int) -> Event:

@@ -101,7 +101,7 @@ async def test_a_missing_key_is_one_line_in_the_log_of_any_worker(
     failed = [line for line in shown if "failed in" in line]
     assert len(failed) == 1, shown
     assert "\n" not in failed[0]
-    assert f"outlast: call_model failed in {handle.id} (attempt 1 of 10): " in failed[0]
+    assert f"outlast: call_model failed in {handle.id} (attempt 1, not retried): " in failed[0]
     assert "OPENAI_API_KEY" in failed[0]
 
 

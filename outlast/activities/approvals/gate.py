@@ -123,9 +123,10 @@ def tool_digest(agent: str, tool: FunctionTool) -> str:
     )
 
 
-def handoff_digest(agent: str, entry: Handoff, target: str) -> str:
-    """Return the digest of a handoff, as `tool_digest`."""
-    return digest_of([agent, "handoff", entry.tool_name, target, entry.input_json_schema])
+def handoff_digest(agent: str, entry: Handoff, target: str, variant: str) -> str:
+    """Return the digest of a handoff, as `tool_digest`; `variant` if others are named alike."""
+    parts: list[Json] = [agent, "handoff", entry.tool_name, target, entry.input_json_schema]
+    return digest_of([*parts, variant] if variant else parts)
 
 
 def with_defaults(schema: JsonObject, arguments: str) -> str:

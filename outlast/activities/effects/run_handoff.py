@@ -43,15 +43,15 @@ async def run_handoff(
     """
     effect, items = request.effect, request.items
     with worker_lookup():
-        entry = worker.registry.handoff(effect.agent, effect.name, effect.target)
+        entry = worker.registry.handoff(effect.agent, effect.name, effect.target, effect.variant)
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
     invocation = Invocation.of(worker, effect, annotated)
     stopped = await _stopped(entry, invocation, effect, attempt)
     if stopped is not None:
         return stopped
     async with nested_events(invocation, effect) as stream:
-        result, target = await _handed_over(invocation, entry, effect, items)
-        await stream.handoff(items, _transfer(invocation, effect, target))
+        result, transfer = await _handed_over(invocation, entry, effect, items)
+        await stream.handoff(items, transfer)
     return result
 
 
@@ -62,7 +62,7 @@ async def _stopped(
     call = GuardedCall(
         call_id=effect.call_id,
         arguments=effect.arguments,
-        digest_of_tool=partial(handoff_digest, effect.agent, entry, effect.target),
+        digest_of_tool=partial(handoff_digest, effect.agent, entry, effect.target, effect.variant),
         evidence=effect.evidence,
         execution=attempt.execution,
     )
@@ -73,13 +73,15 @@ async def _stopped(
 
 async def _handed_over(
     invocation: Invocation, entry: Handoff, effect: RunHandoff, items: Sequence[Item]
-) -> tuple[HandoffResult, Agent[Any]]:
+) -> tuple[HandoffResult, Item]:
     what = f"on_handoff of {effect.name!r} of agent {effect.agent!r}"
     bound_seconds = effect.policy.timeout_seconds
     bound = asyncio.timeout(bound_seconds)
     try:
         async with bound:
             target = await _target(invocation, entry, effect)  # first: hooks and filter get it
+            what = f"get_transfer_message of {effect.name!r} of agent {effect.agent!r}"
+            transfer = await _transfer(invocation, entry, effect, target)
             what = f"A hook of {effect.name!r} of agent {effect.agent!r}"
             await call_hooks(
                 HookCall(
@@ -96,7 +98,7 @@ async def _handed_over(
             what = f"The input filter of {effect.name!r} of agent {effect.agent!r}"
             edit = None
             if effect.input_length is not None:
-                edit = await _edit(invocation, entry, effect, items, target)
+                edit = await _edit(invocation, entry, effect, [*items, transfer])
     except Exception as error:  # `what` is user code
         if bound.expired():
             message = f"{what} took longer than {bound_seconds:g} s."
@@ -113,8 +115,9 @@ async def _handed_over(
         target_model=model_label(target.model),
         required_steps=invocation.required_steps(target),
         edit=edit,
+        output=str(transfer.raw["output"]) if entry.has_own_message else None,
     )
-    return result, target
+    return result, transfer
 
 
 def filter_of(invocation: Invocation, entry: Handoff) -> Any:
@@ -172,21 +175,29 @@ async def _edit(
     entry: Handoff,
     effect: RunHandoff,
     items: Sequence[Item],
-    target: Agent[Any],
 ) -> ViewEdit | None:
     chosen = filter_of(invocation, entry)
     if chosen is None:
         return None
-    everything = [*items, _transfer(invocation, effect, target)]
-    view = _view(invocation, everything, effect)
+    view = _view(invocation, items, effect)
     result: object = await call(chosen, view.data)
     return edit_of(view, result, handoff=effect.name)
 
 
-def _transfer(invocation: Invocation, effect: RunHandoff, target: Agent[Any]) -> Item:
-    output = output_item(effect.call_id, handed_over(target.name))
+async def _transfer(
+    invocation: Invocation, entry: Handoff, effect: RunHandoff, target: Agent[Any]
+) -> Item:
+    """Return the output of the handoff's call."""
+    message: object = handed_over(target.name)
+    if entry.has_own_message:
+        message = await call(entry.get_transfer_message, target)
+    if not isinstance(message, str):
+        raise UserError(
+            f"get_transfer_message of the handoff {effect.name!r} of agent {effect.agent!r} returned "
+            f"{type(message).__name__}. It must return the text for the model."
+        )
     name = invocation.worker.registry.name_of(target)
-    return Item("handoff_output", output, effect.agent, target=name)
+    return Item("handoff_output", output_item(effect.call_id, message), effect.agent, target=name)
 
 
 def _view(invocation: Invocation, items: Sequence[Item], effect: RunHandoff) -> HandoffView:

@@ -578,7 +578,7 @@ async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
     tool, is_timeout = this.tool, isinstance(error, ToolTimeoutError)
     code = failures.TOOL_TIMEOUT if is_timeout else failures.TOOL_FAILED
     message = str(error) if is_timeout else f"{tool.name} raised {type(error).__name__}: {error}"
-    record_failure(message, code)
+    record_failure(tool.name, message, code, error)
     if not this.is_last and (is_timeout or _may_run_again(tool, error)):
         raise EffectError(code, message, retryable=True) from error
     raised = failure_of(tool.name, error).details

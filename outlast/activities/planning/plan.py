@@ -254,11 +254,13 @@ async def _plan_handoff(
     )
     target = None if entry.picks_agent else target_of(entry)
     rule = await handoff_rule(entry, raw, invocation)
-    target_name = invocation.worker.registry.target_name(entry)
+    registry = invocation.worker.registry
+    target_name = registry.target_name(entry)
+    variant = registry.handoff_variant(invocation.agent, entry)
     return PlannedCall(
         item=index,
         kind="handoff",
-        tool_digest=handoff_digest(invocation.agent_name, entry, target_name)
+        tool_digest=handoff_digest(invocation.agent_name, entry, target_name, variant)
         if rule.needs_approval
         else "",
         needs_approval=rule.needs_approval,
@@ -267,6 +269,7 @@ async def _plan_handoff(
         schema=rule.schema,
         rejection=await rejection_text(invocation, raw) if rule.needs_approval else None,
         target=target_name,
+        variant=variant,
         target_own_name="" if entry.agent_name == target_name else entry.agent_name,
         target_model=model_label(target.model) if target is not None else "",
         target_steps=invocation.required_steps(target) if target is not None else (),

@@ -99,17 +99,22 @@ def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
     new = shown
     if result.input_items is not None:
         new = places.of(_items(result.new_items, "new_items", handoff), of_new_turn=True)
-    kept = {place for place in new if isinstance(place, int)}
+    kept, added, order = set[int](), list[JsonObject](), list[int]()
+    for place in new:
+        if isinstance(place, dict) or place < view.first_item:
+            added.append(place if isinstance(place, dict) else view.raws[place])
+            order.append(-len(added))
+        elif place >= view.first_new_item and place not in kept:
+            kept.add(place)
+            order.append(place)
+    added_last = [*sorted(kept), *range(-1, -1 - len(added), -1)]
     new_positions = range(view.first_new_item, len(view.raws))
     return ViewEdit(
         segments=tuple(_segments([*history, *pre, *shown])),
         history=len(history),
         dropped=tuple(at for at in new_positions if at not in kept),
-        added=tuple(
-            place if isinstance(place, dict) else view.raws[place]
-            for place in new
-            if isinstance(place, dict) or place < view.first_item
-        ),
+        added=tuple(added),
+        arranged=() if order == added_last else tuple(order),
     )
 
 

@@ -1,7 +1,7 @@
 """Handoffs: one agent transfers the conversation to another."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
@@ -52,7 +52,7 @@ NO_INPUT: JsonObject = {
 }
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Handoff(Generic[TContext, TAgent]):
     """A model's option to hand the conversation to another agent.
 
@@ -62,21 +62,21 @@ class Handoff(Generic[TContext, TAgent]):
     Attributes:
         tool_name: the name of the handoff's tool.
         tool_description: the description of the tool, for the model.
-        agent: the agent that takes over; None if `on_invoke_handoff` picks it.
-        agent_name: the name of the agent that takes over; default: that of `agent`.
         input_json_schema: the JSON Schema of the tool's arguments; default: no arguments. Made
             strict if `strict_json_schema`.
         on_invoke_handoff: performs the handoff; called with (context, arguments as JSON text),
             returns the agent that takes over. Default: parse the arguments, call `on_handoff`,
             return `agent`.
-        on_handoff: runs in an activity, with retries, when the handoff happens.
-        input_type: the type of the arguments, for `on_handoff`.
+        agent_name: the name of the agent that takes over; default: that of `agent`.
         input_filter: changes the input of the next agent's model.
         nest_handoff_history: whether the next agent sees the conversation as a summary; None: the
             run's setting. An input filter of this handoff turns it off.
         strict_json_schema: whether the provider enforces the schema.
         is_enabled: whether the agent offers the handoff: yes, no, or a predicate called with
             (context, the agent that would hand over).
+        agent: the agent that takes over; None if `on_invoke_handoff` picks it.
+        on_handoff: runs in an activity, with retries, when the handoff happens.
+        input_type: the type of the arguments, for `on_handoff`.
         needs_approval: whether a person decides before the handoff: yes, no, a predicate called
             with (context, arguments, call id), or an `ApprovalPolicy`.
     """
@@ -86,16 +86,17 @@ class Handoff(Generic[TContext, TAgent]):
 
     tool_name: str
     tool_description: str
-    agent: NamedAgent | None = None
-    agent_name: str = ""
     input_json_schema: JsonObject = field(default_factory=lambda: dict(NO_INPUT))
     on_invoke_handoff: OnInvokeHandoff = _NOT_GIVEN
-    on_handoff: OnHandoff | None = None
-    input_type: Any = None
+    agent_name: str = ""
     input_filter: HandoffInputFilter | None = None
     nest_handoff_history: bool | None = None
     strict_json_schema: bool = True
     is_enabled: IsEnabled = True
+    _: KW_ONLY  # the fields before are in the SDK's order
+    agent: NamedAgent | None = None
+    on_handoff: OnHandoff | None = None
+    input_type: Any = None
     needs_approval: NeedsApproval = False
 
     def __post_init__(self) -> None:
@@ -123,7 +124,9 @@ class Handoff(Generic[TContext, TAgent]):
             schema=self.input_json_schema,
         )
         if self.strict_json_schema:
-            self.input_json_schema = strict_schema(self.input_json_schema, owner=owner)
+            self.input_json_schema = strict_schema(
+                self.input_json_schema, owner=owner, way_out=_WITHOUT_STRICT_MODE
+            )
 
     def _check_target(self, owner: str) -> None:
         callback = cast("object", self.on_invoke_handoff)
@@ -158,17 +161,27 @@ class Handoff(Generic[TContext, TAgent]):
         return not isinstance(self.on_invoke_handoff, _Invocation)
 
     @property
+    def has_own_message(self) -> bool:
+        """Whether the program overrides `get_transfer_message`."""
+        method = getattr(self.get_transfer_message, "__func__", None)
+        return method is not Handoff.get_transfer_message
+
+    @property
     def needs_activity(self) -> bool:
         """Whether the handoff itself has user code to run; the run's settings may have more."""
         return (
             self.picks_agent
             or self.on_handoff is not None
+            or self.has_own_message
             or self.input_filter is not None
             or self.nest_handoff_history is True
         )
 
     def get_transfer_message(self, agent: NamedAgent) -> str:
-        """Return the output of this handoff's call, for the model."""
+        """Return the output of this handoff's call, for the model.
+
+        A subclass may override it: it runs in an activity, with the agent that takes over.
+        """
         return handed_over(agent.name)
 
     @classmethod
@@ -184,6 +197,11 @@ class Handoff(Generic[TContext, TAgent]):
         return f"{text} {agent.handoff_description}" if agent.handoff_description else text
 
 
+_WITHOUT_STRICT_MODE: Final = (
+    "create the handoff with Handoff(agent=..., input_json_schema=..., strict_json_schema=False) "
+    "in place of handoff()"
+)
+
 _RULES: Final[dict[str, Rule]] = {
     "input_filter": optional(called_with("data")),
     "nest_handoff_history": optional(check_flag),
@@ -197,14 +215,15 @@ class _Invocation:
     def __init__(self, entry: Handoff) -> None:
         self._entry = entry
 
-    async def __call__(self, ctx: RunContextWrapper[Any], input_json: str) -> Any:
+    async def __call__(self, ctx: RunContextWrapper[Any], input_json: str | None = None) -> Any:
         """Parse the arguments, call the callback, and return the agent.
 
-        The parameters have the names of the SDK: programs pass them by keyword.
+        The parameters have the names of the SDK: programs pass them by keyword, and leave the
+        arguments of a handoff without input out.
         """
         entry = self._entry
         if entry.input_type is not None:
-            parsed = _read(entry, input_json)
+            parsed = _read(entry, input_json or "")
             await call(cast("OnHandoffWithInput", entry.on_handoff), ctx, parsed)
         elif entry.on_handoff is not None:
             await call(entry.on_handoff, ctx)
@@ -213,14 +232,14 @@ class _Invocation:
 
 def handoff(  # noqa: PLR0913  the SDK's options, and one
     agent: NamedAgent,
-    *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
     on_handoff: OnHandoff | None = None,
     input_type: Any = None,
     input_filter: HandoffInputFilter | None = None,
-    nest_handoff_history: bool | None = None,
-    is_enabled: IsEnabled = True,
+    nest_handoff_history: bool | None = None,  # noqa: FBT001  the SDK's
+    is_enabled: IsEnabled = True,  # noqa: FBT002  the SDK's
+    *,
     needs_approval: NeedsApproval = False,
 ) -> Handoff:
     """Create a handoff to an agent.
@@ -264,6 +283,12 @@ def _schema(input_type: Any, name: str) -> JsonObject:
         return dict(NO_INPUT)
     from pydantic import TypeAdapter
 
+    if isinstance(input_type, Mapping):
+        raise UserError(
+            f"Handoff {name!r}: input_type must be a type, not a JSON Schema. Use a pydantic model, "
+            "a dataclass or a TypedDict; or pass the schema to Handoff(agent_name=..., "
+            "input_json_schema=..., on_invoke_handoff=...), which reads the arguments itself."
+        )
     shown = getattr(input_type, "__name__", str(input_type))
     problem = f"Handoff {name!r}: a model cannot give the input_type {shown}"
     with schema_errors(problem, "Use a pydantic model, a dataclass or a TypedDict."):
@@ -274,7 +299,7 @@ def _read(entry: Handoff, arguments: str) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(entry.input_type).validate_json(arguments or "", strict=True)
+        return TypeAdapter(entry.input_type).validate_json(arguments, strict=True)
     except ValidationError as error:
         # The model's text stays out of the message: it may be a customer's data.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]

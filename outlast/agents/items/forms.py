@@ -66,9 +66,9 @@ def run_item(
         kind_of_approval: Any = _OTHERS[str(raw["type"])]
         return kind_of_approval(agent=agent, raw_item=raw)
     if item.kind == "handoff_output":
-        named = _recipient(raw)
+        named = item.target or _recipient(raw)
         if named is not None:
-            target = agent_of(item.target or named)
+            target = agent_of(named)
             return HandoffOutputItem(
                 agent=agent, raw_item=raw, source_agent=agent, target_agent=target
             )

@@ -50,13 +50,17 @@ class NoStrictForm(Exception):
     """
 
 
-def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
+_OF_TOOL = "switch strict mode off (strict_mode=False)"
+
+
+def strict_schema(schema: JsonObject, *, owner: str, way_out: str = _OF_TOOL) -> JsonObject:
     """Return the strict form of an object's schema, without changing the argument.
 
     The conversion is idempotent. An empty schema becomes the schema of an object without keys.
+    `way_out` says in errors how to do without strict mode.
     """
     try:
-        return strict_form(schema, owner=owner)
+        return strict_form(schema, owner=owner, way_out=way_out)
     except NoStrictForm as error:
         raise UserError(str(error)) from None
 
@@ -74,14 +78,14 @@ def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:
     return strict_schema(schema, owner="The schema")
 
 
-def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
+def strict_form(schema: JsonObject, *, owner: str, way_out: str = _OF_TOOL) -> JsonObject:
     """Return the strict form of a schema, as `strict_schema` does; raise `NoStrictForm` if none."""
     try:
-        return _strict_form(schema, _Strictness(owner))
+        return _strict_form(schema, _Strictness(owner, way_out))
     except RecursionError:
         raise UserError(
             f"{owner}: the schema is too deeply nested. Use a model that refers to itself "
-            "($ref), or switch strict mode off (strict_mode=False)."
+            f"($ref), or {way_out}."
         ) from None
 
 
@@ -104,13 +108,14 @@ def _strict_form(schema: JsonObject, strict: "_Strictness") -> JsonObject:
 @dataclass(frozen=True, slots=True)
 class _Strictness:
     owner: str
+    way_out: str = _OF_TOOL
 
     def refuse(self, path: str, why: str) -> None:
         place = repr(path) if path else "the schema"
         kind = NoStrictForm if path and why is not _DICT else UserError
         raise kind(
             f"{self.owner}: {place} {why}. Strict mode cannot express that; "
-            "change it, or switch strict mode off (strict_mode=False)."
+            f"change it, or {self.way_out}."
         )
 
     def nodes(self, places: Iterable[tuple[str, object]]) -> list[JsonObject]:

@@ -36,7 +36,7 @@ from outlast.client.transport.messages import check_choice
 from outlast.contract.blobs import has_references
 from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.items import Item, only_text, text_of
-from outlast.loop.state import OUTPUT_KINDS, Answer, LoopState, Status
+from outlast.loop.state import OUTPUT_KINDS, Answer, LoopState, Status, in_order
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import places_in_transcript, shown, size
 from outlast.ports.model import ModelResponse
@@ -165,7 +165,7 @@ class RunResultBase:
             if place is not None and start <= place < stop:
                 requests.setdefault(self._end_of_reply(place), []).append(approval)
         found: list[RunItem] = []
-        for at in range(start, stop):
+        for at in in_order(self.snapshot, range(start, stop)):
             if at in self._own:
                 found.append(self._own[at])
             found.extend(requests.get(at, ()))

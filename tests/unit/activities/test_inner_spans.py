@@ -157,26 +157,29 @@ async def test_a_guardrail_that_is_stopped_before_it_began_leaves_nothing_behind
 
 def test_a_failure_that_is_not_raised_is_told(collected: SpanCollector) -> None:
     with around_effect(scope(), effect=2), custom_span("work"):
-        record_failure("no disk", "tool_failed")
-    assert collected.spans()[0].error == {"message": "no disk", "data": {"code": "tool_failed"}}
+        record_failure("f", "f raised OSError: no disk", "tool_failed", OSError("no disk"))
+    assert collected.spans()[0].error == {
+        "message": "f raised OSError: no disk",
+        "data": {"tool_name": "f", "error": "no disk", "code": "tool_failed"},
+    }
 
 
 def test_a_failure_may_hold_what_must_not_be_told(collected: SpanCollector) -> None:
     quiet = scope(trace_include_sensitive_data=False)
     with around_effect(quiet, effect=2), custom_span("work"):
-        record_failure("no card 4111", "tool_failed")
+        record_failure("f", "no card 4111", "tool_failed", ValueError("no card 4111"))
     assert "4111" not in str(collected.spans()[0].export())
 
 
 def test_a_run_that_is_not_traced_tells_nothing(collected: SpanCollector) -> None:
     ask(NO_SCOPE)
     with around_effect(NO_SCOPE, effect=2), custom_span("work"):
-        record_failure("no disk", "tool_failed")
+        record_failure("f", "f raised OSError: no disk", "tool_failed", OSError("no disk"))
     assert collected.spans() == collected.open_spans == []
 
 
 def test_nobody_listens_and_nothing_happens() -> None:
-    record_failure("no disk", "tool_failed")
+    record_failure("f", "f raised OSError: no disk", "tool_failed", OSError("no disk"))
     with model_span("gpt-x", REQUEST) as record_response:
         record_response(RESPONSE)
 

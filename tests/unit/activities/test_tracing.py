@@ -144,7 +144,10 @@ async def test_a_call_that_failed_has_its_error(
     collected: SpanCollector, result: ToolResult
 ) -> None:
     await traced(tool_request("f", **PLACE), giving(result), attempt=1)
-    assert "It failed." in str(collected.spans("function")[0].error)
+    assert collected.spans("function")[0].error == {
+        "message": "It failed.",
+        "data": {"tool_name": "f", "error": "It failed.", "code": "tool_failed"},
+    }
 
 
 async def test_an_attempt_that_failed_has_its_error(collected: SpanCollector) -> None:
@@ -152,7 +155,10 @@ async def test_an_attempt_that_failed_has_its_error(collected: SpanCollector) ->
     with pytest.raises(EffectError):
         await traced(tool_request("f", **PLACE), failing(error), attempt=1)
     (span,) = collected.spans("function")
-    assert span.error == {"message": "no disk", "data": {"code": "tool_failed"}}
+    assert span.error == {
+        "message": "no disk",
+        "data": {"tool_name": "f", "error": "no disk", "code": "tool_failed"},
+    }
 
 
 def nested_settings(

@@ -263,3 +263,19 @@ def test_what_was_given_is_shown_in_few_words() -> None:
     assert "polite" not in shown(InputGuardrail(guardrail_function=polite, name="Manners"))
     assert shown({"type": "function"}) == "{'type': 'function'}"
     assert len(shown(["x"] * 1000)) == 100
+
+
+async def test_a_sync_callable_that_needs_the_loop_is_told_to_be_async() -> None:
+    def on_handoff() -> None:
+        asyncio.get_running_loop()
+
+    with pytest.raises(RuntimeError, match=r"on_handoff is a sync function.* Write `async def`"):
+        await call(on_handoff)
+
+
+async def test_another_runtime_error_of_a_sync_callable_stays() -> None:
+    def fail() -> None:
+        raise RuntimeError("no disk")
+
+    with pytest.raises(RuntimeError, match=r"^no disk$"):
+        await call(fail)

@@ -29,6 +29,10 @@ class Reason(BaseModel):
     urgency: int = 0
 
 
+class Loose(BaseModel):
+    more: dict[str, int]
+
+
 class Handmade:
     """A type that pydantic knows nothing of."""
 
@@ -105,6 +109,14 @@ def test_a_handoff_leads_to_an_agent(agent: Any) -> None:
         (
             {"on_handoff": two_parameters, "input_type": Handmade},
             r"cannot give .* Handmade: [^\n]*TypedDict.$",
+        ),
+        (
+            {"on_handoff": two_parameters, "input_type": Loose},
+            r"'more' accepts any keys .*create the handoff with Handoff\(.*strict_json_schema=False\)",
+        ),
+        (
+            {"on_handoff": two_parameters, "input_type": {"type": "object", "properties": {}}},
+            r"input_type must be a type, not a JSON Schema.* pass the schema to Handoff\(",
         ),
         ({"input_filter": "mine"}, r"input_filter must be callable with \(data\)"),
         ({"input_filter": two_parameters}, r"input_filter is called with \(data\), but"),
@@ -332,3 +344,59 @@ async def test_a_handoff_is_invoked_by_hand_with_the_names_of_the_sdk() -> None:
     invoke: Any = entry.on_invoke_handoff
     invoked: Any = await invoke(ctx=context(), input_json="")
     assert (invoked.name, len(heard)) == ("B", 1)
+
+
+async def test_a_handoff_is_made_by_place_in_the_order_of_the_sdk() -> None:
+    async def pick(ctx: object, arguments: str) -> Agent[Any]:
+        return BILLING
+
+    def same(data: HandoffInputData) -> HandoffInputData:
+        return data
+
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    entry = Handoff[Any, Any]("go", "Go.", schema, pick, "some desk", same, True, False, False)
+    assert (entry.tool_name, entry.tool_description, entry.agent_name) == ("go", "Go.", "some desk")
+    assert (entry.input_json_schema, entry.on_invoke_handoff) == (schema, pick)
+    assert (entry.input_filter, entry.nest_handoff_history) == (same, True)
+    assert (entry.strict_json_schema, entry.is_enabled) == (False, False)
+    assert Handoff[Any, Any]("go", "Go.", {}, pick, "x").input_json_schema == NO_INPUT
+    made: Any = Handoff
+    with pytest.raises(TypeError):
+        made("go", "Go.", {}, pick, "x", None, None, True, True, BILLING)
+
+
+def test_the_options_of_handoff_go_by_place_in_the_order_of_the_sdk() -> None:
+    def same(data: HandoffInputData) -> HandoffInputData:
+        return data
+
+    entry = handoff(BILLING, "go", "Go.", two_parameters, Reason, same, True, False)
+    assert (entry.tool_name, entry.tool_description, entry.on_handoff) == (
+        "go",
+        "Go.",
+        two_parameters,
+    )
+    assert (entry.input_type, entry.input_filter) == (Reason, same)
+    assert (entry.nest_handoff_history, entry.is_enabled) == (True, False)
+
+
+async def test_a_handoff_without_input_is_invoked_by_hand_without_arguments() -> None:
+    invoke: Any = handoff(BILLING).on_invoke_handoff
+    assert await invoke(context()) is BILLING
+    invoke = handoff(BILLING, on_handoff=two_parameters, input_type=Reason).on_invoke_handoff
+    with pytest.raises(ModelBehaviorError, match="does not fit Reason"):
+        await invoke(context())
+
+
+async def test_the_way_out_for_a_type_that_cannot_be_strict_is_one() -> None:
+    heard: list[Any] = []
+    entry = Handoff[Any, Any](
+        tool_name="go",
+        tool_description="",
+        agent=BILLING,
+        on_handoff=lambda _, given: heard.append(given),
+        input_type=Loose,
+        input_json_schema=Loose.model_json_schema(),
+        strict_json_schema=False,
+    )
+    assert await entry.on_invoke_handoff(context(), '{"more": {"a": 1}}') is BILLING
+    assert heard == [Loose(more={"a": 1})]

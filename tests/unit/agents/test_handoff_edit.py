@@ -111,6 +111,38 @@ def test_with_input_items_what_is_left_out_of_new_items_is_shown_and_not_the_run
     assert edit == ViewEdit(segments=((0, 7),), history=2, dropped=(6,))
 
 
+def test_what_is_put_in_between_or_before_has_its_place() -> None:
+    view = a_view()
+    first, second = said("Handing over."), said("Handed over.")
+    asked, output = view.data.new_items
+    edit = edit_of(view, view.data.clone(new_items=(first, asked, second, output)), handoff="t")
+    assert (edit.added, edit.dropped) == ((raw_of(first), raw_of(second)), ())
+    assert edit.arranged == (-1, 5, -2, 6)
+
+
+def test_a_call_that_is_replaced_stays_where_it_was() -> None:
+    view = a_view()
+    asked, output = view.data.new_items
+    other = HandoffCallItem(DESK, {**raw_of(asked), "arguments": '{"reason": "***"}'})
+    edit = edit_of(view, view.data.clone(new_items=(other, output)), handoff="t")
+    assert (edit.added, edit.dropped, edit.arranged) == ((raw_of(other),), (5,), (-1, 6))
+
+
+def test_items_in_another_order_are_arranged_each_once() -> None:
+    view = a_view()
+    asked, output = view.data.new_items
+    edit = edit_of(view, view.data.clone(new_items=(output, asked, output)), handoff="t")
+    assert (edit.added, edit.dropped, edit.arranged) == ((), (), (6, 5))
+
+
+def test_earlier_items_among_the_new_ones_stay_where_they_are_in_the_run() -> None:
+    view = a_view()
+    pre, new = view.data.pre_handoff_items, view.data.new_items
+    result = view.data.clone(pre_handoff_items=(), new_items=(*pre, *new))
+    edit = edit_of(view, result, handoff="t")
+    assert edit == ViewEdit(segments=((0, 7),), history=2)
+
+
 def test_an_item_that_is_put_in_is_written_and_becomes_the_runs() -> None:
     view = a_view()
     note = said("Billing, please check the invoice.")
@@ -206,7 +238,9 @@ def test_an_item_of_the_input_that_is_put_into_the_turn_becomes_the_runs() -> No
     view = a_view()
     moved = InputItem(agent=None, raw_item=user("Hi"))
     edit = edit_of(view, view.data.clone(new_items=(moved, *view.data.new_items)), handoff="t")
-    assert edit == ViewEdit(segments=((0, 5), (0, 1), (5, 7)), history=2, added=(user("Hi"),))
+    assert edit == ViewEdit(
+        segments=((0, 5), (0, 1), (5, 7)), history=2, added=(user("Hi"),), arranged=(-1, 5, 6)
+    )
 
 
 def test_the_edit_of_a_long_history_is_as_long_as_what_was_removed() -> None:

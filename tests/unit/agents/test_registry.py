@@ -154,20 +154,71 @@ def test_an_unknown_tool_is_an_error_that_lists_the_known_ones() -> None:
         registry.tool("C", "x")
 
 
-def test_a_handoff_is_found_by_its_tool_name() -> None:
+def test_a_handoff_is_found_by_its_tool_name_and_its_target() -> None:
     triage, _, _ = desk()
     registry = Registry([triage])
-    assert registry.handoff("Orders", "transfer_to_billing").agent_name == "Billing"
-    assert registry.handoff("Triage", "transfer_to_orders").agent_name == "Orders"
+    assert registry.handoff("Orders", "transfer_to_billing", "Billing").agent_name == "Billing"
+    assert registry.handoff("Triage", "transfer_to_orders", "Orders").agent_name == "Orders"
     with pytest.raises(UserError, match="'Triage' has no handoff 'transfer_to_billing'"):
-        registry.handoff("Triage", "transfer_to_billing")
+        registry.handoff("Triage", "transfer_to_billing", "Billing")
+    with pytest.raises(UserError, match=r"leads to 'Orders' on this worker, but .* to 'Billing'"):
+        registry.handoff("Triage", "transfer_to_orders", "Billing")
 
 
-def test_of_two_handoffs_of_one_name_the_later_is_meant_as_in_what_the_model_is_offered() -> None:
+def test_handoffs_of_one_name_are_told_apart_by_their_target() -> None:
     first, second = Agent[Any](name="Büro"), Agent[Any](name="Bäro")
-    registry = Registry([Agent(name="A", handoffs=[first, second])])
-    assert registry.handoff("A", "transfer_to_b_ro").agent is second
+    agent = Agent[Any](name="A", handoffs=[first, second])
+    registry = Registry([agent])
+    assert registry.handoff("A", "transfer_to_b_ro", "Bäro").agent is second
     assert registry.handoff("A", "transfer_to_b_ro", "Büro").agent is first
+    assert registry.handoff_variant(agent, handoff(first)) == ""
+
+
+def to_desk(target: Agent[Any], description: str, **options: Any) -> Handoff:
+    """Return a handoff that shares its name and target with others."""
+    return handoff(
+        target, tool_name_override="desk", tool_description_override=description, **options
+    )
+
+
+def test_handoffs_of_one_name_and_target_are_told_apart_by_their_variant() -> None:
+    target = Agent[Any](name="Desk")
+    vip, standard = to_desk(target, "vip"), to_desk(target, "standard")
+    agent = Agent[Any](name="A", handoffs=[vip, standard])
+    registry = Registry([agent])
+    of_vip, of_standard = (registry.handoff_variant(agent, one) for one in (vip, standard))
+    assert registry.handoff("A", "desk", "Desk", of_vip) is vip
+    assert registry.handoff("A", "desk", "Desk", of_standard) is standard
+    agent.handoffs.reverse()
+    agent.handoffs.insert(0, to_desk(target, "night"))
+    assert registry.handoff("A", "desk", "Desk", of_vip) is vip, "others may come and go"
+    agent.handoffs.remove(vip)
+    with pytest.raises(UserError, match="not certain which one of 2 the model was offered"):
+        registry.handoff("A", "desk", "Desk", of_vip)
+
+
+def test_a_handoff_that_has_become_ambiguous_is_not_guessed() -> None:
+    target = Agent[Any](name="Desk")
+    agent = Agent[Any](name="A", handoffs=[to_desk(target, "vip")])
+    registry = Registry([agent])
+    assert registry.handoff("A", "desk", "Desk") is agent.handoffs[0]
+    agent.handoffs.append(to_desk(target, "standard"))
+    with pytest.raises(
+        UserError, match=r"changed its handoffs 'desk' to 'Desk': .* which one of 2"
+    ):
+        registry.handoff("A", "desk", "Desk")
+
+
+def test_handoffs_that_are_written_alike_are_told_apart_by_their_number() -> None:
+    target = Agent[Any](name="Desk")
+    alike = [to_desk(target, "", on_handoff=print) for _ in range(2)]
+    agent = Agent[Any](name="A", handoffs=[*alike, target])
+    registry = Registry([agent])
+    variants = [registry.handoff_variant(agent, one) for one in alike]
+    assert [registry.handoff("A", "desk", "Desk", one) for one in variants] == alike
+    agent.handoffs.remove(alike[0])
+    with pytest.raises(UserError, match="which one of 1"):
+        registry.handoff("A", "desk", "Desk", variants[1])
 
 
 def test_a_definition_that_is_run_again_replaces_the_first() -> None:
@@ -298,7 +349,7 @@ def test_a_handoff_that_picks_its_agent_later_is_not_followed() -> None:
     )
     registry = Registry([Agent("Triage", handoffs=[entry])])
     assert registry.names == ["Triage"]
-    assert registry.handoff("Triage", "pick") is entry
+    assert registry.handoff("Triage", "pick", "Late") is entry
     with pytest.raises(UserError, match="has no agent 'Late'"):
         registry.agent("Late")
 

@@ -103,12 +103,14 @@ def test_a_tool_run_carries_the_call_and_its_policy() -> None:
 def test_a_handoff_run_carries_where_it_leads_and_the_context_after_the_tools() -> None:
     policy = ExecutionOptions(timeout_ms=9)
     play = started()
-    play.replies(tool("f", "c1"), transfer("Billing", "h1", callback=True, policy=policy))
+    plan = transfer("Billing", "h1", callback=True, policy=policy, variant="the second")
+    play.replies(tool("f", "c1"), plan)
     play.returns("c1", "ok", Change("set", ("n",), 5))
     run = play.only(RunHandoff)
-    assert (run.agent, run.target, run.name, run.call_id) == (
+    assert (run.agent, run.target, run.variant, run.name, run.call_id) == (
         "Triage",
         "Billing",
+        "the second",
         "transfer_to_billing",
         "h1",
     )

@@ -53,6 +53,14 @@ def test_an_agent_that_a_handoff_makes_of_data_is_in_the_settings_of_all_that_fo
     assert (play.only(CallModel).settings or {})["agents"] == agents
 
 
+def test_an_output_that_the_program_wrote_still_says_who_took_over() -> None:
+    play = Play.ready()
+    play.replies(transfer("Billing", "h1", callback=True), transfer("Orders", "h2", callback=True))
+    play.called_back(output="Billing takes over.")
+    assert play.outputs["h1"] == "Billing takes over."
+    assert [item.target for item in play.state.items[-2:]] == ["", "Billing"], "h2 led nowhere"
+
+
 def test_the_agent_that_took_over_answers() -> None:
     play = Play.ready()
     play.replies(transfer("Billing", "h1"))

@@ -7,7 +7,7 @@ import pytest
 from outlast.loop.effects import CallModel, Finish, PrepareRun, RunHandoff, SaveSession
 from outlast.loop.items import Message
 from outlast.loop.start import Parent
-from outlast.loop.state import items_of, items_to_save
+from outlast.loop.state import in_order, items_of, items_to_save
 from outlast.loop.values import Failure, JsonObject, ServerThread
 from outlast.loop.view import ViewEdit
 from tests.laws.driver import Play, gated, message, refused, said, thought, tool, transfer
@@ -167,6 +167,61 @@ def test_a_handoffs_turn_is_saved_without_what_a_filter_dropped_from_it() -> Non
     play.called_back(edit=ViewEdit(segments=((0, 1),), history=1, dropped=(1, 3)))
     assert (ranges(play)[1:], saving(play)) == ([(1, 5)], ["handoff_call", "handoff_output"])
     assert play.only(SaveSession).dropped == (1, 3)
+
+
+def arranging(*, drops_output: bool = False) -> ViewEdit:
+    """A filter of a turn with a tool that replaces its call, and puts a message first and last."""
+    first: JsonObject = {"type": "message", "role": "assistant", "content": []}
+    last: JsonObject = {**first, "id": "last"}
+    call: JsonObject = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '"***"'}
+    arranged = (-1, -2, 2, 3, 4, -3)
+    return ViewEdit(
+        segments=((0, 1), first, call, (2, 4 if drops_output else 5), last),
+        history=1,
+        dropped=(1, 4) if drops_output else (1,),
+        added=(first, call, last),
+        arranged=tuple(at for at in arranged if not (drops_output and at == 4)),
+    )
+
+
+def test_what_a_filter_puts_in_has_its_place_in_the_run_and_in_the_session() -> None:
+    play = with_session()
+    play.replies(tool("f", "c1"), transfer("Billing", "h1", callback=True, filters=True))
+    play.returns("c1")
+    before = play.state.items
+    play.called_back(edit=arranging())
+    items = play.state.items
+    assert items[: len(before)] == before, "the transcript only grows"
+    assert [item.kind for item in items[4:]] == ["message", "other", "handoff_output", "message"]
+    order = [at for at in in_order(play.state, range(len(items))) if at not in play.state.hidden]
+    assert [items[at].kind for at in order] == [
+        "input", "message", "other", "handoff_call", "tool_output", "handoff_output", "message",
+    ]  # fmt: skip
+    save = play.only(SaveSession)
+    assert items_to_save(play.state, save) == tuple(items[at] for at in order[1:])
+    seen = [item.raw for item in items_of(play.state, play.only(CallModel))]
+    assert seen == [items[at].raw for at in order], "the next agent reads the same"
+
+
+def test_what_comes_after_an_output_that_a_filter_drops_has_its_place_too() -> None:
+    play = with_session()
+    play.replies(tool("f", "c1"), transfer("Billing", "h1", callback=True, filters=True))
+    play.returns("c1")
+    play.called_back(edit=arranging(drops_output=True))
+    assert play.state.hidden == (1, 4)
+    assert saving(play) == ["message", "other", "handoff_call", "tool_output", "message"]
+
+
+def test_what_is_being_saved_stays_in_its_order_when_a_later_filter_arranges_it() -> None:
+    play = with_session()
+    play.replies(gated("refund", "c1"), transfer("Billing", "h1", callback=True, filters=True))
+    save = play.only(SaveSession)
+    play.decided("a1", "reject")
+    play.called_back(edit=ViewEdit(segments=(), history=0, arranged=(2, 1, 3, 4)))
+    assert play.only(SaveSession) == save
+    assert saving(play) == ["tool_call", "handoff_call"]
+    play.saved()
+    assert saving(play) == ["tool_output", "handoff_output"]
 
 
 def test_what_is_being_saved_stays_the_same_when_a_later_filter_drops_it() -> None:

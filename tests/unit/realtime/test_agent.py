@@ -29,8 +29,8 @@ def test_a_realtime_agent_is_registered_with_its_tools_and_handoffs() -> None:
     registry = Registry([desk])
     assert registry.names == ["Desk", "Orders"]
     assert registry.tool("Orders", "track") is track
-    assert registry.handoff("Desk", "transfer_to_orders").agent is orders
-    assert registry.handoff("Orders", "transfer_to_desk").agent is desk
+    assert registry.handoff("Desk", "transfer_to_orders", "Orders").agent is orders
+    assert registry.handoff("Orders", "transfer_to_desk", "Desk").agent is desk
 
 
 def test_a_clone_is_a_realtime_agent_with_the_changed_field() -> None:

@@ -87,7 +87,9 @@ def told(
         ({"most": 0, "attempt": 7}, "(attempt 7)", True),
         ({"most": 10, "attempts": 2}, "(attempt 1 of 2)", True),
         ({"most": 10, "attempts": 2, "attempt": 2}, "(attempt 2 of 2)", False),
-        ({"retryable": False}, "(attempt 1 of 3)", False),
+        ({"retryable": False}, "(attempt 1, not retried)", False),
+        ({"retryable": False, "attempt": 2}, "(attempt 2, not retried)", False),
+        ({"retryable": False, "attempt": 3}, "(attempt 3 of 3)", False),
     ],
 )
 def test_an_attempt_that_failed_is_one_line_with_the_place_in_the_users_code(
@@ -100,6 +102,13 @@ def test_an_attempt_that_failed_is_one_line_with_the_place_in_the_users_code(
     assert "No such order (test_failure_lines.py:" in line
     assert " in users_code)" in line
     assert ("; will be retried in " in line) == again
+
+
+def test_an_effect_that_is_scheduled_anew_has_further_attempts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = ApplicationError("No.", type=failures.FAILED_ON_CAPABLE_WORKER, non_retryable=True)
+    assert told(error, caplog).endswith("support-42 (attempt 1): No")
 
 
 def test_what_is_ours_has_no_place(caplog: pytest.LogCaptureFixture) -> None:

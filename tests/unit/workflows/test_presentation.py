@@ -204,6 +204,13 @@ def test_a_stranger_understands_what_an_activity_does() -> None:
     ]
 
 
+def test_a_handoff_with_an_output_of_its_own_is_one() -> None:
+    play = Play.ready()
+    play.replies(transfer("Billing", "h1", callback=True))
+    play.called_back(output="Billing takes over.")
+    assert summaries(play)[-1].endswith(" · turn 2 · handoff from Triage")
+
+
 def test_a_model_call_after_a_rejected_handoff_follows_no_handoff() -> None:
     play = Play.ready()
     play.replies(transfer("Billing", "h1", needs_approval=True))

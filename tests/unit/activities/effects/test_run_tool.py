@@ -231,7 +231,7 @@ async def test_a_failure_that_the_model_reads_about_is_logged_and_in_the_trace(
     assert "attempt 3 of support-42:c1 failed: fail raised ConnectionError: down" in caplog.text
     assert span.error == {
         "message": "fail raised ConnectionError: down",
-        "data": {"code": "tool_failed"},
+        "data": {"tool_name": "fail", "error": "down", "code": "tool_failed"},
     }
 
 
