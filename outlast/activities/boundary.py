@@ -162,7 +162,11 @@ class EffectActivities:
     ) -> ModelReply:
         info = activity.info()
         run_id = str(info.workflow_id)
-        window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
+        window = DeltaWindow(
+            effect=int(info.activity_id),
+            attempt=info.attempt,
+            execution=info.workflow_run_id or "",
+        )
         is_read_here = partial(call_windows.has_reader, run_id)
         cadence = Cadence.of(request.effect.settings, is_billed=is_billed(activity.client()))
         stream = StreamHeartbeats(window, beat, cadence, is_read_here)

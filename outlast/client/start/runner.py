@@ -40,6 +40,7 @@ from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.start.thread_loop import thread_loop
 from outlast.client.transport.connection import with_search_attributes
 from outlast.client.transport.content import with_content_stored
+from outlast.client.transport.executions import first_of
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import names, records
@@ -273,7 +274,9 @@ class Runner(Placed):
         patience: timedelta | None = None,
         blob_store: BlobStore | None = None,
     ) -> RunHandle:
-        """Return a handle on a run that was started before, here or elsewhere.
+        """Return a handle on the newest run with an id, started before, here or elsewhere.
+
+        The handle stays on that run, also when another one uses the id later.
 
         With the agent that the run was started with, results have agents and answers as objects, and
         the run is hosted here, as with `run`. `RunOptions` describes the other options.
@@ -287,7 +290,7 @@ class Runner(Placed):
         check_place(id or "", options.get("client"))
         with _Call(agent, "", options).host() as host:
             handle = await host.handle(id, LocalDefinitions(agent))
-            await handle.check()
+            handle = handle.pinned(first_of(await handle.check()))
             await host.follow(handle)
             return handle
 
@@ -429,7 +432,9 @@ class _Call:
             is_new_session=is_new_session,
         )
         with definitions.live_values_of(run_id):
-            if not await _start(handle.client, new, host.patience):
+            first, is_new = await _start(handle.client, new, host.patience)
+            handle = handle.pinned(first)
+            if not is_new:
                 await host.follow(handle)
         return handle
 
@@ -450,37 +455,42 @@ class NewRun:
         return start_digest(self.record, self.tenant, is_new_session=self.is_new_session)
 
 
-async def _start(client: Client, run: NewRun, patience: timedelta) -> bool:
+async def _start(client: Client, run: NewRun, patience: timedelta) -> tuple[str | None, bool]:
+    """Return the first execution of the run that was started or found, and whether it is new."""
     try:
-        await start_run(client, run, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY, patience)
+        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+        return await start_run(client, run, reuse, patience), True
     except WorkflowAlreadyStartedError:
-        if not await _is_replaced(client, run, patience):
-            return False
-        await start_run(client, run, WorkflowIDReusePolicy.ALLOW_DUPLICATE, patience)
-    return True
+        found = await _same_run(client, run, patience)
+    if found is not None:
+        return found, False
+    return await start_run(client, run, WorkflowIDReusePolicy.ALLOW_DUPLICATE, patience), True
 
 
-async def _is_replaced(client: Client, run: NewRun, patience: timedelta) -> bool:
-    """Whether a new run replaces the run with this id; not if it is the same run."""
+async def _same_run(client: Client, run: NewRun, patience: timedelta) -> str | None:
+    """Return the first execution of the run with this id; None if a new run replaces it."""
     address = RunAddress(client, run.id, patience)
-    description = await address.ask(address.workflow.describe)
+    description = await address.ask(address.describe)
     other = difference(await description.memo_value(names.MEMO_INPUT_DIGEST, ""), run.digest)
     if other and description.close_time is None:
         raise RunAlreadyStarted(
             f"The id {run.id!r} is in use by a run that was started with another {other}. "
             f"Use that run with Runner.attach({run.id!r}), or choose another id."
         )
-    return bool(other)
+    return None if other else first_of(description)
 
 
 async def start_run(
     client: Client, run: NewRun, reuse: WorkflowIDReusePolicy, patience: timedelta
-) -> None:
-    """Start a run's workflow, through outages of the server."""
+) -> str | None:
+    """Start a run's workflow, through outages of the server; return its first execution."""
     try:
-        await retry_during_outage(client, lambda: start_workflow(client, run, reuse), patience)
+        started = await retry_during_outage(
+            client, lambda: start_workflow(client, run, reuse), patience
+        )
     except RPCError as error:
         raise _start_error(client, error) from error
+    return started.first_execution_run_id
 
 
 async def start_workflow(

@@ -229,7 +229,9 @@ class FakeHandle:
             workflow_type=self._client.workflow_type,
             parent_id=self._parent,
             raw_description=SimpleNamespace(
-                pending_activities=[], HasField=self._client.pending.__contains__
+                pending_activities=[],
+                HasField=self._client.pending.__contains__,
+                workflow_execution_info=SimpleNamespace(first_run_id=self._client.first),
             ),
         )
 
@@ -290,7 +292,7 @@ class FakeClient:
         answer: Any = None,
     ) -> None:
         self.runs: dict[str, Sequence[Sequence[HistoryEvent] | Exception]] = {}
-        self.newest = "run-1"
+        self.newest = self.first = "run-1"
         if pages or not (answer is None or isinstance(answer, RPCError)):
             self.runs["run-1"] = pages or ([],)
         self.status = status
@@ -303,7 +305,14 @@ class FakeClient:
         self.pending: set[str] = set()
         self.refuses_queries = False
 
-    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> FakeHandle:
+    def get_workflow_handle(
+        self,
+        workflow_id: str,
+        *,
+        run_id: str | None = None,
+        first_execution_run_id: str | None = None,
+    ) -> FakeHandle:
+        assert first_execution_run_id in {None, self.first}
         if workflow_id == "support-42":
             return FakeHandle(self, run_id)
         nobody = FakeClient(answer=refused(RPCStatusCode.NOT_FOUND))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -65,8 +66,8 @@ class StartClient(FakeClient):
         self.digest = digest
         self.started: list[dict[str, Any]] = []
 
-    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> Any:
-        handle: Any = FakeClient.get_workflow_handle(self, "support-42", run_id=run_id)
+    def get_workflow_handle(self, workflow_id: str, **which: Any) -> Any:
+        handle: Any = FakeClient.get_workflow_handle(self, "support-42", **which)
         describe = handle.describe
 
         async def described() -> Any:
@@ -81,9 +82,10 @@ class StartClient(FakeClient):
         handle.describe = described
         return handle
 
-    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
+    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> Any:
         self.started.append({"workflow": workflow, "payload": payload, **options})
         await self.answer("start")
+        return SimpleNamespace(first_execution_run_id=self.first)
 
 
 @pytest.fixture(autouse=True)
@@ -607,14 +609,14 @@ async def test_what_the_sync_way_raises_has_nothing_to_do_with_event_loops(
 class Answering(StartClient):
     """A server whose runs answer at once."""
 
-    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
+    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> Any:
         one = Recording()
         one.started(payload)
         one.prepared()
         one.answered("Hi")
         one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
         self.runs["run-1"] = [one.events]
-        await super().start_workflow(workflow, payload, **options)
+        return await super().start_workflow(workflow, payload, **options)
 
 
 @pytest.mark.parametrize("run_id", [None, "support-42"])
