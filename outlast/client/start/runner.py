@@ -178,6 +178,9 @@ class Runner(Placed):
         waiting run, which has its own settings and turn count, and reading continues. `RunOptions`
         describes the options.
 
+        Cancelling this call, as `asyncio.wait_for` does, ends the wait and not the run. To end both,
+        use `start`, wait with `handle.wait_for_people()`, and call `handle.cancel()` on a time-out.
+
         Raises:
             AgentsException: the run failed; the subclass says why.
             UserError: an argument does not fit.
