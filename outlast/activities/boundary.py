@@ -42,6 +42,7 @@ from outlast.loop.effects import CallModel, Effect, RunTool
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
 from outlast.streams.call_windows import FinishedCall, call_windows
+from outlast.streams.turn_stops import turn_stops
 from outlast.streams.window import DeltaWindow
 from outlast.tracing.current import CURRENT
 
@@ -159,7 +160,11 @@ class EffectActivities:
     ) -> ModelReply:
         info = activity.info()
         run_id = str(info.workflow_id)
-        window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
+        window = DeltaWindow(
+            effect=int(info.activity_id),
+            attempt=info.attempt,
+            execution=info.workflow_run_id or "",
+        )
         is_read_here = partial(call_windows.has_reader, run_id)
         cadence = Cadence.of(request.effect.settings, is_billed=is_billed(activity.client()))
         stream = StreamHeartbeats(window, beat, cadence, is_read_here)
@@ -168,6 +173,7 @@ class EffectActivities:
             on_event=stream.feed,
             execution=_execution(info),
             has_reader_here=is_read_here,
+            is_stopped=partial(turn_stops.is_stopped, run_id, window.effect),
         )
         with call_windows.running(run_id, window), stream:
             reply: ModelReply = await attempt_effect(worker, request, attempt)

@@ -25,14 +25,18 @@ from outlast.archive.locations import archive_of
 
 
 def workflow_handle(
-    client: Client, run_id: str, execution_id: str | None = None
+    client: Client, run_id: str, execution_id: str | None = None, *, first: str | None = None
 ) -> WorkflowHandle[Any, Any]:
     """Return a handle whose description, events and result outlast the server's retention.
 
     Without an archive it is the client's own handle. An execution that the server has always comes
-    from the server.
+    from the server. With `first`, the first execution of a run, updates and cancellations do not
+    reach a later run with the id.
     """
-    return _reading_client(client).get_workflow_handle(run_id, run_id=execution_id)
+    reading = _reading_client(client)
+    if first is None:
+        return reading.get_workflow_handle(run_id, run_id=execution_id)
+    return reading.get_workflow_handle(run_id, run_id=execution_id, first_execution_run_id=first)
 
 
 _reading: WeakKeyDictionary[Client, tuple[Archive, Client]] = WeakKeyDictionary()

@@ -189,11 +189,11 @@ async def _start(
     queue = task_queue or source.task_queue
     new = NewRun(id=fork_id, record=record, queue=queue, tenant=tenant)
     try:
-        await start_run(client, new, WorkflowIDReusePolicy.REJECT_DUPLICATE, PATIENCE)
+        first = await start_run(client, new, WorkflowIDReusePolicy.REJECT_DUPLICATE, PATIENCE)
     except WorkflowAlreadyStartedError as error:
         message = f"There is a run {fork_id!r} already. Choose another name."
         raise RunAlreadyStarted(message) from error
-    return RunHandle(client, fork_id)
+    return RunHandle(client, fork_id, first_execution_id=first)
 
 
 async def list_forks(

@@ -6,6 +6,7 @@ All reading uses the run's history, so it works without a worker.
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFail
 from temporalio.service import RPCError
 
 from outlast.agents.errors import RunClosed, UserError
+from outlast.archive import workflow_handle
 from outlast.client.people.actions import (
     MessageReceipt,
     People,
@@ -50,6 +52,7 @@ from outlast.client.results.run_result import (
 )
 from outlast.client.results.run_state import ENGINE
 from outlast.client.transport.content import reader_of, with_content_stored
+from outlast.client.transport.executions import first_of
 from outlast.client.transport.messages import check_choice, check_input
 from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
@@ -127,6 +130,8 @@ class RunHandle(People):
             the time the run resumes.
         patience: how long calls wait for a server that does not answer, or for a run that accepts
             nothing; default: OUTLAST_PATIENCE_SECONDS, or five minutes.
+        first_execution_id: the run's first execution, so that the handle stays on this run when
+            another one uses its id later; None means the newest run with the id at each call.
 
     Attributes:
         id: the workflow id.
@@ -141,6 +146,7 @@ class RunHandle(People):
         *,
         from_engine: bool = False,
         patience: timedelta | None = None,
+        first_execution_id: str | None = None,
     ) -> None:
         wait_for_native_threads()
         self.id = run_id
@@ -148,18 +154,31 @@ class RunHandle(People):
         self.kept_client: Any = ENGINE if from_engine else client
         self._definitions = definitions or LocalDefinitions()
         self._definitions.content = reader_of(client)
-        self._address = RunAddress(client, run_id, patience)
+        self._address = RunAddress(client, run_id, patience, first=first_execution_id)
         self._patience = self._address.patience
         self._stopped: RunReader | None = None  # where the last wait has stopped reading
         self._sent = set[str]()  # the messages that were sent since then
-        self._workflow = self._address.workflow
+
+    @property
+    def first_execution_id(self) -> str | None:
+        """The run's first execution, or None if the handle is on the newest run with its id."""
+        return self._address.first
+
+    def pinned(self, first_execution_id: str | None) -> "RunHandle":
+        """Return a handle that stays on the run that began with an execution."""
+        if first_execution_id in {None, self.first_execution_id}:
+            return self
+        handle = copy(self)
+        address = RunAddress(self.client, self.id, self._patience, first=first_execution_id)
+        handle._address = address  # noqa: SLF001  its own class
+        return handle
 
     def __repr__(self) -> str:
         return f"RunHandle({self.id!r})"
 
     async def check(self) -> WorkflowExecutionDescription:
         """Check that the run exists, and return the server's description of it."""
-        return self._address.checked(await self._address.ask(self._workflow.describe))
+        return self._address.checked(await self._address.ask(self._address.describe))
 
     async def result(self) -> RunResult:
         """Wait until the run is closed, through approvals and however long.
@@ -168,13 +187,25 @@ class RunHandle(People):
             RunCancelled: the run was cancelled.
             AgentsException: the run failed; the subclass says why.
         """
-        try:
-            await self._address.ask(self._workflow.result)
-        except WorkflowFailureError as error:
-            raised = run_end.error_of_closing(error, await self.state(), self._definitions)
-        else:
-            return run_end.result_or_raise(await self.state(), self._definitions, self.kept_client)
-        raise raised
+        if self.first_execution_id is None:
+            return await self.pinned(first_of(await self.check())).result()
+        execution = self.first_execution_id
+        while True:
+            failed: WorkflowFailureError | None = None
+            try:
+                await self._address.wait(execution)
+            except WorkflowFailureError as error:
+                failed = error
+            state, reader = await self._caught_up()
+            if reader.is_over and failed is None:
+                break
+            newest = (await self.check()).run_id
+            if newest == execution:
+                break
+            execution = newest  # a reset has begun another one
+        if failed is not None:
+            raise run_end.error_of_closing(failed, state, self._definitions)
+        return run_end.result_or_raise(state, self._definitions, self.kept_client)
 
     async def state(self) -> RunSnapshot:
         """Return the run's current state, read from its history; needs no worker."""
@@ -182,13 +213,18 @@ class RunHandle(People):
 
     async def present(self) -> tuple[RunSnapshot, HistoryPlace]:
         """Return the run's current state, and the place of its history to read on from."""
+        state, reader = await self._caught_up()
+        return state, reader.place
+
+    async def _caught_up(self) -> tuple[RunSnapshot, RunReader]:
+        """Return the run's current state, and the reader that has read it."""
         reader = self._reader()
         try:
             state = await reader.catch_up()
         except RPCError as error:
             raise await self._address.translate(error) from error
         # A run that has just been started does not know its id yet.
-        return state if state.run_id else revised(state, run_id=self.id), reader.place
+        return state if state.run_id else revised(state, run_id=self.id), reader
 
     async def wait_for_answer(self, message_id: str) -> RunResult:
         """Wait until a message is answered, through approvals and however long.
@@ -210,19 +246,21 @@ class RunHandle(People):
             withdrawn, arrived = arrived and not has, arrived or has
             return withdrawn or is_answered(state)
 
-        state = await self._until(is_over, reader=self._reader_for(message_id))
+        reader = await self._until(is_over, reader=self._reader_for(message_id))
+        handle, state = self.pinned(reader.first), reader.state
         if arrived and not has_message(state, message_id):
             raise UserError(f"The message {message_id!r} was withdrawn, so nobody answers it.")
         answer = answer_to(state, message_id)
         if answer is not None and answer.failure is not None:
             # The question may have been retried since.
-            state = await self._until(is_answered, (await self.present())[1])
+            place = (await handle.present())[1]
+            state = (await handle._until(is_answered, place)).state  # noqa: SLF001  its own class
             answer = answer_to(state, message_id)
         if answer is not None and answer.failure is not None:
             raise error_of(answer.failure, state, self._definitions)
         if answer is not None:
             return result_of_answer(state, answer, self._definitions, client=self.kept_client)
-        result = await self.result()  # raises unless it completed
+        result = await handle.result()  # raises unless it completed
         raise RunClosed(
             f"The run {self.id} has ended and did not answer the message {message_id!r}.",
             run_data=run_details(result.snapshot, self._definitions),
@@ -236,14 +274,16 @@ class RunHandle(People):
         self, since: HistoryPlace | None, *, without: frozenset[RequestKey] = frozenset()
     ) -> RunResult:
         """Like `wait_for_people`, but ignore waits before `since` and decided requests."""
-        state = await self._until(lambda one: is_settled(one, without), since)
+        reader = await self._until(lambda one: is_settled(one, without), since)
+        state = reader.state
         if not is_settled(state, without):  # ended by the engine
-            return await self.result()
+            return await self.pinned(reader.first).result()
         return run_end.result_or_raise(state, self._definitions, self.kept_client)
 
     async def wait(self, condition: Callable[[RunSnapshot], bool]) -> RunResult:
         """Wait until the state satisfies a condition, or the run is closed."""
-        return result_of(await self._until(condition), self._definitions, client=self.kept_client)
+        state = (await self._until(condition)).state
+        return result_of(state, self._definitions, client=self.kept_client)
 
     async def _until(
         self,
@@ -251,7 +291,8 @@ class RunHandle(People):
         since: HistoryPlace | None = None,
         *,
         reader: RunReader | None = None,
-    ) -> RunSnapshot:
+    ) -> RunReader:
+        """Return a reader that has read on until a condition is true, or the run is closed."""
         reader = reader or self._reader()
         present = CaughtUp(since, from_start=False)
         async with aclosing(self._translated(reader.follow(from_start=False))) as following:
@@ -262,7 +303,7 @@ class RunHandle(People):
             self._stopped = reader
             self._sent.clear()
         await REGISTRATION.settled()  # the program may read what its processors have received
-        return reader.state
+        return reader
 
     def _reader_for(self, message_id: str) -> RunReader | None:
         """Return the reader that stopped before a message, so that its answer is ahead of it."""
@@ -288,7 +329,7 @@ class RunHandle(People):
         return self._translated(self._reader().read_all())
 
     def _reader(self) -> RunReader:
-        return RunReader(self.client, self.id, self._patience)
+        return RunReader(self.client, self.id, self._patience, first=self.first_execution_id)
 
     async def _translated(self, reading: AsyncGenerator[Progress]) -> AsyncGenerator[Progress]:
         try:
@@ -305,7 +346,10 @@ class RunHandle(People):
         begun = CaughtUp(read_range.begins, from_start=from_start)
         present = CaughtUp(read_range.settles, from_start=from_start)
         following = with_deltas(
-            self._translated(reader.follow(from_start=from_start)), self.client, self.id
+            self._translated(reader.follow(from_start=from_start)),
+            self.client,
+            self.id,
+            first=self.first_execution_id,
         )
         seen = 0
         if from_start:
@@ -321,7 +365,7 @@ class RunHandle(People):
                 settled = isinstance(event, Progress) and present.is_reached(reader.place)
                 if settled and read_range.is_settled(reader.state):
                     return
-        await self.result()  # ended by the engine: raises its error
+        await self.pinned(reader.first).result()  # ended by the engine: raises its error
 
     async def stream_events(self, from_event: int = 0) -> AsyncIterator[StreamEvent]:
         """Yield the run's events from the first one on, until it is closed.
@@ -404,7 +448,8 @@ class RunHandle(People):
         ends: Callable[[RunSnapshot], bool] = lambda _: False,
     ) -> AsyncGenerator[StreamedState | RawResponsesStreamEvent]:
         number = 0
-        async with aclosing(with_deltas(progress, self.client, self.id)) as steps:
+        first = self.first_execution_id
+        async with aclosing(with_deltas(progress, self.client, self.id, first=first)) as steps:
             async for one in steps:
                 if not isinstance(one, Progress):
                     if before is not None:
@@ -488,14 +533,14 @@ class RunHandle(People):
         Raises:
             UserError: the last question has not failed.
         """
-        state = await self.state()
+        state, reader = await self._caught_up()
         if state.outcome is None:
             count = len(state.answers)
             payload = records.write(records.RetryRecord(answers=count))
             await self._address.update(names.UPDATE_RETRY, payload, f"retry-{count}")
         else:
             try:
-                await reset_to_failed_step(self.client, state)
+                await reset_to_failed_step(self.client, state, reader.first)
             except RPCError as error:
                 raise await self._address.translate(error) from error
         waiting = [message.id for message in state.inbox]
@@ -538,10 +583,11 @@ class RunHandle(People):
         check_choice("cancel(mode=...)", mode, CancelMode)
         if mode == "immediate":
             # The server accepts the cancellation of an ended workflow without an error.
-            description = await self._address.ask(self._workflow.describe)
+            description = await self._address.ask(self._address.describe)
             if description.close_time is not None:
                 raise self._address.closed_error(description)
-            await self._address.ask(self._workflow.cancel)
+            first = first_of(description)
+            await self._address.ask(workflow_handle(self.client, self.id, first=first).cancel)
         else:
             payload: JsonObject = {"mode": mode}
-            await self._address.ask(lambda: self._workflow.signal(names.SIGNAL_CANCEL, payload))
+            await self._address.ask(lambda: self._address.signal(names.SIGNAL_CANCEL, payload))

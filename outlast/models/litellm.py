@@ -115,10 +115,6 @@ class LitellmConnection:
         """Return this connection."""
         return self
 
-    def of_run(self, run_id: str | None) -> Self:
-        """Return this connection."""
-        return self
-
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
         """Send a body and return the response, or raise a `ModelError`."""
         with _failures(target):

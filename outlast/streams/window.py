@@ -97,12 +97,16 @@ class DeltaWindow:
 
     Attributes:
         effect: the number of the model call's effect.
+        execution: the execution that makes the call; empty if that is not known.
         fed_bytes: the size of all events so far as JSON; it changes with each that is shown.
         has_news: whether there are events that were not sent yet.
     """
 
-    def __init__(self, *, effect: int, attempt: int, limit_bytes: int = BURST_BYTES) -> None:
+    def __init__(
+        self, *, effect: int, attempt: int, limit_bytes: int = BURST_BYTES, execution: str = ""
+    ) -> None:
         self.effect = effect
+        self.execution = execution
         self._attempt = attempt
         self._usual = min(WINDOW_BYTES, limit_bytes)
         self._longest = limit_bytes

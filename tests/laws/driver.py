@@ -754,6 +754,11 @@ class Play:
         moved = [one for one in models if self._has_moved(one, before)]
         spoken = self.timed.phase == "idle" and isinstance(self.events[-1], LineReplied)
         turns = len(models) - len(moved) + (spoken and self.accepted != self.heard_before)
+        match self.events[-1]:
+            case EffectAnswered(result=ModelReply(withheld=True)) if before.phase != "closed":
+                turns -= 1  # it had been counted when the call was scheduled
+            case _:
+                pass
         counted = after.turns - before.turns
         assert turns <= counted <= turns + len(stopped), "a turn is not a model call"
         assert all(one.turn == after.question.turn for one in models)

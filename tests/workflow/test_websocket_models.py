@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.start.responses_websocket_session import responses_websocket_session
+from outlast.client.start.runner import Runner
 from outlast.local.engine import LocalEngine
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIProvider
@@ -129,4 +132,46 @@ async def test_the_runs_of_a_session_share_its_connections(home: Path):
         finally:
             await LocalEngine.close_shared()
         assert sent(server) == [1, 1, 1] * 2
-        assert len(server.sockets) == 2, "each run has kept its own"
+        assert len(server.sockets) == 1
+
+
+async def test_runs_with_one_provider_in_their_configuration_share_its_connection(home: Path):
+    del home
+    looked_up: list[str] = []
+    async with ScriptedResponsesServer(always=reply) as server, clerk(server, looked_up) as known:
+        url = server.websocket_base_url
+        agents = OpenAIProvider("k", transport="websocket", websocket_base_url=url)
+        other = OpenAIProvider("other", transport="websocket", websocket_base_url=url)
+        try:
+            for provider in (agents, other, agents, agents):
+                settings = ModelSettings(store=False)
+                await Runner.run(
+                    known.clone(model=None),
+                    "Where are they?",
+                    run_config=RunConfig(model_provider=provider, model_settings=settings),
+                )
+        finally:
+            await LocalEngine.close_shared()
+        keys = [socket.headers["authorization"] for socket in server.sockets]
+        assert keys == ["Bearer k", "Bearer other"]
+        assert sent(server) == [1, 1, 1] * 4
+        await agents.aclose()
+        await other.aclose()
+
+
+async def test_a_run_continues_the_response_of_the_run_before_that_is_not_stored(home: Path):
+    del home
+    async with ScriptedResponsesServer("It is on its way.", "Tomorrow.") as server:
+        agent = Agent[Any](name="Clerk", model_settings=ModelSettings(store=False))
+        url = server.websocket_base_url
+        try:
+            async with responses_websocket_session(api_key="k", websocket_base_url=url) as session:
+                first = await session.run(agent, "Where is it?")
+                second = await session.run(
+                    agent, "When does it come?", previous_response_id=first.last_response_id
+                )
+        finally:
+            await LocalEngine.close_shared()
+        assert second.final_output == "Tomorrow."
+        assert len(server.script.requests[1].input) == 3
+        assert len(server.sockets) == 1

@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 
 from outlast.agents.json_values import as_object
 from outlast.client.read.history import Progress
+from outlast.client.transport.executions import first_of
 from outlast.contract import names
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, EffectAnswered
@@ -42,7 +43,7 @@ EARLY: Final = timedelta(milliseconds=20)
 
 
 async def with_deltas(
-    progress: AsyncIterator[Progress], client: Client, run_id: str
+    progress: AsyncIterator[Progress], client: Client, run_id: str, *, first: str | None = None
 ) -> AsyncGenerator[Progress | RawEvent]:
     """Yield the history's events, and the models' events between them.
 
@@ -50,7 +51,7 @@ async def with_deltas(
     before, so the deltas of each reply add up to its text for every reader, live or late. The
     server is polled while the reader is busy, too, so that a slow reader misses nothing.
     """
-    poller = DeltaPoller(client, run_id)
+    poller = DeltaPoller(client, run_id, first)
     polling = asyncio.create_task(poller.poll_repeatedly())
     waiting = asyncio.create_task(poller.has_events.wait())
     next_step = _next(progress)
@@ -88,15 +89,20 @@ def _next(progress: AsyncIterator[Progress]) -> asyncio.Task[Progress | None]:
 
 @dataclass
 class DeltaPoller:
-    """Polls for the models' output in one run, whose state `note` has seen."""
+    """Polls for the models' output in one run, whose state `note` has seen.
+
+    With `first`, the run's first execution, nothing is read of a later run with its id.
+    """
 
     client: Client
     run_id: str
+    first: str | None = None
     state: LoopState = field(default_factory=LoopState)
     has_events: asyncio.Event = field(default_factory=asyncio.Event)
     _events: list[RawEvent] = field(default_factory=list[RawEvent])
     _call_pending: asyncio.Event = field(default_factory=asyncio.Event)
     _readers: dict[int, DeltaReader] = field(default_factory=dict[int, DeltaReader])
+    _own: dict[str, bool] = field(default_factory=dict[str, bool])
     _quiet_since: float | None = None
     _next_seconds: float = 0.0
     _looked_at: tuple[DeltaWindow, int] | None = None
@@ -116,7 +122,7 @@ class DeltaPoller:
             self._call_pending.set()
         match step.event:
             case EffectAnswered(
-                effect=effect, result=ModelReply(begun=None) as reply, at_ms=at_ms
+                effect=effect, result=ModelReply(begun=None, withheld=False) as reply, at_ms=at_ms
             ) if effect in before:
                 reader = self._readers.setdefault(effect, DeltaReader())
                 response = response_object(
@@ -157,7 +163,8 @@ class DeltaPoller:
             await asyncio.sleep(SHORTEST_WAIT.total_seconds())
         if windows := call_windows.of_run(self.run_id):
             for window in windows:
-                self._look_at(window)
+                if await self._is_own(window.execution):
+                    self._look_at(window)
             return
         loop = asyncio.get_running_loop()
         if self._quiet_since is None:
@@ -167,9 +174,23 @@ class DeltaPoller:
             description = await self.client.get_workflow_handle(self.run_id).describe()
         except RPCError:
             return
+        if self.first is not None and first_of(description) != self.first:
+            return
         for info in description.raw_description.pending_activities:
             if info.activity_type.name == names.ACTIVITY_MODEL and info.activity_id.isdigit():
                 await self._read(int(info.activity_id), info)
+
+    async def _is_own(self, execution: str) -> bool:
+        """Whether an execution is one of the run's: after the first, the server is asked once."""
+        if self.first is None or execution in {"", self.first}:
+            return True
+        if execution not in self._own:
+            handle = self.client.get_workflow_handle(self.run_id, run_id=execution)
+            try:
+                self._own[execution] = first_of(await handle.describe()) == self.first
+            except RPCError:
+                return False
+        return self._own[execution]
 
     def _is_pending(self, effect: int) -> bool:
         """Whether the reader is at a state that waits for a call.

@@ -16,6 +16,7 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from temporalio.api.common.v1 import Payloads
@@ -29,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
 from outlast.archive import archive_of, workflow_handle
+from outlast.client.transport.executions import describe_newest, is_of, last_execution
 from outlast.client.transport.outages import Outage, patience_of, retry_during_outage, watched
 from outlast.contract import failures, history, names
 from outlast.contract.failures import EngineFailure
@@ -307,17 +309,25 @@ class RunReader:
         opened_by: the first record of the oldest history that was read.
         closed_by: the record that ended the run, if it has ended.
         lost: the histories that neither the server nor the archive has, each the last of a gap.
+        first: the run's first execution, which tells it apart from other runs with its id; None
+            until the newest run with the id has been read.
     """
 
     client: Client
     run_id: str
     patience: timedelta = field(default_factory=lambda: patience_of(None))
+    first: str | None = None
     state: LoopState = field(default_factory=LoopState)
     place: tuple[str, int] = ("", 0)
     lost: tuple[str, ...] = ()
     opened_by: HistoryEvent | None = None
     closed_by: HistoryEvent | None = None
     _stopped: "_Reading | None" = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run was closed where reading has stopped."""
+        return self.closed_by is not None and _successor(self.closed_by) is None
 
     async def catch_up(self, run: str | None = None) -> LoopState:
         """Read everything there is, of the newest execution or of `run`. Does not wait for more.
@@ -327,6 +337,9 @@ class RunReader:
             ServerUnavailable: the server did not answer for too long.
         """
         history_ = await self._ask(self._handle(run).fetch_history)
+        if run is None and self.first and not is_of(history_.events[0], self.first):
+            run = await self._ask(partial(last_execution, self.client, self.run_id, self.first))
+            history_ = await self._ask(self._handle(run).fetch_history)
         for _ in await self._take(HistoryReader(self.client.data_converter), history_.events):
             pass
         return self.state
@@ -334,7 +347,7 @@ class RunReader:
     async def read_all(self, run: str | None = None) -> AsyncGenerator[Progress]:
         """Read everything from the run's first event on; otherwise like `catch_up`."""
         if run is None:
-            run = (await self._ask(self._handle(None).describe)).run_id
+            run = await self._newest()
         for stretch in reversed(await self._stretches(run)):
             history_ = await self._ask(self._handle(stretch.run).fetch_history)
             reader = HistoryReader(self.client.data_converter)
@@ -350,7 +363,7 @@ class RunReader:
             RPCError: there is no such run.
         """
         if run is None:
-            run = (await self._ask(self._handle(None).describe)).run_id
+            run = await self._newest()
         for stretch in reversed(await self._stretches(run)):
             self.lost += (stretch.lost,) if stretch.lost else ()
             found = await self._ask(self._handle(stretch.run).fetch_history)
@@ -365,7 +378,7 @@ class RunReader:
         Raises:
             RPCError: there is no such run.
         """
-        run: str | None = (await self._ask(self._handle(None).describe)).run_id
+        run: str | None = await self._newest()
         # Walked backwards: the first history's successor may be abandoned by a reset.
         earlier = await self._stretches(run) if from_start else [_Stretch(run)]
         stopped = self._stopped
@@ -441,7 +454,10 @@ class RunReader:
         """Read records. Iterate over the result to apply them to the state."""
         begins = reader.size == 0
         if begins:
-            self.opened_by = self.opened_by or next(iter(page), None)
+            self.opened_by = opened = self.opened_by or next(iter(page), None)
+            if self.first is None and opened is not None:
+                started = opened.workflow_execution_started_event_attributes
+                self.first = started.first_execution_run_id or None
             self.lost += (lost,) if lost else ()
         tasks = await reader.feed(page)
         if tasks:
@@ -483,6 +499,11 @@ class RunReader:
                 f"The run {self.run_id} cannot be read here: {start.problem} Connect with the data "
                 "converter of its worker, or name its codec with --codec or OUTLAST_CODEC."
             )
+
+    async def _newest(self) -> str:
+        """Return the run's newest execution."""
+        describe = partial(describe_newest, self.client, self.run_id, self.first)
+        return (await self._ask(describe)).run_id
 
     async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
         return await retry_during_outage(self.client, call, self.patience)

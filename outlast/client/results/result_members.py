@@ -338,6 +338,7 @@ class RunResultBase:
             definitions=self._definitions,
             client=self._client,
             snapshot=self.snapshot if self._client is None else None,
+            first_execution_id=self.snapshot.start.chain_id,
         )
 
     @cached_property

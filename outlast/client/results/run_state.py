@@ -68,6 +68,7 @@ class StoredState:
     decisions: tuple[StagedDecision, ...] = ()
     input: tuple[StagedInput, ...] = ()
     snapshot: JsonObject | None = None
+    first_execution_id: str = ""
 
 
 class RunState(Generic[TContext, TAgent]):
@@ -82,6 +83,7 @@ class RunState(Generic[TContext, TAgent]):
         agent: the name of the agent that waits.
         client: the client that the run was read with, if the program passed one, or `ENGINE`.
         snapshot: the state of a run without a server.
+        first_execution_id: the first execution of the run, which no later run with its id has.
         context_override: the context passed to `from_json`, like `Runner.run(context=)`.
     """
 
@@ -97,11 +99,13 @@ class RunState(Generic[TContext, TAgent]):
         definitions: LocalDefinitions | None = None,
         client: Any = None,
         snapshot: loop.LoopState | None = None,
+        first_execution_id: str = "",
     ) -> None:
         self.run_id = run_id
         self.agent = agent
         self.client = client
         self.snapshot = snapshot
+        self.first_execution_id = first_execution_id
         self.context_override: Any = None
         self.definitions = definitions or LocalDefinitions()
         self._interruptions = list(interruptions)
@@ -207,6 +211,8 @@ class RunState(Generic[TContext, TAgent]):
             "decisions": [records.write(staged) for staged in self._decisions.values()],
             "input": [records.write(message) for message in self._input],
         }
+        if self.first_execution_id:
+            data["first_execution_id"] = self.first_execution_id
         if self.snapshot is not None:
             data["snapshot"] = records.write_state(self.snapshot)
         return data
@@ -249,6 +255,7 @@ class RunState(Generic[TContext, TAgent]):
             interruptions=[_interruption(one, definitions) for one in written.waiting],
             definitions=definitions,
             snapshot=snapshot,
+            first_execution_id=written.first_execution_id,
         )
         state._decisions = {
             (staged.run_id, staged.decision.request_id): staged for staged in written.decisions

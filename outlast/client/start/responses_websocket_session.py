@@ -23,7 +23,8 @@ from outlast.models.openai.responses_websocket import OpenAIResponsesWebSocketOp
 class ResponsesWebSocketSession:
     """Runs agents with one provider and keeps its WebSockets open between the runs.
 
-    The runs belong to this process. Workers elsewhere have sockets of their own:
+    A run uses the WebSocket of the run before, and can continue its response with
+    `previous_response_id`, also with `store=False`. The runs belong to this process. Workers elsewhere have sockets of their own:
     `AgentWorker(model_provider=OpenAIProvider(transport="websocket"))`.
 
     Attributes:

@@ -15,6 +15,7 @@ from outlast.agents.run_objects import RUN_OBJECTS, RunKey, RunObjects
 from outlast.blobs import use_blob_store
 from outlast.client.handle import RunHandle
 from outlast.client.results.local_definitions import LocalDefinitions
+from outlast.client.transport.executions import first_of
 from outlast.client.transport.outages import PATIENCE, PROGRAM_PATIENCE, patience_of
 from outlast.contract import names
 from outlast.loop.state import LoopState
@@ -178,8 +179,7 @@ class RunHost:
 
 def key_of(client: Client, description: WorkflowExecutionDescription) -> RunKey:
     """Return the key of the objects of a run, from the server's description of it."""
-    info = description.raw_description.workflow_execution_info
-    return RunKey(client.namespace, info.first_run_id or description.run_id)
+    return RunKey(client.namespace, first_of(description))
 
 
 async def _await_pending_task(handle: RunHandle) -> None:

@@ -41,6 +41,7 @@ from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.start.thread_loop import thread_loop
 from outlast.client.transport.connection import with_search_attributes
 from outlast.client.transport.content import with_content_stored
+from outlast.client.transport.executions import first_of
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import names, records
@@ -123,7 +124,7 @@ class AgentRunner:
         call = _Call(starting_agent, input, options, keep_open=keep_open, stream=True)
         host = call.host()
         return RunResultStreaming(
-            RunReading(lambda: call.open(host), at_end=host.end_reading),
+            RunReading(lambda: call.open(host), at_end=host.end_reading, run_id=call.run_id),
             starting_agent=RemoteAgent(starting_agent)
             if isinstance(starting_agent, str)
             else starting_agent,
@@ -177,6 +178,9 @@ class Runner(Placed):
         the same, too. With a `RunState`, the decisions are sent to the
         waiting run, which has its own settings and turn count, and reading continues. `RunOptions`
         describes the options.
+
+        Cancelling this call, as `asyncio.wait_for` does, ends the wait and not the run. To end both,
+        use `start`, wait with `handle.wait_for_people()`, and call `handle.cancel()` on a time-out.
 
         Raises:
             AgentsException: the run failed; the subclass says why.
@@ -274,7 +278,9 @@ class Runner(Placed):
         patience: timedelta | None = None,
         blob_store: BlobStore | None = None,
     ) -> RunHandle:
-        """Return a handle on a run that was started before, here or elsewhere.
+        """Return a handle on the newest run with an id, started before, here or elsewhere.
+
+        The handle stays on that run, also when another one uses the id later.
 
         With the agent that the run was started with, results have agents and answers as objects, and
         the run is hosted here, as with `run`. `RunOptions` describes the other options.
@@ -288,7 +294,9 @@ class Runner(Placed):
         check_place(id or "", options.get("client"))
         with _Call(agent, "", options).host() as host:
             handle = await host.handle(id, LocalDefinitions(agent))
-            await host.follow(handle, await handle.check(), attaches=True)
+            description = await handle.check()
+            handle = handle.pinned(first_of(description))
+            await host.follow(handle, description, attaches=True)
             return handle
 
 
@@ -310,8 +318,11 @@ class RunReading:
         self,
         open_run: Callable[[], Awaitable[tuple[RunHandle, ReadRange]]],
         at_end: Callable[[LoopState | None], None] | None = None,
+        *,
+        run_id: str = "",
     ) -> None:
         self.client: Any = None
+        self.run_id = run_id
         self._open_run = open_run
         self._at_end = at_end
         self._run: RunHandle | None = None
@@ -374,6 +385,13 @@ class _Call:
             return self.input.context_override
         return context
 
+    @cached_property
+    def run_id(self) -> str:
+        """The id of the run, or of the new run."""
+        if isinstance(self.input, RunState):
+            return self.input.run_id
+        return self.options.get("id") or f"run-{secrets.token_hex(6)}"
+
     def host(self) -> RunHost:
         client, store = self.options.get("client"), self.options.get("blob_store")
         check_place(self.options.get("id"), client, self.options.get("task_queue"), is_new=True)
@@ -394,6 +412,8 @@ class _Call:
         """Start a run, or send a waiting run its decisions; return the range to read."""
         if isinstance(self.input, RunState):
             handle = await host.handle(self.input.run_id, self.definitions)
+            if self.input.first_execution_id:
+                handle = handle.pinned(self.input.first_execution_id)
             if self.input.snapshot is None:
                 await host.follow(handle, resumes=True)
             return handle, await resume(handle, self.input, context=self._context)
@@ -419,7 +439,7 @@ class _Call:
         record = replace(record, settings=join_current_trace(record.settings))
         if self.message_id is not None:
             record = replace(record, message_id=self.message_id)
-        run_id = self.options.get("id") or f"run-{secrets.token_hex(6)}"
+        run_id = self.run_id
         handle = await host.handle(run_id, definitions)
         new = NewRun(
             id=run_id,
@@ -428,7 +448,8 @@ class _Call:
             tenant=as_tenant(self.options.get("tenant")),
             is_new_session=is_new_session,
         )
-        there = await _start(handle.client, new, host)
+        first, there = await _start(handle.client, new, host)
+        handle = handle.pinned(first)
         if there is not None:
             await host.follow(handle, there)
         return handle
@@ -450,18 +471,23 @@ class NewRun:
         return start_digest(self.record, self.tenant, is_new_session=self.is_new_session)
 
 
-async def _start(client: Client, run: NewRun, host: RunHost) -> WorkflowExecutionDescription | None:
-    """Start a run; return the description of the run that is there, if it is the same."""
+async def _start(
+    client: Client, run: NewRun, host: RunHost
+) -> tuple[str, WorkflowExecutionDescription | None]:
+    """Start a run, unless it is there already.
+
+    Returns:
+        The first execution of the run, and the server's description of a run that was there.
+    """
     reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
     try:
-        await start_run(client, run, reuse, host.patience, host.has_begun)
+        return await start_run(client, run, reuse, host.patience, host.has_begun), None
     except WorkflowAlreadyStartedError:
         there = await _same_run(client, run, host.patience)
-        if there is not None:
-            return there
-        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
-        await start_run(client, run, reuse, host.patience, host.has_begun)
-    return None
+    if there is not None:
+        return first_of(there), there
+    reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+    return await start_run(client, run, reuse, host.patience, host.has_begun), None
 
 
 async def _same_run(
@@ -469,7 +495,7 @@ async def _same_run(
 ) -> WorkflowExecutionDescription | None:
     """Return the description of the run with this id, if it is the same; None if it is replaced."""
     address = RunAddress(client, run.id, patience)
-    description = await address.ask(address.workflow.describe)
+    description = await address.ask(address.describe)
     other = difference(await description.memo_value(names.MEMO_INPUT_DIGEST, ""), run.digest)
     if other and description.close_time is None:
         raise RunAlreadyStarted(
@@ -489,29 +515,31 @@ async def start_run(
     reuse: WorkflowIDReusePolicy,
     patience: timedelta,
     has_begun: HasBegun | None = None,
-) -> None:
-    """Start a run's workflow, through outages of the server."""
+) -> str:
+    """Start a run's workflow, through outages of the server; return its first execution."""
 
-    def start() -> Awaitable[None]:
+    def start() -> Awaitable[str]:
         return asyncio.shield(asyncio.ensure_future(_begin(client, run, reuse, has_begun)))
 
     try:
-        await retry_during_outage(client, start, patience)
+        return await retry_during_outage(client, start, patience)
     except RPCError as error:
         raise _start_error(client, error) from error
 
 
 async def _begin(
     client: Client, run: NewRun, reuse: WorkflowIDReusePolicy, has_begun: HasBegun | None
-) -> None:
+) -> str:
     """Start the workflow, and say which execution it is.
 
     The caller may be cancelled on the way. The server may have accepted the start, so this goes on.
     """
     with RUN_OBJECTS.starting(client.namespace, run.id):
         workflow = await start_workflow(client, run, reuse)
+        first = workflow.first_execution_run_id or ""
         if has_begun is not None:
-            has_begun(client.namespace, workflow.first_execution_run_id or "")
+            has_begun(client.namespace, first)
+        return first
 
 
 async def start_workflow(

@@ -8,19 +8,22 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import RunClosed, UserError
+from outlast.client.transport.executions import first_of
 from outlast.contract import failures, names
 from outlast.loop.state import LoopState
 
 _SAVES: Final = frozenset({names.ACTIVITY_SAVE, names.ACTIVITY_OFFLOAD})
 
 
-async def reset_to_failed_step(client: Client, state: LoopState) -> None:
+async def reset_to_failed_step(client: Client, state: LoopState, first: str | None) -> None:
     """Let a failed run continue from the workflow task that scheduled its last step.
 
     Earlier steps keep their results; those of that workflow task are carried out again.
 
     Raises:
+        RunClosed: another run uses the id now, which a reset would end; `first` is the first
+            execution of the run that failed.
         UserError: the run has not failed, or a retry cannot help.
         RPCError: the server refused.
     """
@@ -35,7 +38,12 @@ async def reset_to_failed_step(client: Client, state: LoopState) -> None:
             "a new run with more."
         )
     workflow = client.get_workflow_handle(run_id)
-    execution = (await workflow.describe()).run_id
+    description = await workflow.describe()
+    if first is not None and first_of(description) != first:
+        raise RunClosed(
+            f"The run {run_id} has ended, and another run uses its id now. Start a new run."
+        )
+    execution = description.run_id
     history = await client.get_workflow_handle(run_id, run_id=execution).fetch_history()
     saves = state.saving.save_failure is not None
     tasks = [_task_of_step(event, saves=saves) for event in history.events]

@@ -26,6 +26,7 @@ from outlast.agents.errors import (
 from outlast.archive import archive_of, workflow_handle
 from outlast.archive.tombstones import tombstones
 from outlast.client.transport.exceptions import exception_of
+from outlast.client.transport.executions import describe_newest
 from outlast.client.transport.outages import (
     AWAY,
     is_transient,
@@ -85,15 +86,29 @@ async def check_size(client: Client, payload: JsonObject) -> None:
 class RunAddress:
     """The address of a run, with calls to its server.
 
-    `patience` is how long to wait for a silent server, or a run that accepts nothing.
+    Args:
+        client: connected to the run's server.
+        run_id: the workflow id.
+        patience: how long to wait for a silent server, or a run that accepts nothing.
+        first: the run's first execution, so that nothing reaches a later run with its id; None
+            means the newest run with the id at each call.
     """
 
-    def __init__(self, client: Client, run_id: str, patience: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        run_id: str,
+        patience: timedelta | None = None,
+        *,
+        first: str | None = None,
+    ) -> None:
         self.run_id = run_id
+        self.first = first
         self.patience = patience_of(patience)
         self._client = client
         self._turns: dict[str, asyncio.Lock] = {}
-        self.workflow: WorkflowHandle[Any, Any] = workflow_handle(client, run_id)
+        self._signalled = first
+        self.workflow: WorkflowHandle[Any, Any] = workflow_handle(client, run_id, first=first)
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call the server, wait through outages, and translate its errors."""
@@ -101,6 +116,42 @@ class RunAddress:
             return await retry_during_outage(self._client, call, self.patience)
         except RPCError as error:
             raise await self.translate(error) from error
+
+    async def describe(self) -> WorkflowExecutionDescription:
+        """Return the server's description of the run's newest execution.
+
+        Raises:
+            RPCError: there is no such run.
+        """
+        return await describe_newest(self._client, self.run_id, self.first)
+
+    async def wait(self, execution_id: str | None = None) -> None:
+        """Wait until an execution, and all that continue it, are closed; default: the first one.
+
+        Raises:
+            WorkflowFailureError: the last one failed, was cancelled or terminated.
+        """
+        execution = execution_id or self.first
+        await self.ask(workflow_handle(self._client, self.run_id, execution).result)
+
+    async def signal(self, name: str, payload: JsonObject) -> None:
+        """Send a signal to the run's newest execution.
+
+        Raises:
+            RPCError: the run has ended, or there is no such run.
+        """
+        while True:
+            execution = self._signalled
+            try:
+                await workflow_handle(self._client, self.run_id, execution).signal(name, payload)
+            except RPCError as error:
+                if execution is None or error.status != RPCStatusCode.NOT_FOUND:
+                    raise
+                self._signalled = (await self.describe()).run_id  # it has continued as new
+                if self._signalled == execution:
+                    raise
+            else:
+                return
 
     async def update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
         """Send an update once, however often it has to be repeated.
@@ -151,7 +202,7 @@ class RunAddress:
     async def _is_served(self) -> bool:
         """Whether a worker polls for the run; true if that is not known, and for ended runs."""
         try:
-            description = await self.workflow.describe()
+            description = await self.describe()
             if description.close_time is not None:
                 return True
             return bool(await pollers(self._client, description.task_queue))
@@ -167,11 +218,11 @@ class RunAddress:
             ServerUnavailable: the server does not answer, or keeps much for the run already.
         """
         await self.ask(self._check_room)
-        await self.ask(lambda: self.workflow.signal(name, payload))
+        await self.ask(lambda: self.signal(name, payload))
 
     async def _check_room(self) -> None:
         """Refuse what would fill the history of the run up while no worker is there."""
-        description = await self.workflow.describe()
+        description = await self.describe()
         info = description.raw_description.workflow_execution_info
         if info.history_length < MOST_KEPT_EVENTS and info.history_size_bytes < MOST_KEPT_BYTES:
             return
@@ -216,9 +267,7 @@ class RunAddress:
         """Return our error for a server's error; ended runs also count as not found."""
         if error.status == RPCStatusCode.NOT_FOUND:
             try:
-                description = await retry_during_outage(
-                    self._client, self.workflow.describe, self.patience
-                )
+                description = await retry_during_outage(self._client, self.describe, self.patience)
             except ServerUnavailable as outage:
                 return outage
             except RPCError:
@@ -270,7 +319,7 @@ class RunAddress:
         """
         if name not in {"decide", names.UPDATE_RETRY, names.DELIVER}:
             return update_id
-        return f"{update_id}@{(await self.workflow.describe()).run_id}"
+        return f"{update_id}@{(await self.describe()).run_id}"
 
     async def _is_transient(self, error: RPCError) -> bool:
         """Whether an update may be accepted later; its id makes it one update.
@@ -283,7 +332,7 @@ class RunAddress:
         if error.status != RPCStatusCode.NOT_FOUND:
             return False
         try:
-            return (await self.workflow.describe()).close_time is None
+            return (await self.describe()).close_time is None
         except RPCError as refusal:
             return is_transient(refusal)
 

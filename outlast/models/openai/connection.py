@@ -91,10 +91,6 @@ class Reply:
 class ModelConnection(Protocol):
     """A connection to a model server that sends and receives JSON and never retries."""
 
-    def of_run(self, run_id: str | None) -> "ModelConnection":
-        """Return the connection for the calls of a run; it may be the same for all runs."""
-        ...
-
     def over_http(self) -> "ModelConnection":
         """Return the connection for calls that the API has over HTTP only."""
         ...
@@ -220,10 +216,6 @@ class OpenAIConnection:
 
     def over_http(self) -> Self:
         """Return this connection."""
-        return self
-
-    def of_run(self, run_id: str | None) -> Self:
-        """Return this connection: any of its sockets can carry any request."""
         return self
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:

@@ -95,9 +95,8 @@ class ResponsesModel:
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Answer one request."""
-        connection = self._connection.of_run(request.run_id)
-        target = connection.target(_PATH, self.name)
-        reply = await connection.post(target, self._body(request), request.settings)
+        target = self._connection.target(_PATH, self.name)
+        reply = await self._connection.post(target, self._body(request), request.settings)
         return read_response(reply.body, target, request_id=reply.request_id)
 
     @streams_both_forms
@@ -107,10 +106,9 @@ class ResponsesModel:
         An incomplete response (`response.incomplete`) ends in `response.completed` as well; its
         `status` is then `incomplete`.
         """
-        connection = self._connection.of_run(request.run_id)
-        target = connection.target(_PATH, self.name)
+        target = self._connection.target(_PATH, self.name)
         body = {**self._body(request), "stream": True}
-        events = connection.stream(target, body, request.settings, is_last=ends_response)
+        events = self._connection.stream(target, body, request.settings, is_last=ends_response)
         complete, request_id = False, None
         async with aclosing(events):
             async for event in events:

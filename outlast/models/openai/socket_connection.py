@@ -9,10 +9,10 @@ import json
 import ssl
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_count, as_object, as_objects, as_text
@@ -72,6 +72,9 @@ _REFUSALS: Final = frozenset({"invalid_request", "not_found"})
 _TOO_BIG = 1009
 """The close code for a frame that is too large."""
 
+_SAID_AT_OPENING: Final = ("base_url", "websocket_base_url", "default_headers", "default_query")
+"""What a client says when it opens a connection, besides its key."""
+
 _DELTA = b'.delta"'
 _TYPE_BYTES = 80
 """OpenAI writes the type of an event within these first bytes of a frame."""
@@ -89,12 +92,7 @@ class SocketConnection:
     http: OpenAIConnection
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: PoolLimits = DEFAULT_LIMITS
-    run_id: str | None = None
     _pools: LoopValues[SocketPool] = field(default_factory=LoopValues[SocketPool])
-
-    def of_run(self, run_id: str | None) -> "SocketConnection":
-        """Return the connection for the calls of a run, with the same sockets."""
-        return replace(self, run_id=run_id)
 
     def over_http(self) -> OpenAIConnection:
         """Return the connection with the same client, key and address over HTTP."""
@@ -141,8 +139,9 @@ class SocketConnection:
         if target.key is None:
             return
         call = _Call(target, ModelSettings(), client)
+        pool = self._pool()
         with only_refused_keys():
-            self._pool().release(await self._acquire(call, lambda _: True))
+            pool.release(await self._acquire(pool, call, lambda _: False))
 
     async def aclose(self) -> None:
         """Close the sockets of all event loops. A later call opens new ones."""
@@ -164,16 +163,16 @@ class SocketConnection:
         request = _RequestText(body, target)
         call = _Call(target, settings, client, has_deltas=has_deltas)
         pool = self._pool()
-        socket = await self._acquire(call, lambda one: request.continues(one.held))
+        socket = await self._acquire(pool, call, request.fits, only_with=request.only_with)
         complete = False
         try:
-            held, socket.held = socket.held, None
+            held = socket.held
             continued = pool.continues and held is not None and request.continues(held)
             text = request.after(held) if continued and held is not None else request.whole()
             event = await call.ask(socket, text)
             if (reason := _reason_to_resend(event, target, continued=continued)) is not None:
                 pool.drop(socket)
-                socket = await self._acquire(call, None)
+                socket = await self._acquire(pool, call, None)
                 event = await call.ask(socket, request.whole())
                 if reason == _UNSUPPORTED and event.get("type") != "error":
                     pool.continues = False
@@ -193,21 +192,35 @@ class SocketConnection:
             if not complete:
                 pool.drop(socket)
 
-    async def _acquire(self, call: "_Call", fits: Callable[[Socket], bool] | None) -> Socket:
+    async def _acquire(
+        self,
+        pool: SocketPool,
+        call: "_Call",
+        fits: Callable[[HeldResponse], bool] | None,
+        *,
+        only_with: str | None = None,
+    ) -> Socket:
         """Return a socket for a call; without `fits`, a new one."""
         with socket_failures(call.target):
             async with asyncio.timeout_at(call.deadline):
-                return await self._pool().acquire(
-                    call.route(), self.run_id, fits=fits, connect=lambda: self._connect(call)
+                key = await _made_key(call.client)
+                route = call.route(key)
+                socket = await pool.acquire(
+                    route,
+                    fits=fits,
+                    connect=lambda: self._connect(pool, call),
+                    only_with=only_with,
                 )
+        # The program may have changed its client while the connection was opened.
+        socket.is_reusable = call.route(key) == route and socket.was_opened_with(key)
+        return socket
 
-    async def _connect(self, call: "_Call") -> "AsyncResponsesConnection":
+    async def _connect(self, pool: SocketPool, call: "_Call") -> "AsyncResponsesConnection":
         options: dict[str, Any] = {"max_size": None, "compression": None, **self.options}
         options["open_timeout"] = None  # the limit is below
         if is_loopback(call.target.base_url):
             options["proxy"] = None  # an environment's proxy cannot reach this machine
         if call.target.base_url.startswith("wss:"):
-            pool = self._pool()
             if pool.ssl is None:  # reading the system's certificates takes a while
                 pool.ssl = await asyncio.to_thread(ssl.create_default_context)
             options["ssl"] = pool.ssl
@@ -247,10 +260,16 @@ class _Call:
         limit: Any = client.timeout
         self._frame_s: float | None = getattr(limit, "read", limit)
 
-    def route(self) -> Hashable:
-        """Return a key that is equal for requests which can share a connection."""
-        extra = json.dumps([self.headers, self.query], sort_keys=True, default=str)
-        return self.client, self.client.api_key, self.target.base_url, extra
+    def route(self, key: str | None) -> Hashable:
+        """Return a value that is equal for requests which can share a connection.
+
+        It holds all that the opening of a connection says about its owner: a program may change
+        its client at any time.
+        """
+        of_key = ("auth_headers", "api_key") if key is None else ()
+        said = [getattr(self.client, name, None) for name in (*of_key, *_SAID_AT_OPENING)]
+        extra = json.dumps([self.headers, self.query, said], sort_keys=True, default=_text_of)
+        return self.client, key, self.target.base_url, extra
 
     async def ask(self, socket: Socket, text: str) -> JsonObject:
         with socket_failures(self.target):
@@ -292,7 +311,10 @@ class _RequestText:
         left_out = ("stream", "background", "input")
         fields = {name: value for name, value in body.items() if name not in left_out}
         self._model = fields.get("model")
-        is_linked = "previous_response_id" in fields or "conversation" in fields
+        self._is_stored = fields.get("store") is not False
+        self._previous = as_text(fields.get("previous_response_id"))
+        is_linked = self._previous is not None or "conversation" in fields
+        self._has_conversation = "conversation" in fields
         items = as_objects(body.get("input"))
         if items is None and "input" in body:
             fields["input"] = body["input"]
@@ -305,33 +327,49 @@ class _RequestText:
             raise request_failure(Exception(str(error)), target) from None
         self._can_be_held = self._items is not None and not is_linked
 
+    @property
+    def only_with(self) -> str | None:
+        """The id of the response that this request names, if no other connection has it."""
+        return None if self._is_stored else self._previous
+
+    def fits(self, held: HeldResponse) -> bool:
+        """Whether a connection with this response is the best one for the request."""
+        return held.response_id == self._previous or self.continues(held)
+
     def whole(self) -> str:
         return self._frame(0, b"")
 
     def continues(self, held: HeldResponse | None) -> bool:
         """Whether the items begin with those of a response and its request, and go on."""
-        if held is None or not self._can_be_held or held.model != self._model:
+        if held is None or held.items is None:
+            return False
+        if not self._can_be_held or held.model != self._model:
             return False
         count = len(held.items)
         return count < len(self._digests) and self._digests[:count] == [*held.items]
 
     def after(self, held: HeldResponse) -> str:
         """Return the frame with only the items after those of a response."""
-        return self._frame(
-            len(held.items), b',"previous_response_id":' + _json(held.response_id)[0]
-        )
+        link = b',"previous_response_id":' + _json(held.response_id)[0]
+        return self._frame(len(held.items or ()), link)
 
     def held_with(self, event: JsonObject) -> HeldResponse | None:
         """Return the server's state after the last event, if a request can continue it."""
         response = as_object(event.get("response")) or {}
         response_id = response_id_of(event)
         output = as_objects(response.get("output"))
-        if not self._can_be_held or not output or response_id is None:
+        if self._has_conversation or not output or response_id is None:
             return None
         if event.get("type") != "response.completed" or response.get("status") != "completed":
             return None
         replied = [_digest(item) for item in _json(*map(supported_fields, output))]
-        return HeldResponse(response_id, self._model, [*self._digests, *replied])
+        return HeldResponse(
+            response_id=response_id,
+            model=self._model,
+            items=[*self._digests, *replied] if self._can_be_held else None,
+            calls_tools=output[-1].get("type") != "message",
+            is_only_here=not self._is_stored,
+        )
 
     def _frame(self, start: int, link: bytes) -> str:
         items = () if self._items is None else (b',"input":[', b",".join(self._items[start:]), b"]")
@@ -397,6 +435,25 @@ def _levels(event: JsonObject) -> list[JsonObject]:
         levels.append(level)
         level = as_object(level.get("error"))
     return levels
+
+
+async def _made_key(client: "AsyncOpenAI") -> str | None:
+    """Return the key or token that a client's callable makes now; None if it has no callable."""
+    from openai import AsyncOpenAI
+
+    if not isinstance(client, AsyncOpenAI):  # pyright: ignore[reportUnnecessaryIsInstance]  a stand-in
+        return None
+    if getattr(client, "_azure_ad_token_provider", None) is not None:
+        return await cast("Any", client)._get_azure_ad_token()  # noqa: SLF001  it has no other name
+    if getattr(client, "_api_key_provider", None) is not None:
+        return await client._refresh_api_key()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return None
+
+
+def _text_of(value: object) -> str:
+    """Return the text of a URL, or the name of a marker such as that of a header left out."""
+    has_text = type(value).__str__ is not object.__str__
+    return str(value) if has_text else type(value).__name__
 
 
 def _resource(client: "AsyncOpenAI") -> "AsyncResponses":

@@ -1,8 +1,9 @@
 """WebSockets to one server, kept open between the requests of runs.
 
 A server keeps the last response of a connection, so that the next request can continue it with new
-items only. The pool gives a run the socket of its last request. A socket is only a shortcut: a
-request that cannot continue a socket's response is sent whole.
+items only. The pool gives a request the socket with the response that it continues, and else one
+that no other run is about to continue. Only requests with equal routes share a socket: the route
+holds the address and every header, so the key and the organization, too.
 """
 
 import asyncio
@@ -27,26 +28,42 @@ class PoolLimits:
     Attributes:
         idle_s: how long a socket may be unused.
         age_s: how old a socket may be when a request begins; OpenAI closes it after an hour.
+        reserved_s: how long a socket waits for the outputs of the tools that its response calls,
+            before requests of other runs may use it.
     """
 
     sockets: int = 100
     idle_s: float = 300.0
     age_s: float = 55 * 60.0
+    reserved_s: float = 30.0
 
 
 DEFAULT_LIMITS: Final = PoolLimits()
+
+_KEY_HEADERS: Final = ("authorization", "api-key")
 
 _BEGINNING: Final = "response.created"
 """The type of a response's first event."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldResponse:
-    """The response that a server holds for a connection, with the digests of all its items."""
+    """The response that a server holds for a connection.
+
+    Attributes:
+        response_id: the provider's id.
+        model: the model that made it.
+        items: the digests of the items of the request and the response; None if the request
+            itself continued a response, so that only a request which names this one continues it.
+        calls_tools: whether the next request is going to bring outputs.
+        is_only_here: whether no other connection can continue it, because it is not stored.
+    """
 
     response_id: str
     model: object
-    items: Sequence[bytes]
+    items: Sequence[bytes] | None
+    calls_tools: bool
+    is_only_here: bool
 
 
 class Socket:
@@ -59,13 +76,28 @@ class Socket:
 
     def __init__(self, connection: "AsyncResponsesConnection", route: Hashable) -> None:
         self.route = route
-        self.run_id: str | None = None
         self.held: HeldResponse | None = None
         self.opened_at = asyncio.get_running_loop().time()
+        self.reserved_until = 0.0
+        self.is_reusable = True
+        self.is_free = asyncio.Event()
         self.expiry: asyncio.TimerHandle | None = None
         self._connection = connection
         self._current: str | None = None
         self._ended: set[str] = set()
+
+    def was_opened_with(self, key: str | None) -> bool:
+        """Whether the connection was opened with a key; None stands for any."""
+        if key is None:
+            return True
+        opened = self._connection._connection.request  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        return opened is not None and any(
+            key in opened.headers.get(name, "") for name in _KEY_HEADERS
+        )
+
+    def has(self, response_id: str) -> bool:
+        """Whether the connection holds a response, or is receiving it."""
+        return response_id in {self._current, self.held and self.held.response_id}
 
     async def send(self, text: str) -> None:
         """Send the text frame of a request; the response before has ended."""
@@ -137,57 +169,70 @@ class SocketPool:
         self._idle: list[Socket] = []  # the least recently used first
         self._busy: set[Socket] = set()
         self._opening = 0
+        self._is_closed = False
         self._closing: set[asyncio.Task[None]] = set()
 
     async def acquire(
         self,
         route: Hashable,
-        run_id: str | None,
         *,
-        fits: Callable[[Socket], bool] | None,
+        fits: Callable[[HeldResponse], bool] | None,
         connect: Callable[[], Awaitable["AsyncResponsesConnection"]],
+        only_with: str | None = None,
     ) -> Socket:
-        """Return a socket for one request: the run's own, or another one, or a new one.
+        """Return a socket for one request, which no other request uses meanwhile.
 
         It waits while every place is taken. The caller returns the socket with `release` or `drop`.
-        `fits` says whether the request can continue the response that a socket holds; None means that
-        it needs a new socket.
+
+        Args:
+            route: only a socket that was opened with an equal route is used.
+            fits: whether the request continues the response that a socket holds; None means that
+                the request needs a new socket.
+            connect: opens a connection.
+            only_with: the id of a response that no other connection can continue: while the socket
+                with it is busy, the request waits.
         """
-        await self._places.acquire()
+        while True:
+            await self._places.acquire()
+            busy = self._busy_with(route, only_with)
+            if busy is None:
+                break
+            self._places.release()
+            await busy.is_free.wait()
         try:
-            socket = None if fits is None else await self._acquire_idle(route, run_id, fits)
+            socket = None if fits is None else await self._acquire_idle(route, fits)
             if socket is None:
                 socket = await self._open(route, connect)
         except BaseException:  # also cancelled: the place is free again
             self._places.release()
             raise
         self._busy.add(socket)
-        socket.run_id = run_id
+        socket.is_free.clear()
         return socket
 
     def release(self, socket: Socket) -> None:
         """Keep a socket with a complete response for a later request."""
         if socket not in self._busy:
             return  # the pool was closed
-        self._busy.remove(socket)
-        self._places.release()
+        self._set_free(socket)
         loop = asyncio.get_running_loop()
         left_s = socket.opened_at + self._limits.age_s - loop.time()
-        if left_s <= 0:
+        if left_s <= 0 or self._is_closed or not socket.is_reusable:
             self._close(socket)
             return
         socket.expiry = loop.call_later(min(self._limits.idle_s, left_s), self._discard, socket)
+        socket.reserved_until = self._reserved_until(socket)
         self._idle.append(socket)
 
     def drop(self, socket: Socket) -> None:
         """Close a socket after a failed or abandoned request, without waiting."""
         if socket in self._busy:
-            self._busy.remove(socket)
-            self._places.release()
+            self._set_free(socket)
         self._close(socket)
 
     async def aclose(self) -> None:
-        """Close all sockets, also those with a request."""
+        """Close all sockets, also those with a request; one that is being opened closes after it."""
+        self._is_closed = True
         for socket in list(self._idle):
             self._discard(socket)
         for socket in list(self._busy):
@@ -195,21 +240,42 @@ class SocketPool:
         await asyncio.gather(*self._closing)
 
     async def _acquire_idle(
-        self, route: Hashable, run_id: str | None, fits: Callable[[Socket], bool]
+        self, route: Hashable, fits: Callable[[HeldResponse], bool]
     ) -> Socket | None:
-        while (socket := self._find(route, run_id, fits)) is not None:
+        while (socket := self._find(route, fits)) is not None:
             self._remove(socket)
-            self._opening += 1
+            self._busy.add(socket)  # another request may have to wait for it
+            socket.is_free.clear()
             is_usable = False
             try:
-                is_usable = await socket.is_usable()
+                is_usable = await socket.is_usable() and not self._is_closed
             finally:
-                self._opening -= 1
                 if not is_usable:
+                    self._busy.discard(socket)
+                    socket.is_free.set()
                     self._close(socket)
             if is_usable:
                 return socket
         return None
+
+    def _busy_with(self, route: Hashable, response_id: str | None) -> Socket | None:
+        if response_id is None:
+            return None
+        same_route = (socket for socket in self._busy if socket.route == route)
+        return next((socket for socket in same_route if socket.has(response_id)), None)
+
+    def _set_free(self, socket: Socket) -> None:
+        self._busy.remove(socket)
+        self._places.release()
+        socket.is_free.set()
+
+    def _reserved_until(self, socket: Socket) -> float:
+        """Return when requests that do not continue the socket's response may use it."""
+        held = socket.held
+        if held is None or not held.calls_tools:
+            return 0.0
+        reserved_s = self._limits.idle_s if held.is_only_here else self._limits.reserved_s
+        return asyncio.get_running_loop().time() + reserved_s
 
     async def _open(
         self, route: Hashable, connect: Callable[[], Awaitable["AsyncResponsesConnection"]]
@@ -225,15 +291,16 @@ class SocketPool:
     def _is_full(self) -> bool:
         return len(self._idle) + len(self._busy) + self._opening >= self._limits.sockets
 
-    def _find(
-        self, route: Hashable, run_id: str | None, fits: Callable[[Socket], bool]
-    ) -> Socket | None:
-        same_route = [socket for socket in reversed(self._idle) if socket.route == route]
-        own = [socket for socket in same_route if socket.run_id == run_id]
-        best = next((socket for socket in own if fits(socket)), own[0] if own else None)
-        if best is None and self._is_full():
-            return same_route[-1] if same_route else None
-        return best
+    def _find(self, route: Hashable, fits: Callable[[HeldResponse], bool]) -> Socket | None:
+        same_route = [socket for socket in self._idle if socket.route == route]
+        for socket in reversed(same_route):
+            if socket.held is not None and fits(socket.held):
+                return socket
+        now = asyncio.get_running_loop().time()
+        free = [socket for socket in same_route if socket.reserved_until <= now]
+        if self._is_full():
+            free = free or same_route
+        return free[0] if free else None
 
     def _discard(self, socket: Socket) -> None:
         self._remove(socket)

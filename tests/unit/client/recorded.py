@@ -231,7 +231,7 @@ class FakeHandle:
             raw_description=SimpleNamespace(
                 pending_activities=[],
                 HasField=self._client.pending.__contains__,
-                workflow_execution_info=SimpleNamespace(first_run_id=self._client.first_run),
+                workflow_execution_info=SimpleNamespace(first_run_id=self._client.first),
             ),
         )
 
@@ -272,7 +272,7 @@ class FakeClient:
 
     Attributes:
         runs: pages of history by run id.
-        first_run: the first execution of the run, as the server says; empty for an old server.
+        first: the first execution of the run, as the server says; empty for an old server.
         status: how the workflow ended; None while it runs.
         answers: what calls that change something are answered with, or raise.
         calls: what was called.
@@ -293,8 +293,7 @@ class FakeClient:
         answer: Any = None,
     ) -> None:
         self.runs: dict[str, Sequence[Sequence[HistoryEvent] | Exception]] = {}
-        self.newest = "run-1"
-        self.first_run = ""
+        self.newest = self.first = "run-1"
         if pages or not (answer is None or isinstance(answer, RPCError)):
             self.runs["run-1"] = pages or ([],)
         self.status = status
@@ -307,7 +306,14 @@ class FakeClient:
         self.pending: set[str] = set()
         self.refuses_queries = False
 
-    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> FakeHandle:
+    def get_workflow_handle(
+        self,
+        workflow_id: str,
+        *,
+        run_id: str | None = None,
+        first_execution_run_id: str | None = None,
+    ) -> FakeHandle:
+        assert first_execution_run_id in {None, self.first}
         if workflow_id == "support-42":
             return FakeHandle(self, run_id)
         nobody = FakeClient(answer=refused(RPCStatusCode.NOT_FOUND))

@@ -100,7 +100,6 @@ OTHERWISE: dict[str, tuple[Callable[[ModelResponse], Sequence[JsonObject]], dict
     "a changed item": (lambda first: [{**first.output[0], "content": []}, MORE], {}),
     "no new item": (lambda first: first.output, {}),
     "a dropped item": (lambda _: [MORE], {}),
-    "another run": (continued, {"run_id": "run-2"}),
     "a conversation": (continued, {"conversation_id": "conv_1"}),
     "another model": (continued, {"settings": ModelSettings(extra_args={"model": "o"})}),
     "another route": (continued, {"settings": ModelSettings(extra_query={"a": "b"})}),
@@ -628,7 +627,7 @@ async def test_a_full_pool_makes_further_requests_wait_until_their_time_out() ->
 async def test_a_full_pool_gives_up_the_socket_that_was_used_least_recently() -> None:
     limits = PoolLimits(sockets=2)
     async with (
-        ScriptedResponsesServer(always="Yes.") as server,
+        ScriptedResponsesServer(always=[call("look_up", "c1")]) as server,
         model_of(server, limits=limits) as model,
     ):
         replies = {run: await model.get_response(asking(run_id=run)) for run in ("a", "b")}
@@ -790,8 +789,11 @@ async def test_certificates_are_checked(
 ) -> None:
     async def answer(socket: ServerConnection) -> None:
         async for _ in socket:
-            last = {"type": "response.completed", "response": response(message("hi"))}
+            answered.append(response(message("hi"), id=f"resp_{len(answered)}"))
+            last = {"type": "response.completed", "response": answered[-1]}
             await socket.send(json.dumps(last))
+
+    answered: list[JsonObject] = []
 
     path = certificate(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -804,8 +806,8 @@ async def test_certificates_are_checked(
         sockets = SocketConnection(http=http)
         model = ResponsesModel("gpt-test", sockets)
         if is_trusted:
-            for run_id in ("a", "b"):
-                assert (await model.get_response(asking(run_id=run_id))).output == [message("hi")]
+            for _ in range(2):
+                assert (await model.get_response(asking())).output == [message("hi")]
         else:
             failure = await fail(model)
             assert (failure.code, failure.retryable) == ("unreachable", True)

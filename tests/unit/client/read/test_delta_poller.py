@@ -63,8 +63,13 @@ class Server:
     activity_type: str = "call_model"
     data_converter: DataConverter = field(default_factory=DataConverter)
 
-    def get_workflow_handle(self, run_id: str) -> "Server":
-        assert run_id == "run"
+    first: str = "one"
+
+    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> "Server":
+        assert workflow_id == "run"
+        assert run_id in {None, "two", "lost"}
+        if run_id == "lost":
+            self.failures.append(RPCError("gone", RPCStatusCode.NOT_FOUND, b""))
         return self
 
     async def describe(self) -> Any:
@@ -74,7 +79,12 @@ class Server:
         if self.failures:
             raise self.failures.pop(0)
         pending = [await self._info(effect, window) for effect, window in self.windows.items()]
-        return SimpleNamespace(raw_description=SimpleNamespace(pending_activities=pending))
+        info = SimpleNamespace(first_run_id=self.first)
+        return SimpleNamespace(
+            raw_description=SimpleNamespace(
+                pending_activities=pending, workflow_execution_info=info
+            )
+        )
 
     async def _info(self, effect: int, window: DeltaWindow) -> PendingActivityInfo:
         info = PendingActivityInfo(activity_id=str(effect), attempt=self.attempt)
@@ -519,3 +529,30 @@ async def test_a_window_that_is_not_due_is_not_asked_for(
     slept.clear()
     await news(poller)
     assert slept[0] == pytest.approx(0.001), "another call may speak at any time"
+
+
+@pytest.mark.parametrize(("first", "text"), [("one", "Good morning "), ("another", "")])
+async def test_the_heartbeats_of_another_run_with_the_id_say_nothing(
+    server: Server, poller: DeltaPoller, first: str, text: str
+) -> None:
+    server.first, poller.first = "one", first
+    feed(server.window(), STREAM[:6])
+    assert text_of(await news(poller)) == text
+
+
+@pytest.mark.parametrize(
+    ("execution", "first", "asked"),
+    [("one", "one", 0), ("", "one", 0), ("two", "one", 1), ("two", "another", 1), ("lost", "", 2)],
+)
+async def test_a_call_here_of_another_run_with_the_id_says_nothing(
+    server: Server, poller: DeltaPoller, execution: str, first: str, asked: int
+) -> None:
+    server.first, poller.first = first, "one"
+    window = DeltaWindow(effect=2, attempt=1, execution=execution)
+    with call_windows.running("run", window):
+        feed(window, STREAM[:6])
+        found = text_of(await news(poller))
+        feed(window, STREAM[6:])
+        found += text_of(await news(poller))
+    assert found == ("Good morning to you all" if first == "one" else "")
+    assert server.asked == asked

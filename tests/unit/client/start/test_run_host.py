@@ -194,7 +194,7 @@ async def test_a_run_that_was_started_before_is_carried_where_it_is(
     engine: Engine, table: RunObjectTable
 ) -> None:
     engine.client.task_queue = "outlast-local-shop-A"
-    engine.client.first_run = "run-0"
+    engine.client.first = "run-0"
     with RunHost(A, None, None) as one:
         await one.follow(await handle_of(one))
         await one.follow(await handle_of(one))

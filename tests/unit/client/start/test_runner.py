@@ -69,8 +69,8 @@ class StartClient(FakeClient):
         self.digest = digest
         self.started: list[dict[str, Any]] = []
 
-    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> Any:
-        handle: Any = FakeClient.get_workflow_handle(self, "support-42", run_id=run_id)
+    def get_workflow_handle(self, workflow_id: str, **which: Any) -> Any:
+        handle: Any = FakeClient.get_workflow_handle(self, "support-42", **which)
         describe = handle.describe
 
         async def described() -> Any:
@@ -88,7 +88,7 @@ class StartClient(FakeClient):
     async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> Any:
         self.started.append({"workflow": workflow, "payload": payload, **options})
         await self.answer("start")
-        return SimpleNamespace(first_execution_run_id=self.newest)
+        return SimpleNamespace(first_execution_run_id=self.first)
 
 
 @pytest.fixture(autouse=True)
@@ -349,7 +349,7 @@ async def test_a_run_of_somebody_else_is_not_joined_and_keeps_its_objects(
     assert (mine.live, mine.references.objects) == ({}, {})
     # After its end, what is somebody else's is not returned either: a new run takes the id.
     ended = StartClient(USED, status="ended", digest=digest)
-    ended.newest = "run-2"
+    ended.newest = ended.first = "run-2"
     ended.runs["run-2"] = ended.runs["run-1"]
     await start(ended, **options)
     assert len(ended.started) == 2
@@ -639,7 +639,7 @@ async def test_a_run_that_is_there_already_is_carried_where_it_is_and_gets_the_o
     digest = engine.client.started[0]["memo"][names.MEMO_INPUT_DIGEST]
     engine.client = StartClient(USED, digest=digest)
     engine.client.task_queue = "outlast-local-shop-A"
-    engine.client.first_run = "run-0"
+    engine.client.first = "run-0"
     engine.calls.clear()
     await Runner.start(A, "Hello", id="support-42")
     assert [call[1] for call in engine.calls if call[0] == "serve"] == [
