@@ -33,6 +33,7 @@ class Attempt:
         patient: the effect has waited for a worker that can carry it out.
         arrived: what came of the waits of a tool's call, as recorded: proofs are about that.
         has_reader_here: whether a reader in this process takes the events without a heartbeat.
+        is_stopped: whether a reader in this process has stopped the run before this model call.
     """
 
     number: int = 1
@@ -43,6 +44,7 @@ class Attempt:
     patient: bool = False
     arrived: tuple[Arrival, ...] = ()
     has_reader_here: Callable[[], bool] | None = None
+    is_stopped: Callable[[], Awaitable[bool]] | None = None
 
     def is_watched(self) -> bool:
         """Whether a reader in this process follows the run; an attempt after the first ignores it."""

@@ -42,6 +42,7 @@ from outlast.loop.effects import CallModel, Effect, RunTool
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
 from outlast.streams.call_windows import FinishedCall, call_windows
+from outlast.streams.turn_stops import turn_stops
 from outlast.streams.window import DeltaWindow
 from outlast.tracing.current import CURRENT
 
@@ -175,6 +176,7 @@ class EffectActivities:
             on_event=stream.feed,
             execution=_execution(info),
             has_reader_here=is_read_here,
+            is_stopped=partial(turn_stops.is_stopped, run_id, window.effect),
         )
         with call_windows.running(run_id, window), stream:
             reply: ModelReply = await attempt_effect(worker, request, attempt)

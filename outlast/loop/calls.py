@@ -200,6 +200,8 @@ class ModelReply:
             window.
         begun: there is no reply yet: the provider makes it in the background, and the model call
             goes on until it is there.
+        withheld: the model was not called, because a request to stop after the turn came before
+            the turn of this call began.
     """
 
     items: tuple[JsonObject, ...]
@@ -223,6 +225,7 @@ class ModelReply:
     answer_reason: str | None = None
     compaction: CompactionNeed = ""
     begun: BegunResponse | None = None
+    withheld: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call stays unanswered.

@@ -274,6 +274,8 @@ def _not_passed(state: LoopState, failure: Failure) -> LoopState:
 
 def model_called(state: LoopState, call: CallModel, reply: ModelReply, at_ms: int) -> LoopState:
     """Take the reply of a model call, or go on with it if the provider still makes the reply."""
+    if reply.withheld:
+        return _turn_withheld(state, call)
     if reply.begun is None:
         return model_replied(state, reply, at_ms)
     state = revised(state, context=apply(state.context, reply.changes))
@@ -289,6 +291,17 @@ def model_replied(state: LoopState, reply: ModelReply, at_ms: int) -> LoopState:
     if reply.failure is not None:
         return fail_question(state, reply.failure)
     return begin_calls(state, at_ms) if reply.calls else end_of_reply(state, reply)
+
+
+def _turn_withheld(state: LoopState, call: CallModel) -> LoopState:
+    """Return to the end of the turn before; without a request to stop, the turn begins again."""
+    return revised(
+        state,
+        phase="turned",
+        turn=state.question.turn - 1,
+        turns=state.turns - 1,
+        starts=call.starts,
+    )
 
 
 def _check_anew(state: LoopState, reply: ModelReply) -> LoopState:

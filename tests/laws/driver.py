@@ -754,6 +754,12 @@ class Play:
         moved = [one for one in models if self._has_moved(one, before)]
         spoken = self.timed.phase == "idle" and isinstance(self.events[-1], LineReplied)
         turns = len(models) - len(moved) + (spoken and self.accepted != self.heard_before)
+        match self.events[-1]:
+            case EffectAnswered(effect=effect, result=ModelReply(withheld=True)):
+                # It was counted when the call was scheduled, and repeated events change nothing.
+                turns -= any(one.effect == effect for one in before.pending)
+            case _:
+                pass
         counted = after.turns - before.turns
         assert turns <= counted <= turns + len(stopped), "a turn is not a model call"
         assert all(one.turn == after.question.turn for one in models)

@@ -519,6 +519,8 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
             if b % 9 == 4 and not effect.line:
                 begun = BegunResponse(response_id=f"response {number}", number=1)
                 reply = ModelReply(items=(), begun=begun, changes=changes)
+            if b % 9 == 5 and effect.turn > 1 and not effect.line:
+                reply = ModelReply(items=(), withheld=True)
             return EffectAnswered(at_ms=at_ms, effect=number, result=reply)
         case RunTool():
             broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None

@@ -209,3 +209,75 @@ async def test_terminating_is_known_to_readers_with_its_reason(desk: Desk):
     assert caught.value.run_data.final_output == "Done."
     with pytest.raises(RunClosed, match=r"\(terminated\)"):
         await handle.send("Hello?")
+
+
+# --- A reader that stops its run ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_a_program_that_stops_at_the_output_of_a_tool_makes_no_further_model_call(
+    desk: Desk, breaks: bool
+):
+    @function_tool
+    def look_up() -> str:
+        return "On its way."
+
+    agent = Agent[Any](name="Clerk", tools=[look_up])
+    model = ScriptedModel(always=[call("look_up", "c1")])
+    await desk.open(agent, model=model)
+    for tries in range(1, 51):
+        result = desk.stream(agent, f"Hello {tries}")
+        async for event in result.stream_events():
+            if event.type == "run_item_stream_event" and event.name == "tool_output":
+                result.cancel("after_turn")
+                if breaks:
+                    break
+        if breaks:
+            async for _ in result.stream_events():
+                pass
+        assert len(model.requests) == tries
+        assert result.final_output is None
+        assert [item.type for item in result.new_items] == [
+            "tool_call_item",
+            "tool_call_output_item",
+        ]
+        assert (result.turns, result.status) == (1, "cancelled")
+
+
+async def test_a_program_that_thinks_for_long_about_an_event_delays_the_next_turn_a_moment(
+    desk: Desk,
+):
+    @function_tool
+    def look_up() -> str:
+        return "On its way."
+
+    agent = Agent[Any](name="Clerk", tools=[look_up])
+    called = asyncio.Event()
+
+    def answer(_request: Any) -> Any:
+        called.set()
+        return say("Done.")
+
+    await desk.open(agent, model=ScriptedModel([call("look_up", "c1")], answer))
+    result = desk.stream(agent)
+    async for event in result.stream_events():
+        if event.type == "run_item_stream_event" and event.name == "tool_output":
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await called.wait()
+            result.cancel("after_turn")
+    assert result.final_output == "Done."
+
+
+async def test_a_wait_that_ends_early_leaves_the_run_going_until_it_is_cancelled(desk: Desk):
+    """The lines of docs/concepts/programs-and-workers.md."""
+    clerk = Clerk("thinking")
+    handle, _ = await clerk.start(desk)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(handle.wait_for_people(), 0.05)
+    assert (await handle.state()).status == "running"
+    try:
+        await asyncio.wait_for(handle.wait_for_people(), 0.05)
+    except TimeoutError:
+        await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)

@@ -92,6 +92,8 @@ async def call_model(
         request = await whole_request(worker, request, is_last=attempt.number >= ATTEMPTS)
     elif _has_new_checks(invocation, effect):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
+    elif effect.turn > 1 and attempt.is_stopped is not None and await attempt.is_stopped():
+        return ModelReply(items=(), withheld=True)
     async with nested_events(invocation, effect) as stream:
         if effect.begun is None:
             await stream.turn(effect, request.items, attempt=attempt.number)

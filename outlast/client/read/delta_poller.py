@@ -122,7 +122,7 @@ class DeltaPoller:
             self._call_pending.set()
         match step.event:
             case EffectAnswered(
-                effect=effect, result=ModelReply(begun=None) as reply, at_ms=at_ms
+                effect=effect, result=ModelReply(begun=None, withheld=False) as reply, at_ms=at_ms
             ) if effect in before:
                 reader = self._readers.setdefault(effect, DeltaReader())
                 response = response_object(

@@ -21,17 +21,25 @@ from outlast.client.results.run_responses import last_turn
 from outlast.client.results.summaries import progress_summary
 from outlast.client.transport.messages import check_choice
 from outlast.contract import records
+from outlast.loop.effects import CallModel
 from outlast.loop.events import CancelMode
 from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
+from outlast.streams.turn_stops import TurnReader, turn_stops
 from outlast.tracing.receivers import REGISTRATION
 
 
 class RunSource(Protocol):
-    """The source of a run's states; `client` is for results to keep, once the run is open."""
+    """The source of a run's states.
+
+    Attributes:
+        client: for results to keep, once the run is open.
+        run_id: the workflow id; empty for a run in memory.
+    """
 
     client: Any
+    run_id: str
 
     def states(self) -> AsyncIterator[LoopState | RawEvent]:
         """Start or resume the run, and yield its states until it is settled.
@@ -78,6 +86,9 @@ class RunResultStreaming(RunResultBase):
         self._stands_still = False
         self._cancelled: CancelMode | None = None
         self._cancelling: list[asyncio.Task[None]] = []
+        self._place = TurnReader()
+        turn_stops.add(source.run_id, self._place)
+        self._waits = False
         self._error: Exception | None = None
         self._events: asyncio.Queue[ProgramEvent | StatusStreamEvent | None] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._read())
@@ -163,11 +174,16 @@ class RunResultStreaming(RunResultBase):
 
         Args:
             mode: `immediate` cancels everything and ends the events now, without an error;
-                `after_turn` lets the turn finish and save its items.
+                `after_turn` lets the turn finish and save its items. The next turn does not begin
+                if this process hosts the run and the program, which iterates over the events, calls
+                it within 250 ms of the turn's last event; elsewhere, or later, the model may
+                be called once more.
         """
         check_choice("cancel(mode=...)", mode, CancelMode)
         self._cancelled = mode
-        self._cancelling.append(asyncio.create_task(self._source.cancel(mode)))
+        request = asyncio.create_task(self._source.cancel(mode))
+        self._cancelling.append(request)
+        self._place.stop(request)
         if mode == "immediate":
             while not self._events.empty():
                 self._events.get_nowait()
@@ -185,12 +201,28 @@ class RunResultStreaming(RunResultBase):
             AgentsException: the run failed; raised after all earlier events.
             Exception: an exception of user code in the run.
         """
-        while (event := await self._events.get()) is not None:
-            yield event
+        with self._place.iterating():
+            while (event := await self._next_event()) is not None:
+                yield event
         self._events.put_nowait(None)  # for a second reader
         await asyncio.gather(*self._cancelling)
         if self._error is not None and self._cancelled != "immediate":
             raise self._error
+
+    async def _next_event(self) -> ProgramEvent | StatusStreamEvent | None:
+        """Return the next event; the program has handled those before."""
+        self._waits = True
+        self._note_place()
+        try:
+            return await self._events.get()
+        finally:
+            self._waits = False
+
+    def _note_place(self) -> None:
+        """Tell the next turn's model call whether the program has handled the events before it."""
+        calls = [one.effect for one in self.snapshot.pending if isinstance(one, CallModel)]
+        if calls:
+            self._place.received(max(calls), seen=self._waits and self._events.empty())
 
     async def _read(self) -> None:
         try:
@@ -198,6 +230,7 @@ class RunResultStreaming(RunResultBase):
                 self._client = self._source.client
                 if isinstance(update, LoopState):
                     self._advance(update)
+                    self._note_place()
                 else:
                     self._emit(RawResponsesStreamEvent(raw=update, next_id=self._number))
             self._error = self._failure()
@@ -212,6 +245,7 @@ class RunResultStreaming(RunResultBase):
     def _end(self, reading: "asyncio.Task[None]") -> None:
         if not reading.cancelled():
             reading.exception()  # mark it as retrieved: `stream_events` raises it
+        turn_stops.remove(self._source.run_id, self._place)
         self.is_complete = True
         self._events.put_nowait(None)
 

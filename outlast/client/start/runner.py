@@ -123,7 +123,7 @@ class AgentRunner:
         call = _Call(starting_agent, input, options, keep_open=keep_open, stream=True)
         host = call.host()
         return RunResultStreaming(
-            RunReading(lambda: call.open(host), at_end=host.end_reading),
+            RunReading(lambda: call.open(host), at_end=host.end_reading, run_id=call.run_id),
             starting_agent=RemoteAgent(starting_agent)
             if isinstance(starting_agent, str)
             else starting_agent,
@@ -316,8 +316,11 @@ class RunReading:
         self,
         open_run: Callable[[], Awaitable[tuple[RunHandle, ReadRange]]],
         at_end: Callable[[LoopState | None], None] | None = None,
+        *,
+        run_id: str = "",
     ) -> None:
         self.client: Any = None
+        self.run_id = run_id
         self._open_run = open_run
         self._at_end = at_end
         self._run: RunHandle | None = None
@@ -380,6 +383,13 @@ class _Call:
             return self.input.context_override
         return context
 
+    @cached_property
+    def run_id(self) -> str:
+        """The id of the run, or of the new run."""
+        if isinstance(self.input, RunState):
+            return self.input.run_id
+        return self.options.get("id") or f"run-{secrets.token_hex(6)}"
+
     def host(self) -> RunHost:
         client, store = self.options.get("client"), self.options.get("blob_store")
         check_place(self.options.get("id"), client, self.options.get("task_queue"), is_new=True)
@@ -425,7 +435,7 @@ class _Call:
         record = replace(record, settings=join_current_trace(record.settings))
         if self.message_id is not None:
             record = replace(record, message_id=self.message_id)
-        run_id = self.options.get("id") or f"run-{secrets.token_hex(6)}"
+        run_id = self.run_id
         handle = await host.handle(run_id, definitions)
         new = NewRun(
             id=run_id,

@@ -276,3 +276,28 @@ def test_a_cancelled_run_does_not_pass_off_an_old_answer_as_its_own() -> None:
     play.cancelled()
     assert play.finish == Finish(status="cancelled")
     assert play.state.final_output == "To the first question."
+
+
+def test_a_turn_whose_call_was_withheld_has_not_begun() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1"))
+    play.returns("c1", "one")
+    assert (play.only(CallModel).turn, play.state.turns) == (2, 2)
+    play.cancelled("after_turn")
+    play.replies(withheld=True)
+    assert (play.state.phase, play.state.outcome) == ("closed", "cancelled")
+    assert (play.state.turns, len(play.state.responses)) == (1, 1)
+    assert play.outputs == {"c1": "one"}
+
+
+def test_a_turn_whose_call_was_withheld_begins_again_where_nobody_stops_the_run() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1"), transfer("Billing", "h1"))
+    play.returns("c1", "one")
+    before = play.only(CallModel)
+    assert before.starts
+    play.replies(withheld=True)
+    again = play.only(CallModel)
+    assert again == replace(before, effect=again.effect)
+    play.replies(said("Done."))
+    assert (play.state.outcome, play.state.turns) == ("completed", 2)

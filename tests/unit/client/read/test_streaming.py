@@ -42,6 +42,7 @@ class Source:
         self._parts = parts
         self._error = error
         self.stopped: list[str] = []
+        self.run_id = "run-1"
         self.gate = asyncio.Event()
         if ends:
             self.gate.set()
