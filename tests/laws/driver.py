@@ -755,8 +755,9 @@ class Play:
         spoken = self.timed.phase == "idle" and isinstance(self.events[-1], LineReplied)
         turns = len(models) - len(moved) + (spoken and self.accepted != self.heard_before)
         match self.events[-1]:
-            case EffectAnswered(result=ModelReply(withheld=True)) if before.phase != "closed":
-                turns -= 1  # it had been counted when the call was scheduled
+            case EffectAnswered(effect=effect, result=ModelReply(withheld=True)):
+                # It was counted when the call was scheduled, and repeated events change nothing.
+                turns -= any(one.effect == effect for one in before.pending)
             case _:
                 pass
         counted = after.turns - before.turns
