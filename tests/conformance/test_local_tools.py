@@ -409,9 +409,8 @@ async def test_the_model_reads_why_a_call_of_any_form_was_rejected(
     config = RunConfig(tool_error_formatter=_no if formatted else None)
     result = await executor.execute(agent, model=model, run_config=config)
     state = result.to_state()
-    kind = {"local_shell": "shell"}.get(tool.name, tool.name)
-    kind = {"sql": "custom", "computer_use_preview": "computer"}.get(kind, kind)
-    message = None if formatted else f"No {kind} today."
+    kinds = {"local_shell": "shell", "sql": "custom", "computer_use_preview": "computer"}
+    message = None if formatted else f"No {kinds.get(str(tool.name), tool.name)} today."
     state.reject(result.interruptions[0], rejection_message=message)
     result = await executor.resume(agent, state)
     assert result.final_output == "Well."
