@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypedDict, cas
 
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.argument_names import advice_on
 from outlast.agents.callables import (
     check_callable,
     check_model,
@@ -35,7 +36,7 @@ from outlast.agents.config.session_input import (
 from outlast.agents.config.settings_field import SettingsField, settings_field
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail, guardrails
 from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputFilter
 from outlast.agents.logs import get_logger
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
@@ -286,10 +287,11 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     if not unknown:
         return
     if misplaced := [name for name in unknown if name in _ARGUMENTS_OF_RUN]:
-        fix = f"Pass it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
+        fix = f" Pass it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
     else:
-        fix = f"The fields of RunConfig are {', '.join(sorted(names))}."
-    raise InvalidType(f"Unknown run_config settings: {', '.join(unknown)}. {fix}")
+        fix = "".join(advice_on("RunConfig", name, names) for name in unknown)
+        fix += f" The fields of RunConfig are {', '.join(sorted(names))}."
+    raise InvalidType(f"Unknown run_config settings: {', '.join(unknown)}.{fix}")
 
 
 def is_provider(value: object) -> bool:
@@ -328,12 +330,8 @@ _RULES: Final[dict[str, Rule]] = {
     "model_settings": optional(a(ModelSettings, "ModelSettings")),
     "session_settings": optional(a(SessionSettings, "SessionSettings")),
     "session_input_callback": name_or_called_with("history", "new_items"),
-    "input_guardrails": optional(
-        list_of((InputGuardrail, str), "decorate it with @input_guardrail")
-    ),
-    "output_guardrails": optional(
-        list_of((OutputGuardrail, str), "decorate it with @output_guardrail")
-    ),
+    "input_guardrails": optional(guardrails(InputGuardrail, str)),
+    "output_guardrails": optional(guardrails(OutputGuardrail, str)),
     "handoff_input_filter": name_or_called_with("data"),
     "nest_handoff_history": check_flag,
     "handoff_history_mapper": name_or_called_with("items"),

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
+from outlast.agents.checks import check_argument_names, with_checked_arguments
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.config.session_input import check_session
@@ -92,9 +93,7 @@ class RunOptions(StartOptions, total=False):
 
 def check_names(options: Mapping[str, Any], kind: type[Any], *, caller: str) -> None:
     """Refuse unknown options, as Python does for a plain list of parameters."""
-    for name in options:
-        if name not in kind.__optional_keys__:
-            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+    check_argument_names(caller, options, kind.__optional_keys__)
 
 
 def run_input(
@@ -152,6 +151,7 @@ class Placed:
     """The options set by `using`."""
 
     @classmethod
+    @with_checked_arguments
     def using(
         cls,
         *,
@@ -184,7 +184,6 @@ class Placed:
 
     @classmethod
     def _with_defaults(cls, options: RunOptions) -> RunOptions:
-        check_names(options, RunOptions, caller=cls.__name__)
         passed = {name: value for name, value in options.items() if value is not None}
         return cast("RunOptions", {**options, **cls._place, **passed})
 

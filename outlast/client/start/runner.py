@@ -15,6 +15,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
+from outlast.agents.checks import with_checked_arguments
 from outlast.agents.errors import RunAlreadyStarted, RunClosed, UserError, no_namespace
 from outlast.client.handle import RunHandle
 from outlast.client.read.delta_poller import RawEvent
@@ -72,7 +73,7 @@ class AgentRunner:
         **options: Unpack[RunOptions],
     ) -> RunResult:
         """Carry out `Runner.run`."""
-        check_names(options, RunOptions, caller="Runner")
+        check_names(options, RunOptions, caller="Runner.run")
         call = _Call(starting_agent, input, options)
         with call.host() as host:
             handle, read_range = await call.open(host)
@@ -110,7 +111,7 @@ class AgentRunner:
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
         """Carry out `Runner.run_streamed`."""
-        check_names(options, RunOptions, caller="Runner")
+        check_names(options, RunOptions, caller="Runner.run_streamed")
         if not isinstance(input, RunState):
             # Raise errors here, and read the input once, before the caller can change it.
             record = run_input(starting_agent, input, keep_open=keep_open, **start_options(options))
@@ -163,6 +164,7 @@ class Runner(Placed):
     """
 
     @classmethod
+    @with_checked_arguments
     async def run(
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
@@ -185,6 +187,7 @@ class Runner(Placed):
         return await get_default_agent_runner().run(starting_agent, input, **options)
 
     @classmethod
+    @with_checked_arguments
     def run_sync(
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
@@ -205,6 +208,7 @@ class Runner(Placed):
         return get_default_agent_runner().run_sync(starting_agent, input, **options)
 
     @classmethod
+    @with_checked_arguments
     def run_streamed(
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
@@ -229,6 +233,7 @@ class Runner(Placed):
         )
 
     @classmethod
+    @with_checked_arguments
     async def start(
         cls,
         agent: Agent[Any] | RemoteAgent | str,
@@ -264,6 +269,7 @@ class Runner(Placed):
             return await call.begin(host, input)
 
     @classmethod
+    @with_checked_arguments
     async def attach(
         cls,
         id: str,

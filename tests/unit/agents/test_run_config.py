@@ -157,7 +157,7 @@ def by_keyword(given: dict[str, Any]) -> RunConfig:
         ),
         (
             {"disable_tracing": True},
-            "run_config settings: disable_tracing. The fields of RunConfig are",
+            "run_config settings: disable_tracing. Use tracing_disabled=. The fields of RunConfig are",
         ),
         (
             {"conversation_id": "c"},
