@@ -69,6 +69,24 @@ _PLAIN: dict[str, object] = {
 """Fields that are written unchanged, with the value that is left out."""
 
 
+CONFIG_FIELDS: dict[str, str] = {
+    "model": "model",
+    MODEL_REF: "model",
+    "model_settings": "model_settings",
+    "tool_not_found_behavior": "tool_not_found_behavior",
+    "heartbeat_ms": "heartbeat_timeout",
+    "stream_interval_ms": "stream_interval",
+    "takeover": "takeover",
+    "budgets": "budgets",
+    "session_settings": "session_settings",
+    "tool_execution": "tool_execution",
+    "output_guardrail_blocked_message": "output_guardrail_blocked_message",
+    BLOCKED_MESSAGE_REF: "output_guardrail_blocked_message",
+    **{name: name for name in (*_PLAIN, *NAMED, *NAMED_LISTS)},
+}
+"""The keys of a `RunConfig` in a run's settings, and its fields."""
+
+
 def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject:
     """Return a run's settings as JSON, without defaults; callables are registered here, by name."""
     config = as_run_config(config)

@@ -34,6 +34,7 @@ from outlast.client.start.options import (
     run_input,
     start_options,
 )
+from outlast.client.start.resumed_settings import PassedSettings
 from outlast.client.start.resumption import resume
 from outlast.client.start.run_host import RunHost
 from outlast.client.start.same_run import difference, start_digest
@@ -176,8 +177,8 @@ class Runner(Placed):
         The same id and input resume the same run, also in another process after a crash; a
         completed run returns its answer again. Context, tenant, requester and session have to be
         the same, too. With a `RunState`, the decisions are sent to the
-        waiting run, which has its own settings and turn count, and reading continues. `RunOptions`
-        describes the options.
+        waiting run, which has its own settings and turn count, and reading continues. Its settings
+        may be passed again; others are refused. `RunOptions` describes the options.
 
         Raises:
             AgentsException: the run failed; the subclass says why.
@@ -403,7 +404,8 @@ class _Call:
             self.definitions.keep_live_values(self.input.run_id)
             if self.input.snapshot is None:
                 await host.follow(handle)
-            return handle, await resume(handle, self.input, context=self._context)
+            passed = PassedSettings(self.agent, self.options, self.keep_open)
+            return handle, await resume(handle, self.input, context=self._context, passed=passed)
         handle = await self.begin(host, self.input)
         if self.options.get("id") is None:
             return handle, ReadRange()
