@@ -167,7 +167,7 @@ class RunConfig:
 
     Attributes:
         model: overrides every agent's model: a model's name or a model.
-        model_provider: finds models by name, in place of the worker's. With a model in `model`,
+        model_provider: finds models by name; None: the worker's does. With a model in `model`,
             it is not used.
         model_settings: override every agent's own. Settings may also be dicts of their fields.
         session_settings: override the session's own.

@@ -28,6 +28,7 @@ from outlast.agents.guardrails.guardrail import (
     output_guardrail,
 )
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
+from outlast.models.multi_provider import MultiProvider
 
 
 class InPieces:
@@ -284,3 +285,11 @@ def test_an_error_formatter_is_given_what_happened() -> None:
         run_context=RunContextWrapper(context=None),
     )
     assert (args.tool_name, args.error) == ("refund", None)
+
+
+def test_the_settings_of_a_run_have_no_provider_until_one_is_set() -> None:
+    """A provider in the settings is one that the worker must have; the default is the worker's."""
+    config = RunConfig(model="gpt-5")
+    assert config.model_provider is None
+    assert "model_provider" not in write_run_config(replace(config, group_id="g"))
+    assert callable(MultiProvider().get_model)
