@@ -86,6 +86,38 @@ CallModelInputFilter: TypeAlias = Callable[
 """A function called with (data) that returns a model call's changed input."""
 
 
+@dataclass
+class ModelOutputData:
+    """The output of a model call.
+
+    Attributes:
+        output: the items of the reply, in the format of the Responses API.
+    """
+
+    output: list[JsonObject]
+
+
+@dataclass
+class CallModelOutputData(Generic[TContext]):
+    """The argument of `call_model_output_filter`.
+
+    Attributes:
+        model_data: the output of the model call.
+        agent: the agent of the model call: an `Agent`.
+        context: the application's object, not the wrapper around it.
+    """
+
+    model_data: ModelOutputData
+    agent: Any
+    context: TContext | None
+
+
+CallModelOutputFilter: TypeAlias = Callable[
+    [CallModelOutputData[Any]], ModelOutputData | Awaitable[ModelOutputData]
+]
+"""A function called with (data) that returns a reply as it is to count."""
+
+
 ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "custom"]
 
 
@@ -180,6 +212,8 @@ class RunConfig:
         handoff_history_mapper: makes that message, or others; called with the items.
         conversation_history_wrappers: the texts before and after that summary.
         call_model_input_filter: changes the input of one model call.
+        call_model_output_filter: changes a model's reply before it counts. What it returns is
+            recorded, so it is not called again for the same reply. If it raises, the run fails.
         reasoning_item_id_policy: whether the ids of reasoning items are kept.
         tracing_disabled: whether the run is not traced.
         tracing: the tracing settings.
@@ -224,6 +258,7 @@ class RunConfig:
     handoff_history_mapper: HandoffHistoryMapper | str | None = None
     conversation_history_wrappers: tuple[str, str] | None = None
     call_model_input_filter: CallModelInputFilter | str | None = None
+    call_model_output_filter: CallModelOutputFilter | str | None = None
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
     tracing_disabled: bool = False
     tracing: TracingConfig | None = None
@@ -337,6 +372,7 @@ _RULES: Final[dict[str, Rule]] = {
     "handoff_history_mapper": name_or_called_with("items"),
     "conversation_history_wrappers": optional(_check_wrappers),
     "call_model_input_filter": name_or_called_with("data"),
+    "call_model_output_filter": name_or_called_with("data"),
     "reasoning_item_id_policy": one_of(None, "preserve", "omit"),
     "tracing_disabled": check_flag,
     "tracing": optional(a(dict, "a dict such as TracingConfig")),

@@ -30,6 +30,7 @@ NAMED = (
     "handoff_input_filter",
     "handoff_history_mapper",
     "call_model_input_filter",
+    "call_model_output_filter",
     "tool_error_formatter",
 )
 """Fields that are written as a name under their own key."""

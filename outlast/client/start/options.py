@@ -291,6 +291,11 @@ def _check_thread(thread: ServerThread, agent: object, config: RunConfig, sessio
             "RunConfig(handoff_input_filter=...), which cannot change the provider's copy. "
             f"Leave the filter out, or run {without}."
         )
+    if config.call_model_output_filter is not None:
+        raise UserError(
+            "Server-managed conversations do not support RunConfig(call_model_output_filter=...), "
+            f"which cannot change the provider's copy. Leave the filter out, or run {without}."
+        )
     definition = cast("Agent[Any]", agent) if isinstance(agent, Agent) else None
     own = definition.output_guardrails if definition is not None else []
     owner = f"Agent {definition.name!r}" if definition is not None and own else "RunConfig"

@@ -88,6 +88,7 @@ EVERYTHING: dict[str, Any] = {
     "handoff_history_mapper": takes_one,
     "conversation_history_wrappers": ("<before>", "</before>"),
     "call_model_input_filter": takes_one,
+    "call_model_output_filter": takes_one,
     "reasoning_item_id_policy": "omit",
     "tracing_disabled": True,
     "tracing": {"include_task_and_turn_spans": True},
