@@ -528,13 +528,14 @@ async def _changed_output(
         kind = type(changed).__name__
         raise UserError(f"{OUTPUT_FILTER} returned {kind}: return ModelOutputData(...).")
     returned: Any = changed.output
-    items = [as_json(item) for item in returned] if isinstance(returned, list | tuple) else None
+    listed = cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else [None]
+    items = [as_json(item) for item in listed]
     if not _is_output(items):
         raise UserError(
             f"{OUTPUT_FILTER} returned ModelOutputData with {returned!r:.80}: output= must be a "
             "list of output items (dicts of plain data)."
         )
-    return cast("Sequence[JsonObject]", items)
+    return items
 
 
 def _is_output(output: object) -> bool:
