@@ -14,7 +14,7 @@ from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS, writ
 from outlast.agents.context.codec import context_class, write_context
 from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
-from outlast.agents.hooks import RunHooks, check_run_hooks
+from outlast.agents.hooks import RunHooks, RunHooksBase, check_run_hooks, overrides
 from outlast.agents.references import register, register_session
 from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.transport.messages import check_input
@@ -240,6 +240,8 @@ def _further_settings(
         ERROR_HANDLERS: handlers,
         names.SETTING_SESSION: None if session is None else _session_data(session),
         names.SETTING_STREAM: stream,
+        names.SETTING_RUN_START: isinstance(hooks, RunHooksBase)
+        and overrides(cast("RunHooksBase[Any, Any]", hooks), "on_run_start"),
     }
     return {key: value for key, value in settings.items() if value}
 
