@@ -271,6 +271,7 @@ def _starts() -> Iterator[RunStarted]:
         start,
         replace(start, keep_open=True),
         replace(start, session=True),
+        replace(start, previous_response_id="resp_0"),
         replace(start, handled=("*",)),
         replace(start, keep_open=True, budgets=asking),
         replace(start, budgets=(Budget(of="model_calls", limit=1),)),

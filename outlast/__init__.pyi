@@ -26,7 +26,10 @@ from outlast.agents.config.retry import RetryPolicyContext as RetryPolicyContext
 from outlast.agents.config.retry import retry_policies as retry_policies
 from outlast.agents.config.run_config import CallModelData as CallModelData
 from outlast.agents.config.run_config import CallModelInputFilter as CallModelInputFilter
+from outlast.agents.config.run_config import CallModelOutputData as CallModelOutputData
+from outlast.agents.config.run_config import CallModelOutputFilter as CallModelOutputFilter
 from outlast.agents.config.run_config import ModelInputData as ModelInputData
+from outlast.agents.config.run_config import ModelOutputData as ModelOutputData
 from outlast.agents.config.run_config import (
     OutputGuardrailBlockedMessageArgs as OutputGuardrailBlockedMessageArgs,
 )

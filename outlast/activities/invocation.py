@@ -218,6 +218,15 @@ class Invocation:
             await call_hooks(*calls)
         self.wrapper.context = context.context
 
+    async def call_run_hook(self, step: str, *arguments: Any) -> None:
+        """Call a hook that only runs have, such as `on_run_start`.
+
+        Raises:
+            EffectError: the hook failed.
+        """
+        with user_code(f"{step} of the run"):
+            await call_hooks(HookCall(self.run_hooks, step, self.wrapper, self.agent, *arguments))
+
     def hooked(self, step: str, agent_step: str = "") -> bool:
         """Whether the run or the agent has a hook for a step."""
         own = self.agent.hooks
@@ -236,6 +245,7 @@ class Invocation:
         agent = agent or self.agent
         checks = self.input_guardrails(agent)
         ends = overrides(self.run_hooks, "on_agent_end") or overrides(agent.hooks, "on_end")
+        ends = ends or overrides(self.run_hooks, "on_run_end")
         parent_call = self.parent_call
         answers_call = parent_call is not None and (
             parent_call.tool.custom_output_extractor is not None

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Awaitable, Sequence
+from functools import wraps
 from inspect import isawaitable
 from typing import Any, cast
 
 from outlast.activities.errors import user_code, worker_lookup
 from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.callables import call, callable_name
 from outlast.agents.config.session_input import (
     MergedInput,
     ReasoningItemIdPolicy,
@@ -96,9 +98,20 @@ async def load(
             session,
             new_items,
             settings=read_session_settings(settings),
-            callback=registry.reference(callback) if isinstance(callback, str) else None,
+            callback=_named(registry.reference(callback)) if isinstance(callback, str) else None,
             reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
         )
+
+
+def _named(callback: SessionInputCallback) -> SessionInputCallback:
+    """Return a run's callback, whose exceptions name the callback and not the session."""
+
+    @wraps(callback)
+    async def named(history: list[Any], new_items: list[Any]) -> list[Any]:
+        with user_code(f"session_input_callback {callable_name(callback)!r}"):
+            return await call(callback, history, new_items)
+
+    return named
 
 
 async def load_session(

@@ -13,14 +13,26 @@ from outlast.agents.agent_tools.agent_tool import (
 )
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import call, check_callable, check_model, list_of
-from outlast.agents.checks import InvalidType, Rule, a, check_fields, check_flag, check_name
+from outlast.agents.checks import (
+    InvalidType,
+    Rule,
+    a,
+    check_fields,
+    check_flag,
+    check_name,
+    with_checked_fields,
+)
 from outlast.agents.config.compaction import Compaction, check_compacting, check_compaction
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.guardrails.guardrail import (
+    InputGuardrail,
+    OutputGuardrail,
+    guardrails,
+)
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.hooks import AgentHooksBase, check_agent_hooks
 from outlast.agents.mcp.server import MCPConfig, MCPServer
@@ -175,6 +187,8 @@ class Agent(Generic[TContext]):
         )
 
 
+with_checked_fields(Agent)
+
 AgentBase = Agent
 """An alias of `Agent`, which the SDK's programs use to annotate predicates."""
 
@@ -211,8 +225,8 @@ _RULES: Final[dict[str, Rule]] = {
     "handoffs": list_of((Agent, Handoff), "use an Agent or handoff(agent)"),
     "model": check_model,
     "model_settings": a(ModelSettings, "a ModelSettings instance or a dict"),
-    "input_guardrails": list_of(InputGuardrail, "decorate it with @input_guardrail"),
-    "output_guardrails": list_of(OutputGuardrail, "decorate it with @output_guardrail"),
+    "input_guardrails": guardrails(InputGuardrail),
+    "output_guardrails": guardrails(OutputGuardrail),
     "output_type": check_output_type,
     "tool_use_behavior": check_tool_use_behavior,
     "reset_tool_choice": check_flag,

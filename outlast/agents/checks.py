@@ -4,16 +4,22 @@ A rule gets the place for its error message, such as `Agent(name=...)`, and the 
 the error. A definition has a table of rules, one for each field; `check_fields` applies it.
 """
 
+import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import timedelta
-from typing import Any, TypeAlias, cast
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar, cast, get_args
 
+from outlast.agents.argument_names import advice_on
 from outlast.agents.durations import is_positive
 from outlast.agents.errors import UserError
 
 Rule: TypeAlias = Callable[[str, Any], object]
 """Called with (the place, the value); raises the error of an invalid value."""
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class InvalidValue(UserError, ValueError):
@@ -32,12 +38,74 @@ def check_fields(definition: object, rules: Mapping[str, Rule], owner: str = "")
 
 
 def check_options(maker: str, options: Mapping[str, Any], kind: type) -> None:
-    """Refuse keyword options that a `TypedDict` does not have."""
+    """Refuse keyword options that a `TypedDict` does not have.
+
+    `maker` ends with the name of the callable that has them, such as `Tool 'x': function_tool`.
+    """
     if unknown := sorted(options.keys() - kind.__annotations__.keys()):
-        raise UserError(
-            f"{maker} has no option {', '.join(unknown)}. "
+        where = maker.rpartition(" ")[2]
+        advice = "".join(advice_on(where, name, kind.__annotations__) for name in unknown)
+        raise InvalidType(
+            f"{maker} has no option {', '.join(unknown)}.{advice} "
             f"Its options are {', '.join(kind.__annotations__)}."
         )
+
+
+def check_argument_names(where: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse unknown keyword arguments, as Python does; the message says what to use instead."""
+    for name in given:
+        if name not in allowed:
+            advice = advice_on(where, name, allowed)
+            raise InvalidType(f"{where}() got an unexpected keyword argument {name!r}.{advice}")
+
+
+def with_checked_fields(kind: type[Any]) -> None:
+    """Let a dataclass refuse unknown arguments with `check_argument_names`."""
+    init: Callable[..., None] = kind.__init__
+    names = [field.name for field in fields(kind) if field.init]
+
+    @wraps(init)
+    def checked(self: object, *arguments: Any, **named: Any) -> None:
+        check_argument_names(kind.__name__, named, names)
+        init(self, *arguments, **named)
+
+    setattr(kind, "__init__", checked)  # noqa: B010  a type checker refuses the assignment
+
+
+def with_checked_arguments(function: Method) -> Method:
+    """Let a function, or a method of a class, refuse unknown arguments with advice.
+
+    Put it under `@classmethod`. The options of a `TypedDict` (`**options: Unpack[...]`) are known.
+    """
+    names = _argument_names(function)
+
+    def where(arguments: tuple[Any, ...]) -> str:
+        owner = arguments[0] if arguments and "." in function.__qualname__ else None
+        prefix = f"{owner.__name__}." if isinstance(owner, type) else ""
+        return prefix + function.__name__
+
+    @wraps(function)
+    def checked(*arguments: Any, **named: Any) -> Any:
+        check_argument_names(where(arguments), named, names)
+        return function(*arguments, **named)
+
+    @wraps(function)
+    async def checked_async(*arguments: Any, **named: Any) -> Any:
+        check_argument_names(where(arguments), named, names)
+        return await function(*arguments, **named)
+
+    return cast("Method", checked_async if inspect.iscoroutinefunction(function) else checked)
+
+
+def _argument_names(function: Callable[..., Any]) -> list[str]:
+    names: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            (options,) = get_args(parameter.annotation)  # of Unpack[...]
+            names += [*options.__optional_keys__, *options.__required_keys__]
+        else:
+            names.append(name)
+    return names
 
 
 def json_problem(value: object) -> Exception | None:

@@ -211,6 +211,12 @@ class _GuardrailTripwire(Exception):
         self.run_data: Any = run_data
         self.guardrail_result: Any = guardrail_result
 
+    @property
+    def guardrail_name(self) -> str | None:
+        """The name of the guardrail, if it is known."""
+        result = self.guardrail_result
+        return None if result is None else result.guardrail.get_name()
+
 
 class InputGuardrailTripwireTriggered(_GuardrailTripwire, AgentsException):
     """An input guardrail refused the input of a run.
@@ -242,6 +248,11 @@ class _ToolGuardrailTripwire(Exception):
         self.run_data: Any = run_data
         self.guardrail: Any = guardrail
         self.output: Any = output
+
+    @property
+    def guardrail_name(self) -> str | None:
+        """The name of the guardrail, if it is known."""
+        return None if self.guardrail is None else self.guardrail.get_name()
 
 
 class ToolInputGuardrailTripwireTriggered(_ToolGuardrailTripwire, AgentsException):

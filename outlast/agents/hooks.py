@@ -5,11 +5,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from weakref import WeakSet
 
+from outlast.agents.argument_names import near_name
 from outlast.agents.callables import call, callable_name
 from outlast.agents.checks import InvalidType
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
@@ -43,6 +46,15 @@ class _StepHooks(Generic[TContext, TAgent]):
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any, result: Any
     ) -> None:
         """Called after a tool has run, with the output; the context is a `ToolContext`."""
+
+    async def on_tool_error(
+        self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any, error: Exception
+    ) -> None:
+        """Called when a tool has raised or timed out, after its last attempt.
+
+        The model then reads the text of `failure_error_function`, and `on_tool_end` gets it. What
+        this hook changes in the context is dropped with the changes of the failed call.
+        """
 
     async def on_llm_start(
         self,
@@ -83,6 +95,18 @@ class RunHooksBase(_StepHooks[TContext, TAgent]):
     overridden cost nothing.
     """
 
+    async def on_run_start(self, context: RunContextWrapper[TContext], agent: TAgent) -> None:
+        """Called once when the run begins, with its first agent, before everything else."""
+
+    async def on_run_end(
+        self, context: RunContextWrapper[TContext], agent: TAgent, output: Any
+    ) -> None:
+        """Called with each answer of the run, once output guardrails have passed it.
+
+        A run that stays open has several answers. A run that fails, is cancelled, or has an answer
+        that guardrails block has none, so this hook is not called.
+        """
+
     async def on_agent_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
         """Called before an agent's first model call: at the start and after each handoff."""
 
@@ -122,6 +146,11 @@ class RunHooks(RunHooksBase[TContext, Any]):
 class AgentHooks(AgentHooksBase[TContext, Any]):
     """Hooks of an agent, for `Agent(hooks=...)`; see `AgentHooksBase`."""
 
+
+logger = get_logger(__name__)
+
+_WARNED = WeakSet[type]()
+"""The classes of hooks that a warning was about."""
 
 AnyHooks: TypeAlias = RunHooksBase[Any, Any] | AgentHooksBase[Any, Any]
 
@@ -222,7 +251,24 @@ def _parameters(hooks: object, name: str) -> tuple[list[str], list[str]]:
     return names[:by_place], names[by_place:]
 
 
+def _warn_of_others(hooks: AnyHooks, methods: dict[str, Callable[..., Any]]) -> None:
+    """Warn of methods that look like hooks and are never called, once for each class."""
+    kind = type(hooks)
+    if kind in _WARNED:
+        return
+    _WARNED.add(kind)
+    for name in dir(kind):
+        if name.startswith("on_") and name not in methods and callable(getattr(kind, name)):
+            logger.warning(
+                "%s has a method %s, which is no hook and is never called.%s",
+                kind.__name__,
+                name,
+                near_name(name, methods),
+            )
+
+
 def _check_methods(hooks: AnyHooks, methods: dict[str, Callable[..., Any]], what: str) -> None:
+    _warn_of_others(hooks, methods)
     for name in methods:
         if not overrides(hooks, name):
             continue

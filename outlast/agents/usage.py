@@ -97,6 +97,18 @@ class Usage:
             entry.output_tokens_details = replace(entry.output_tokens_details)
             self.request_usage_entries.append(entry)
 
+    def __add__(self, other: "AnyUsage") -> "Usage":
+        """Return the sum of two usages, with the requests of both; see `add`."""
+        if not isinstance(cast("object", other), Usage | values.Usage):
+            return NotImplemented
+        total = deepcopy(self)
+        total.add(other)
+        return total
+
+    def __radd__(self, other: int) -> "Usage":
+        """Return a copy for `sum(usages)`, which begins with 0."""
+        return deepcopy(self) if other == 0 else NotImplemented
+
 
 AnyUsage: TypeAlias = Usage | values.Usage
 """The public usage record, or the plain sums of a run."""

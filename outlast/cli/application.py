@@ -1,6 +1,5 @@
 """Loads agents and webhooks from `MODULE[:NAME]` or `FILE[:NAME]`."""
 
-import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from outlast.agents.agent import Agent
+from outlast.agents.argument_names import near_name
 from outlast.agents.errors import AgentsException, UserError
 from outlast.cli.target import Location, locate
 
@@ -179,9 +179,8 @@ def _check_names(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     allowed = {*AgentWorkerConfig.__annotations__, *options} - {"client"}
     for name in values:
         if name not in allowed:
-            near = difflib.get_close_matches(str(name), allowed, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else "The options are those of AgentWorker."
-            raise UserError(f"{where} has the unknown option {name!r}. {hint}")
+            hint = near_name(str(name), allowed) or " The options are those of AgentWorker."
+            raise UserError(f"{where} has the unknown option {name!r}.{hint}")
     if "agents" not in values:
         raise UserError(f"{where} has no 'agents'. Add them: {{'agents': [my_agent], ...}}.")
     return values

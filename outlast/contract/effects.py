@@ -79,8 +79,8 @@ class EffectKind:
 
 
 def _prepare_policy(effect: effects.PrepareRun) -> ExecutionOptions:
-    loads = {names.SETTING_SESSION, names.SETTING_AS_TOOL} & (effect.settings or {}).keys()
-    return policies.LOAD if loads else policies.PREPARE
+    slow = {names.SETTING_SESSION, names.SETTING_AS_TOOL, names.SETTING_RUN_START}
+    return policies.LOAD if slow & (effect.settings or {}).keys() else policies.PREPARE
 
 
 def _model_line(state: LoopState, effect: effects.CallModel) -> str:

@@ -92,6 +92,7 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         context_type=record.context_type,
         started_at_ms=at_ms,
         session=record.session,
+        previous_response_id=None if record.thread is None else record.thread.previous_response_id,
         handled=record.handled,
         parent=record.parent,
         chain_id=chain_id,

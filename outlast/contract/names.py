@@ -118,6 +118,9 @@ SETTING_SESSION: Final = "session"
 SETTING_STREAM: Final = "stream"
 """The setting of a streamed run: its model calls stream."""
 
+SETTING_RUN_START: Final = "on_run_start"
+"""The setting of a run whose hooks are called when it begins, which needs an activity."""
+
 SETTING_AS_TOOL: Final = "as_tool"
 """The setting of a nested run with the tool call that it answers."""
 

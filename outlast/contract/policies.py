@@ -30,8 +30,8 @@ CANCEL_RESPONSE: Final = ExecutionOptions(timeout_ms=30_000, attempts=5)
 PREPARE: Final = ExecutionOptions(timeout_ms=10_000, attempts=3, fast=True)
 
 LOAD: Final = ExecutionOptions(timeout_ms=60_000, attempts=5)
-"""Preparing reads a session's items from a database, or runs the user code that makes a nested
-run's input."""
+"""Preparing reads a session's items from a database, or runs user code: that which makes a nested
+run's input, or a hook."""
 
 CHECK: Final = ExecutionOptions(timeout_ms=300_000)
 """Guardrails, hooks and handlers may call models themselves."""

@@ -38,6 +38,7 @@ class CallForm:
         text: the field that holds the arguments; empty if several fields do.
         parts: those several fields.
         name: the tool's name, if the call does not hold it.
+        image_only: whether the output item holds an image and no text.
     """
 
     output: str
@@ -45,6 +46,7 @@ class CallForm:
     text: str = ""
     parts: tuple[str, ...] = ()
     name: str = ""
+    image_only: bool = False
 
 
 def _plain(text: str) -> JsonObject:
@@ -83,6 +85,7 @@ FORMS = {
         _nothing_to_see,
         parts=("action", "actions", "pending_safety_checks"),
         name="computer",
+        image_only=True,
     ),
     MCP_APPROVAL: CallForm("mcp_approval_response", _may_not_call, text="arguments"),
 }
@@ -155,6 +158,13 @@ def output_item(call_id: str, output: Json, form: str = FUNCTION) -> JsonObject:
     if rule.text and form != MCP_APPROVAL:
         return {**head, "output": output}
     return {**head, **(output if isinstance(output, dict) else rule.fields(as_text(output)))}
+
+
+def lost_text(output: Json, form: str) -> str | None:
+    """Return the text of an output that the output item of this form cannot hold."""
+    if not FORMS[form].image_only or isinstance(output, dict):
+        return None
+    return as_text(output)
 
 
 def same_call(one: JsonObject, other: JsonObject) -> bool:

@@ -74,6 +74,12 @@ def answer_rejected(message: str | None) -> str:
     return f"Your last answer was not approved, and the user has not seen it{why} Answer anew."
 
 
+def no_screenshot(call_id: str, text: str, *, ran: bool) -> str:
+    """Return the note for a model about a computer call whose output is a text."""
+    outcome = "has no screenshot" if ran else "was not run"
+    return f"The computer call {call_id} {outcome}, so its image is empty: {text}"
+
+
 def asked_back(by: str, question: str) -> str:
     """Return what a model reads where a person asks something before they decide."""
     return (

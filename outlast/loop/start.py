@@ -39,6 +39,7 @@ class Start:
         context_type: the registered name of the context's type.
         started_at_ms: when the run began.
         session: whether the run has a session.
+        previous_response_id: the response on the provider's server that the run began to continue.
         handled: codes of the failures that a handler may turn into answers; `*` for all.
         parent: the parent of a nested run.
         chain_id: identifies the run across all its histories; unchanged by a reset.
@@ -53,6 +54,7 @@ class Start:
     context_type: str | None = None
     started_at_ms: int = 0
     session: bool = False
+    previous_response_id: str | None = None
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     chain_id: str = ""

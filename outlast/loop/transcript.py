@@ -9,6 +9,7 @@ from outlast.loop.call_forms import (
     FUNCTION,
     arguments_of,
     form_of,
+    lost_text,
     name_of,
     output_item,
 )
@@ -16,6 +17,7 @@ from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.effects import OffloadItems, RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_person
+from outlast.loop.phrases import no_screenshot
 from outlast.loop.revision import revised
 from outlast.loop.state import Ignored, LoopState, Response, turn_start
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references
@@ -148,6 +150,8 @@ def record_outputs(
 ) -> LoopState:
     """Record the calls' outputs in the transcript and their changes in the context.
 
+    A note after the outputs has the text of an output whose item cannot hold it.
+
     Args:
         state: the state.
         calls: the calls that have outputs.
@@ -155,14 +159,19 @@ def record_outputs(
         target: the agent that took over, if the call is a handoff whose output does not name it.
     """
     items = list(state.items)
+    notes: list[Item] = []
     for call in calls:
         kind: ItemKind = "handoff_output" if call.plan.kind == "handoff" else "tool_output"
         raw = output_item(call.call_id, call.output, call.form)
         if call.plan.program:
             raw = _for_program(raw, call.plan)
         items.append(Item(kind, raw, state.agent, state.turns, call.custom_data, target))
+        if (text := lost_text(call.output, call.form)) is not None:
+            said = no_screenshot(call.call_id, text, ran=call.effect is not None)
+            note: JsonObject = {"role": "developer", "content": said}
+            notes.append(Item("note", note, state.agent, state.turns))
     context = _with_changes(state.context, calls if changed is None else changed)
-    return revised(state, context=context, items=tuple(items))
+    return revised(state, context=context, items=(*items, *notes))
 
 
 def _for_program(raw: JsonObject, plan: PlannedCall) -> JsonObject:
@@ -307,6 +316,8 @@ def _withheld(item: Item, placeholder: str) -> Item:
             caller = {name: raw[name] for name in ("caller",) if name in raw}
             output = {**output_item(call_id_of(raw), placeholder, form), **caller}
             return replace(item, raw=output, custom_data=None)
+        case "note":
+            return replace(item, raw={**kept, "content": placeholder})
         case "reasoning":
             return replace(item, raw={**kept, "summary": []})
         case "other":

@@ -82,7 +82,8 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
                 warnings are not acknowledged to the provider.
             needs_approval: whether a person decides before each call: a flag, an
                 `ApprovalPolicy`, or a predicate called with (context, the call's actions, call id).
-                The output of a rejected call is an empty image, because it cannot contain text.
+                The output of a rejected call is an empty image, because it cannot contain text; a
+                note after it tells the model why.
             on_approval: decides about such a call instead of a person, if it can.
             **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise;
                 a failure ends the run.

@@ -117,6 +117,16 @@ class ModelResponse:
         if isinstance(usage, AnyUsage):  # other values are refused where the model is called
             object.__setattr__(self, "usage", readable_usage(usage))
 
+    @property
+    def raw_response(self) -> JsonObject:
+        """What is kept of the provider's response, as JSON: its id, items and usage.
+
+        The usage is the provider's own: in results with `ModelSettings(preserve_raw_usage=True)`,
+        else None. The rest of a response is not kept.
+        """
+        written = deepcopy([as_json(item) for item in self.output])
+        return {"id": self.response_id, "output": written, "usage": deepcopy(self.raw_usage)}
+
     def to_input_items(self) -> list[JsonObject]:
         """Return copies of the items as input for a model."""
         return deepcopy([as_input(item) for item in self.output])

@@ -61,6 +61,12 @@ class RunResponse(ModelResponse):
         """The model's output items: typed objects, or dicts for unknown types."""
         return [held.shown() for held in self._held]
 
+    @property
+    def raw_response(self) -> JsonObject:
+        """See `ModelResponse`; the items are as the provider wrote them."""
+        written = deepcopy([held.value() for held in self._held])
+        return {"id": self.response_id, "output": written, "usage": deepcopy(self.raw_usage)}
+
     def to_input_items(self) -> list[JsonObject]:
         """Return the items as input for a model, as new dicts."""
         return [deepcopy(as_input(held.value())) for held in self._held]

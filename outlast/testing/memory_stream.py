@@ -14,7 +14,7 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model
 from outlast.testing.in_memory import MemoryRun, now_ms
-from outlast.testing.run import definitions_of, execute, resumed, started
+from outlast.testing.run import RUN_ID, definitions_of, execute, resumed, started
 
 
 def run_in_memory_streamed(
@@ -22,19 +22,18 @@ def run_in_memory_streamed(
     input: str | list[JsonObject] | RunState,
     *,
     model: Model,
-    run_id: str = "in-memory",
+    run_id: str = RUN_ID,
     **options: Unpack[StartOptions],
 ) -> RunResultStreaming:
     """Run an agent and stream its events; `Runner.run_streamed` without a server.
 
     The options are those of `run_in_memory`.
     """
-    context = options.get("context")
     definitions = definitions_of(agent, input, options, caller="run_in_memory_streamed")
 
     def open_run() -> MemoryRun:
         if isinstance(input, RunState):
-            return resumed(agent, input, model, context)
+            return resumed(agent, input, model, options, run_id)
         return started(agent, input, model=model, run_id=run_id, stream=True, **options)
 
     return RunResultStreaming(

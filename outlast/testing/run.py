@@ -20,6 +20,7 @@ from outlast.client.results.pending_waits import PendingWait
 from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import RunState, is_list_input
 from outlast.client.start.options import StartOptions, check_names, run_input
+from outlast.client.start.resumed_settings import check_resumed_settings
 from outlast.contract import blobs, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.effects import RunAgent
@@ -43,6 +44,9 @@ Decide: TypeAlias = Callable[[ApprovalRequest], Choice | Awaitable[Choice]]
 Deliver: TypeAlias = Mapping[str, Any] | Callable[[PendingWait], Any]
 """What tools wait for: values by the names of waits, or a sync or async callback."""
 
+RUN_ID = "in-memory"
+"""The default id of a run."""
+
 KEPT_RUNS = 100
 """The maximum number of waiting runs kept for resuming."""
 
@@ -57,7 +61,7 @@ async def run_in_memory(
     model: Model,
     decide: Decide | None = None,
     deliver: Deliver | None = None,
-    run_id: str = "in-memory",
+    run_id: str = RUN_ID,
     **options: Unpack[StartOptions],
 ) -> RunResult:
     """Run an agent to its answer, or until it waits for a person or for something outside.
@@ -75,10 +79,9 @@ async def run_in_memory(
         DeliveryRefused: a value does not fit the schema of its wait.
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
     """
-    context = options.get("context")
     definitions = definitions_of(agent, input, options, caller="run_in_memory")
     if isinstance(input, RunState):
-        run = resumed(agent, input, model, context)
+        run = resumed(agent, input, model, options, run_id)
     else:
         await open_session(options.get("session"))
         run = started(agent, input, model=model, run_id=run_id, **options)
@@ -108,7 +111,7 @@ def started(
     input: str | list[JsonObject],
     *,
     model: Model,
-    run_id: str = "in-memory",
+    run_id: str = RUN_ID,
     stream: bool = False,
     on_event: OnEvent | None = None,
     **options: Unpack[StartOptions],
@@ -130,7 +133,7 @@ async def record_in_memory(
     model: Model,
     decide: Decide | None = None,
     deliver: Deliver | None = None,
-    run_id: str = "in-memory",
+    run_id: str = RUN_ID,
     **options: Unpack[StartOptions],
 ) -> Recording:
     """Run an agent in memory and return the recording, also of a run that fails or waits.
@@ -204,14 +207,16 @@ def worker_for(
     agent: Agent[Any],
     model: Model,
     context: object,
-    references: RunReferences | None = None,
+    references: RunReferences,
     *,
     before: WorkerDeps | None = None,
 ) -> WorkerDeps:
     """Return worker dependencies with the agent, all agents reachable from it, and one model."""
     registry, chosen = Registry([agent], tell_apart=True), None
     if before is not None:  # a run that resumes keeps the objects that it had
-        references, chosen = before.registry.own_references, before.registry.chosen
+        own, chosen = before.registry.own_references or RunReferences(), before.registry.chosen
+        own.update(references)
+        references = own
     registry = registry.for_run(references, chosen)
     if (kind := context_class(context)) is not None:
         registry.add_context_type(kind)
@@ -223,15 +228,21 @@ def worker_for(
     )
 
 
-def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object) -> MemoryRun:
+def resumed(
+    agent: Agent[Any], waiting: RunState, model: Model, options: StartOptions, run_id: str = RUN_ID
+) -> MemoryRun:
     """Return a waiting run of this process with the decisions and input made since."""
-    snapshot = waiting.snapshot
+    snapshot, context = waiting.snapshot, options.get("context")
     if snapshot is None:
         raise UserError(
             f"The run {waiting.run_id} waits on a server: resume it with Runner.run(agent, state)."
         )
+    own_id = None if run_id == RUN_ID else run_id
+    passed = RunReferences()
+    check_resumed_settings(snapshot, agent, options, run_id=own_id, references=passed)
     _, run = _waiting.pop(id(snapshot), (snapshot, None))
-    worker = worker_for(agent, model, context, before=None if run is None else run.worker)
+    before = None if run is None else run.worker
+    worker = worker_for(agent, model, context, passed, before=before)
     if run is None or run.state is not snapshot:
         _require_no_nested_run(snapshot)
         run = MemoryRun(worker, waiting.run_id, state=snapshot)

@@ -19,9 +19,15 @@ Reply: TypeAlias = Sequence[JsonObject]
 """The output items of one reply."""
 
 PlainStep: TypeAlias = (
-    str | Reply | Exception | Callable[[ModelRequest], "Reply | Awaitable[Reply]"]
+    str
+    | Reply
+    | Exception
+    | Callable[[ModelRequest], "str | Reply | Awaitable[str] | Awaitable[Reply]"]
 )
-"""A text answer, the items of a reply, an error to raise, or a function of the request."""
+"""A text answer, the items of a reply, an error to raise, or a function of the request.
+
+The function returns a text answer or the items of a reply; it may be async.
+"""
 
 TOKENS = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
 """The default usage of a model call."""
@@ -219,9 +225,7 @@ def _duration(value: timedelta | float) -> timedelta:
 
 
 async def _reply_of(step: Any, request: ModelRequest) -> Reply:
-    if isinstance(step, str):
-        return say(step)
-    if not callable(step):
-        return cast("Reply", step)
-    reply: Any = step(request)
-    return cast("Reply", await reply if inspect.isawaitable(reply) else reply)
+    reply: Any = step(request) if callable(step) else step
+    if inspect.isawaitable(reply):
+        reply = await reply
+    return say(reply) if isinstance(reply, str) else cast("Reply", reply)

@@ -81,7 +81,7 @@ def test_the_bounds_in_the_documents_are_the_defaults() -> None:
     for what, policy in {
         "input guardrails": policies.CHECK,
         "an answer's conclusion: rules, handlers, end hooks, output guardrails": policies.CHECK,
-        "reading a session, making a nested run's input": policies.LOAD,
+        "reading a session, making a nested run's input, `on_run_start`": policies.LOAD,
         "writing to a session": policies.SAVE,
         "telling people, by all [notifiers](../how-to/notifications.md)": policies.NOTIFY,
     }.items():

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast import Agent, MaxTurnsExceeded, RunConfig, ToolContext, function_tool
+from outlast import (
+    Agent,
+    MaxTurnsExceeded,
+    ModelSettings,
+    RunConfig,
+    RunHooks,
+    SQLiteSession,
+    ToolContext,
+    UserError,
+    function_tool,
+)
 from outlast.testing import ScriptedModel, call
 from tests.conformance.executors import Executor, row
 from tests.conformance.views import outputs, saved, shapes
@@ -241,9 +251,110 @@ async def test_the_turns_before_a_decision_count_after_it(executor: Executor) ->
     state = result.to_state()
     state.approve(result.interruptions[0])
     with pytest.raises(MaxTurnsExceeded) as caught:
-        await executor.resume(agent, state, max_turns=10)
+        await executor.resume(agent, state, max_turns=1)
     assert (till.paid, model.calls) == ([5], 1)
     assert "tool_call_output_item" in [item.type for item in caught.value.run_data.new_items]
+
+
+class Watching(RunHooks[Any]):
+    """Hooks of a run, made anew for each call."""
+
+
+def _newest_first(history: list[Any], new_items: list[Any]) -> list[Any]:
+    return [*new_items, *history]
+
+
+def _enough(_data: Any) -> str:
+    return "Enough."
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return {
+        "session": SQLiteSession("s", folder / "s.db"),
+        "hooks": Watching(),
+        "run_config": RunConfig(
+            model_settings=ModelSettings(temperature=0.5),
+            session_input_callback=_newest_first,
+            tool_error_formatter=lambda args: args.default_message,
+        ),
+        "error_handlers": {"max_turns": _enough},
+        "max_turns": 7,
+    }
+
+
+async def test_the_settings_that_the_run_has_may_be_passed_again(
+    executor: Executor, tmp_path: Path
+) -> None:
+    model = ScriptedModel([_pay("c1", 5)], "Paid.")
+    agent = Agent(name="A", tools=[Till().tool])
+    result = await executor.execute(agent, model=model, **_settings(tmp_path))
+    state = await executor.round_trip(agent, result.to_state())
+    state.approve(state.get_interruptions()[0])
+    result = await executor.resume(agent, state, **_settings(tmp_path))
+    assert result.final_output == "Paid."
+
+
+def _other_formatter(_args: Any) -> str:
+    return ""
+
+
+class OtherHooks(RunHooks[Any]): ...
+
+
+OTHER_SETTINGS: list[tuple[dict[str, Any], str]] = [
+    ({"max_turns": 8}, r"differ: max_turns=8 \(the run has 7\)\. Pass the same or leave them out"),
+    ({"max_turns": None}, r"max_turns=None \(the run has 7\)"),
+    ({"hooks": OtherHooks()}, r"hooks='.*OtherHooks' \(the run has '.*Watching'\)"),
+    ({"session": SQLiteSession("other")}, r"session= \(the run has another\)"),
+    ({"error_handlers": {"max_turns": _other_formatter}}, "error_handlers="),
+    ({"conversation_id": "conv_1"}, r"conversation_id='conv_1' \(the run has None\)"),
+    ({"previous_response_id": "resp_1"}, r"previous_response_id='resp_1' \(the run has None\)"),
+    ({"auto_previous_response_id": True}, r"auto_previous_response_id=True"),
+    (
+        {"run_config": RunConfig(model="other", tool_error_formatter=_other_formatter)},
+        r"RunConfig\(model=\.\.\.\), RunConfig\(model_settings=.*RunConfig\(tool_error_formatter=",
+    ),
+    ({"run_config": {"tracing_disabled": True}}, r"RunConfig\(tracing_disabled="),
+    ({"max_turns": 8, "hooks": OtherHooks()}, r"max_turns=8 .*, hooks="),
+]
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"), OTHER_SETTINGS, ids=[problem[:20] for _, problem in OTHER_SETTINGS]
+)
+async def test_settings_that_the_run_does_not_have_are_refused_by_name(
+    executor: Executor, tmp_path: Path, other: dict[str, Any], problem: str
+) -> None:
+    till = Till()
+    model = ScriptedModel([_pay("c1", 5)], "Paid.")
+    agent = Agent(name="A", tools=[till.tool])
+    result = await executor.execute(agent, model=model, **_settings(tmp_path))
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+    with pytest.raises(UserError, match=problem):
+        await executor.resume(agent, state, **other)
+    assert till.paid == []
+    stream = await executor.resume_streamed(agent, state, **other)
+    with pytest.raises(UserError, match=problem):
+        [event async for event in stream.stream_events()]
+    result = await executor.resume(agent, state)
+    assert (result.final_output, till.paid) == ("Paid.", [5])
+
+
+async def test_a_run_that_a_provider_keeps_may_be_resumed_with_the_response_it_began_with(
+    executor: Executor,
+) -> None:
+    model = ScriptedModel([_pay("c1", 5)], "Paid.")
+    agent = Agent(name="A", tools=[Till().tool])
+    result = await executor.execute(agent, model=model, previous_response_id="resp_0")
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+    with pytest.raises(UserError, match=r"previous_response_id='resp_9' \(the run has 'resp_0'\)"):
+        await executor.resume(agent, state, previous_response_id="resp_9")
+    result = await executor.resume(
+        agent, state, previous_response_id="resp_0", auto_previous_response_id=True
+    )
+    assert result.final_output == "Paid."
 
 
 @row(55)

@@ -1,5 +1,6 @@
 """Hooks of runs and of agents: row 50 of the table."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import outlast
 from outlast import Agent, function_tool
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, row
+from tests.conformance.executors import Executor, raises_own, row
 
 
 @function_tool
@@ -184,3 +185,86 @@ async def test_who_takes_over_hears_what_the_question_was(executor: Executor) ->
     await executor.execute(triage, "Hello", model=model, hooks=Listening())
     question = [{"role": "user", "content": "Hello"}]
     assert heard == [("Triage", question), ("Billing", question)]
+
+
+class Ends(outlast.RunHooks[Any]):
+    """Hooks at both ends of a run, and at failures of tools."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def on_run_start(self, context: Any, agent: Any) -> None:
+        context.context["started"] = agent.name
+        self.seen.append("start")
+
+    async def on_run_end(self, context: Any, agent: Any, output: Any) -> None:
+        context.context["ended"] = output
+        self.seen.append(("end", agent.name))
+
+    async def on_agent_start(self, context: Any, agent: Any) -> None:
+        self.seen.append(("agent", agent.name))
+
+    async def on_tool_error(self, context: Any, agent: Any, tool: Any, error: Exception) -> None:
+        self.seen.append((tool.name, context.tool_call_id, str(error)))
+
+
+@function_tool
+def break_it() -> str:
+    raise OSError("broken")
+
+
+async def test_the_hooks_at_the_ends_of_a_run_and_at_errors_of_tools(executor: Executor) -> None:
+    hooks = Ends()
+    agent = Agent(name="A", tools=[break_it], handoffs=[Agent(name="B")])
+    model = ScriptedModel([call("break_it", "c1")], [call("transfer_to_b", "c2")], "Done.")
+    result = await executor.execute(agent, model=model, hooks=hooks, context={"n": 1})
+    assert hooks.seen == [
+        "start",
+        ("agent", "A"),
+        ("break_it", "c1", "broken"),
+        ("agent", "B"),
+        ("end", "B"),
+    ]
+    assert result.context == {"n": 1, "started": "A", "ended": "Done."}
+
+
+async def test_a_blocked_answer_does_not_end_a_run_for_its_hooks(executor: Executor) -> None:
+    @outlast.output_guardrail
+    def never(_context: Any, _agent: Any, _output: Any) -> outlast.GuardrailFunctionOutput:
+        return outlast.GuardrailFunctionOutput(None, tripwire_triggered=True)
+
+    hooks = Ends()
+    agent = Agent(name="A", output_guardrails=[never])
+    with pytest.raises(outlast.OutputGuardrailTripwireTriggered):
+        await executor.execute(agent, model=ScriptedModel("Hi."), hooks=hooks, context={})
+    assert hooks.seen == ["start", ("agent", "A")]
+
+
+async def test_a_hook_of_one_agent_sees_the_errors_of_its_tools(executor: Executor) -> None:
+    seen: list[str] = []
+
+    class Own(outlast.AgentHooks[Any]):
+        async def on_tool_error(self, context: Any, agent: Any, tool: Any, error: Any) -> None:
+            seen.append(type(error).__name__)
+
+    @function_tool(timeout=0.01, retry=1)
+    async def wait() -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    agent = Agent(name="A", tools=[break_it, wait], hooks=Own())
+    model = ScriptedModel([call("break_it", "c1")], [call("wait", "c2")], "Done.")
+    await executor.execute(agent, model=model)
+    assert seen == ["OSError", "ToolTimeoutError"]
+
+
+@pytest.mark.parametrize("step", ["on_run_start", "on_run_end", "on_tool_error"])
+async def test_a_hook_that_raises_fails_the_run(executor: Executor, step: str) -> None:
+    async def fail(*_arguments: Any, **_named: Any) -> None:
+        raise TypeError("no")
+
+    hooks = type("Failing", (outlast.RunHooks,), {step: fail})()
+    agent = Agent(name="A", tools=[break_it])
+    model = ScriptedModel([call("break_it", "c1")], "Done.")
+    with raises_own(TypeError, "no"):
+        await executor.execute(agent, model=model, hooks=hooks)

@@ -9,7 +9,9 @@ from outlast import (
     FunctionToolResult,
     HostedMCPTool,
     MCPToolApprovalRequest,
+    RunConfig,
     SQLiteSession,
+    ToolErrorFormatterArgs,
     ToolsToFinalOutputResult,
     function_tool,
 )
@@ -64,6 +66,38 @@ async def test_a_person_decides_and_the_run_continues_with_the_providers_item(
     assert kinds.count("mcp_approval_request_item") == 2
     assert kinds.count("mcp_approval_response_item") == 2
     assert "tool_call_item" not in kinds
+
+
+def _formatted(args: ToolErrorFormatterArgs[Any]) -> str:
+    return f"No {args.tool_name} today."
+
+
+@row(36)
+async def test_the_formatter_gives_the_reason_of_a_rejection_without_a_message(
+    executor: Executor,
+) -> None:
+    model = ScriptedModel([request("mcpr_1")], [request("mcpr_2")], "Done.")
+    agent = Agent(name="A", tools=[HostedMCPTool(CONFIG)])
+    config = RunConfig(tool_error_formatter=_formatted)
+    result = await executor.execute(agent, model=model, run_config=config)
+    state = result.to_state()
+    state.reject(result.interruptions[0], always_reject=True)
+    result = await executor.resume(agent, state)
+    assert result.final_output == "Done."
+    reason = "No crm.delete today."
+    assert sent(model, 2)[1] == response("mcpr_1", approve=False, reason=reason)
+    assert sent(model, 2)[3] == response("mcpr_2", approve=False, reason=reason)
+
+
+@row(36)
+async def test_the_formatter_gives_the_reason_of_a_callback_that_names_none(
+    executor: Executor,
+) -> None:
+    tool = HostedMCPTool(CONFIG, on_approval_request=lambda _: {"approve": False})
+    model = ScriptedModel([request("mcpr_1")], "Done.")
+    config = RunConfig(tool_error_formatter=_formatted)
+    await executor.execute(Agent(name="A", tools=[tool]), model=model, run_config=config)
+    assert sent(model, 1)[1] == response("mcpr_1", approve=False, reason="No crm.delete today.")
 
 
 async def _yes(asked: MCPToolApprovalRequest) -> Any:

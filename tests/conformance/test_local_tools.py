@@ -23,6 +23,7 @@ from outlast import (
     CustomToolCustomDataContext,
     LocalShellTool,
     ModelBehaviorError,
+    RunConfig,
     RunHooks,
     ShellCallOutcome,
     ShellCommandOutput,
@@ -31,6 +32,7 @@ from outlast import (
     ShellTool,
     SQLiteSession,
     ToolCallOutputItem,
+    ToolErrorFormatterArgs,
     ToolFailed,
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
@@ -43,6 +45,7 @@ from outlast import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
+from outlast.loop.call_forms import BLANK_SCREEN
 from outlast.loop.values import JsonObject
 from outlast.testing import (
     ScriptedModel,
@@ -352,6 +355,84 @@ async def test_the_model_is_told_of_an_unknown_name_and_of_the_wrong_form(
         {"output": "There is no tool 'look'. Available: look."},
         {"output": "There is no tool 'find'. Available: look."},
     ]
+
+
+def _no(args: ToolErrorFormatterArgs[Any]) -> str:
+    return f"No {args.tool_type} today."
+
+
+REJECTED_CALLS: list[tuple[Any, JsonObject, list[JsonObject]]] = [
+    (
+        ShellTool(Shell(), needs_approval=True),
+        shell_call("c1", "ls"),
+        [{"output": [{"stdout": "", "stderr": "No shell today.", "outcome": FAILED}]}],
+    ),
+    (
+        LocalShellTool(lambda _: "", needs_approval=True),
+        local_shell_call("c1", "ls"),
+        [{"output": "No shell today."}],
+    ),
+    (
+        ApplyPatchTool(Folder(Path()), needs_approval=True),
+        patch_call("c1", "delete_file", "x"),
+        [{"status": "failed", "output": "No apply_patch today."}],
+    ),
+    (
+        CustomTool("sql", "", lambda _context, _text: "", needs_approval=True),
+        custom_call("sql", "c1", "x"),
+        [{"output": "No custom today."}],
+    ),
+    (
+        ComputerTool(Screen(), needs_approval=True),
+        computer_call("c1", {"type": "screenshot"}),
+        [
+            {"output": {"type": "computer_screenshot", "image_url": BLANK_SCREEN}},
+            {
+                "role": "developer",
+                "content": "The computer call c1 was not run, so its image is empty: "
+                "No computer today.",
+            },
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("tool", "asked", "told"), REJECTED_CALLS, ids=[str(one[1]["type"]) for one in REJECTED_CALLS]
+)
+@pytest.mark.parametrize("formatted", [True, False])
+async def test_the_model_reads_why_a_call_of_any_form_was_rejected(
+    executor: Executor, tool: Any, asked: JsonObject, told: list[JsonObject], *, formatted: bool
+) -> None:
+    agent = Agent(name="A", tools=[tool])
+    model = ScriptedModel([asked], "Well.")
+    config = RunConfig(tool_error_formatter=_no if formatted else None)
+    result = await executor.execute(agent, model=model, run_config=config)
+    state = result.to_state()
+    kinds = {"local_shell": "shell", "sql": "custom", "computer_use_preview": "computer"}
+    message = None if formatted else f"No {kinds.get(str(tool.name), tool.name)} today."
+    state.reject(result.interruptions[0], rejection_message=message)
+    result = await executor.resume(agent, state)
+    assert result.final_output == "Well."
+    shown = [
+        {key: value for key, value in one.items() if key not in {"type", "call_id"}}
+        for one in model.requests[-1].input[2:]
+    ]
+    assert shown == told
+
+
+async def test_a_screenshot_that_a_guardrail_withholds_is_explained(executor: Executor) -> None:
+    @tool_output_guardrail
+    def no_pictures(_data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.reject_content("That is secret.")
+
+    agent = Agent(name="A", tools=[ComputerTool(Screen(), tool_output_guardrails=[no_pictures])])
+    model = ScriptedModel([computer_call("c1", {"type": "screenshot"})], "Well.")
+    await executor.execute(agent, model=model)
+    assert model.requests[-1].input[-1] == {
+        "role": "developer",
+        "content": "The computer call c1 has no screenshot, so its image is empty: That is secret.",
+    }
 
 
 async def test_the_providers_own_shell_is_left_to_it(executor: Executor) -> None:

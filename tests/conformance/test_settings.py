@@ -6,9 +6,18 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast import Agent, ModelSettings, RunConfig, UserError, function_tool
-from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, row
+from outlast import (
+    Agent,
+    CallModelOutputData,
+    ModelOutputData,
+    ModelSettings,
+    RunConfig,
+    SQLiteSession,
+    UserError,
+    function_tool,
+)
+from outlast.testing import ScriptedModel, call, say
+from tests.conformance.executors import Executor, raises_own, row
 from tests.conformance.views import saved, shapes
 
 
@@ -93,3 +102,74 @@ async def test_a_filter_that_returns_something_else_is_refused(executor: Executo
             Agent(name="A"), model=model, run_config=RunConfig(call_model_input_filter=wrong)
         )
     assert model.calls == 0
+
+
+def _polite(data: CallModelOutputData[Any]) -> ModelOutputData:
+    for item in data.model_data.output:
+        for part in item.get("content", ()):
+            part["text"] = part["text"].replace("darn", "dear")
+    return data.model_data
+
+
+async def test_an_output_filter_changes_what_counts_as_the_reply(
+    executor: Executor, tmp_path: Path
+) -> None:
+    session = SQLiteSession("s", tmp_path / "s.db")
+    seen: list[str] = []
+
+    def counted(data: CallModelOutputData[Any]) -> ModelOutputData:
+        seen.append(data.agent.name)
+        return _polite(data)
+
+    model = ScriptedModel([*say("The darn tool."), call("look_up", "c1")], "Oh darn.")
+    agent = Agent(name="A", tools=[look_up])
+    config = RunConfig(call_model_output_filter=counted)
+    result = await executor.execute(agent, model=model, run_config=config, session=session)
+    assert result.final_output == "Oh dear."
+    shown = str(model.requests[1].input)
+    assert ("The dear tool." in shown, "darn" in shown) == (True, False)
+    assert "darn" not in str(await saved(session))
+    assert seen == ["A", "A"], "once for each reply, and never on replay"
+
+
+async def test_readers_of_a_stream_have_read_what_the_model_wrote(executor: Executor) -> None:
+    config = RunConfig(call_model_output_filter=_polite)
+    stream = await executor.stream(
+        Agent(name="A"), model=ScriptedModel("Oh darn."), run_config=config
+    )
+    events = [event async for event in stream.stream_events()]
+    raw = [event.data for event in events if event.type == "raw_response_event"]
+    written = [
+        one.delta if one.type == "response.output_text.delta" else "|"
+        for one in raw
+        if one.type in {"response.output_text.delta", "outlast.attempt_restarted"}
+    ]
+    *voided, last = "".join(written).split("|")
+    if executor.name == "server":  # where a reader may see all of it, some or none
+        assert "Oh darn.".startswith("".join(voided))
+    assert last == ("Oh dear." if executor.name == "server" else "Oh darn.")
+    items = [event.item for event in events if event.type == "run_item_stream_event"]
+    assert [item.content[0].text for item in items] == ["Oh dear."]
+    assert stream.final_output == "Oh dear."
+
+
+async def test_an_output_filter_that_raises_fails_the_run_and_nothing_is_paid_again(
+    executor: Executor,
+) -> None:
+    def broken(_data: CallModelOutputData[Any]) -> ModelOutputData:
+        raise ConnectionError("down")
+
+    model = ScriptedModel("Hi.", "never said")
+    with raises_own(ConnectionError, "down"):
+        await executor.execute(
+            Agent(name="A"), model=model, run_config=RunConfig(call_model_output_filter=broken)
+        )
+    assert model.calls == 1
+
+
+async def test_an_output_filter_cannot_change_what_a_provider_keeps(executor: Executor) -> None:
+    config = RunConfig(call_model_output_filter=_polite)
+    with pytest.raises(UserError, match=r"call_model_output_filter=.*cannot change the provider"):
+        await executor.execute(
+            Agent(name="A"), model=ScriptedModel(), run_config=config, conversation_id="conv_1"
+        )

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.content import ATTEMPTS, whole_request
@@ -40,13 +40,20 @@ from outlast.activities.planning.plan_callbacks import servers_away
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
+from outlast.agents.checks import json_problem
 from outlast.agents.config.model_defaults import UNSET, settings_of_model
 from outlast.agents.config.model_settings import ModelSettings, read_model_settings
-from outlast.agents.config.run_config import CallModelData, ModelInputData
+from outlast.agents.config.run_config import (
+    CallModelData,
+    CallModelOutputData,
+    ModelInputData,
+    ModelOutputData,
+)
 from outlast.agents.config.settings import read_tool_execution
 from outlast.agents.context.wrapper import show_turn
+from outlast.agents.errors import UserError
 from outlast.agents.hooks import call_hooks
-from outlast.agents.items.raw_items import copies
+from outlast.agents.items.raw_items import as_json, copies
 from outlast.agents.prompt import prompt_of
 from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.schemas.agent_output import output_schema_of
@@ -71,6 +78,8 @@ from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
 from outlast.ports.run_response import RunResponse
 from outlast.streams.delta_reader import UNJUDGED
 from outlast.tracing.provider import get_current_span
+
+OUTPUT_FILTER: Final = "call_model_output_filter"
 
 
 async def call_model(
@@ -156,6 +165,7 @@ async def _call_model(
     offer = await offered_tools(invocation, attempt=attempt.number)
     model, label = model_of(invocation)
     check_price(invocation.settings, model, label)  # fails now, before the model call is paid for
+    invocation.reference(OUTPUT_FILTER)  # likewise
     _check_compaction(invocation)
     model_request = await _request(invocation, request, offer, model)
     await _call_start_hooks(invocation, model_request)
@@ -201,8 +211,9 @@ async def _planned(
     settings: ModelSettings,
 ) -> ModelReply:
     """Return what the run does with a model's response: the plan of its calls, or its answer."""
-    response = _with_own_names(response, offer)
-    reply = await planned_reply(invocation, request.items, offer, response, label)
+    response, failure = await _filtered(invocation, _with_own_names(response, offer))
+    items = request.items
+    reply = await planned_reply(invocation, items, offer, response, label, failure=failure)
     if not invocation.server_managed:
         reply = _with_needs(invocation, reply)
     keeps_usage = settings.preserve_raw_usage is True
@@ -267,14 +278,14 @@ def _to_readers(invocation: Invocation, attempt: Attempt) -> OnEvent | None:
     """Return what gives readers of the run the text while the model writes it; None if none may.
 
     Not that of a nested run, which a callback reads, nor an answer that a person has to approve.
-    Its first event says whether output guardrails judge the text later, so that customers do not
-    read it before.
+    Its first event says whether output guardrails judge the text later, or a filter changes it, so
+    that customers do not read it before.
     """
     on_event, approval = attempt.on_event, invocation.agent.output_approval
     is_approved_later = invocation.approval_policy("answer", "", approval) is not None
     if on_event is None or invocation.parent_call is not None or is_approved_later:
         return None
-    if invocation.output_guardrails():
+    if invocation.output_guardrails() or OUTPUT_FILTER in invocation.settings:
         return on_event
     first = True
 
@@ -489,6 +500,52 @@ def _check_filter_result(items: object, instructions: object, what: str) -> None
     raise mistake(f"{what} returned ModelInputData with {wrong!r:.80}: {fits}.")
 
 
+async def _filtered(
+    invocation: Invocation, response: ModelResponse
+) -> tuple[ModelResponse, Failure | None]:
+    """Return the response after the run's output filter, or without output why that failed.
+
+    Raises nothing that the filter raises, because the model is paid.
+    """
+    chosen = invocation.reference(OUTPUT_FILTER)
+    if chosen is None or not _is_output(response.output):  # the plan says what is wrong with it
+        return response, None
+    try:
+        output = await _changed_output(invocation, chosen, response)
+    except Exception as error:  # noqa: BLE001  user code after the paid call
+        return replace(response, output=[]), failure_of(OUTPUT_FILTER, error)
+    return replace(response, output=output), None
+
+
+async def _changed_output(
+    invocation: Invocation, chosen: Callable[..., Any], response: ModelResponse
+) -> Sequence[JsonObject]:
+    data = CallModelOutputData[Any](
+        model_data=ModelOutputData(output=copies(response.output)),
+        agent=invocation.agent,
+        context=invocation.wrapper.context,
+    )
+    changed: object = await call(chosen, data)
+    if not isinstance(changed, ModelOutputData):
+        kind = type(changed).__name__
+        raise UserError(f"{OUTPUT_FILTER} returned {kind}: return ModelOutputData(...).")
+    returned: Any = changed.output
+    listed = cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else [None]
+    items = [as_json(item) for item in listed]
+    if not _is_output(items):
+        raise UserError(
+            f"{OUTPUT_FILTER} returned ModelOutputData with {returned!r:.80}: output= must be a "
+            "list of output items (dicts of plain data)."
+        )
+    return items
+
+
+def _is_output(output: object) -> bool:
+    is_list = isinstance(output, list | tuple)
+    items = cast("Sequence[object]", output) if is_list else [None]
+    return all(isinstance(item, dict) for item in items) and json_problem(output) is None
+
+
 def _objects(invocation: Invocation, offer: OfferedTools) -> CallObjects:
     span = get_current_span()
     if span is None or not span.is_recorded:
@@ -511,10 +568,18 @@ async def planned_reply(
     offer: OfferedTools,
     response: ModelResponse,
     label: str,
+    *,
+    failure: Failure | None = None,
 ) -> ModelReply:
-    """Return a model's reply with its plan; raises nothing, because the model is paid."""
+    """Return a model's reply with its plan; raises nothing, because the model is paid.
+
+    `failure` says why the run cannot go on, whatever the reply holds.
+    """
     invocation.usage.add(response.usage)  # user code after the call sees its usage
-    plan = await plan_reply(response.output, offer, history, invocation)
+    if failure is not None:
+        plan = Plan(items=(), failure=failure)
+    else:
+        plan = await plan_reply(response.output, offer, history, invocation)
     failure, changes = await _after(invocation, plan, response), ()
     try:
         changes = invocation.changes()

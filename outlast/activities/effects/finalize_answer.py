@@ -187,6 +187,8 @@ async def _end_and_check(
     if has_guardrails and failure is None:
         stream_answer = stream.outputs if candidate.tool_made else stream.checked_answer
         await stream_answer(request.items)
+    if failure is None:
+        await invocation.call_run_hook("on_run_end", output.value)
     return records, failure
 
 

@@ -51,6 +51,7 @@ async def prepare_run(
     invocation = Invocation.of(worker, effect, annotated_type(agent))
     if invocation.parent_call is not None:
         await _check_approved(invocation, invocation.parent_call, attempt)
+    await invocation.call_run_hook("on_run_start")
     content = await _content(invocation, effect)
     old: tuple[int, ...] = ()
     if content is not None and SETTING_SESSION in settings:

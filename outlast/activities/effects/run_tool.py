@@ -555,8 +555,25 @@ async def _refuse_arguments(this: _Attempt, problem: str) -> ToolResult:
     return await _failure_output(this, error, failure)
 
 
+async def _call_error_hooks(this: _Attempt, error: Exception) -> ToolResult | None:
+    """Call `on_tool_error`; return the result of a call whose hook failed."""
+    invocation = this.invocation
+    try:
+        await call_hooks(
+            *invocation.hook_calls(
+                "on_tool_error", this.context, invocation.agent, this.tool, error
+            )
+        )
+    except Exception as second:  # noqa: BLE001  a hook that raises ends the run
+        return _run_failure(this, f"on_tool_error of the tool {this.tool.name!r}", second)
+    return None
+
+
 async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
     tool = this.tool
+    own = tool.timeout_behavior == "raise_exception" or tool.timeout_error_function is not None
+    if this.is_last and own and (failed := await _call_error_hooks(this, error)) is not None:
+        return failed
     if this.is_last and tool.timeout_behavior == "raise_exception":
         details: JsonObject = {
             "tool_name": error.tool_name,
@@ -581,6 +598,8 @@ async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
     record_failure(tool.name, message, code, error)
     if not this.is_last and (is_timeout or _may_run_again(tool, error)):
         raise EffectError(code, message, retryable=True) from error
+    if (failed := await _call_error_hooks(this, error)) is not None:
+        return failed
     raised = failure_of(tool.name, error).details
     if isinstance(error, AgentsException):  # such as of a run that the tool started
         raised = {"code": error.code}

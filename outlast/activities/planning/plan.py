@@ -216,13 +216,16 @@ async def _plan_hosted_approval(
     servers = (one for one in offer.hosted if isinstance(one, HostedMCPTool))
     server = next((one for one in servers if one.server_label == label), None)
     rule = await hosted_approval_rule(server, raw, invocation)
+    needs_text = rule.needs_approval or (rule.is_refused and not rule.reason)
+    rejection = await rejection_text(invocation, raw) if needs_text else None
     return PlannedCall(
         item=index,
         kind="tool",
-        problem=(rule.reason or REJECTED) if rule.is_refused else None,
+        problem=(rule.reason or rejection or REJECTED) if rule.is_refused else None,
         needs_approval=rule.needs_approval,
         reason=rule.reason if rule.needs_approval else None,
         terms=rule.terms,
+        rejection=rejection,
     )
 
 

@@ -20,7 +20,6 @@ a person. A table changes the keys that it names and no others, and needs `loose
 what the policy did not allow. Mistakes are reported with their line and column, all at once.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +43,7 @@ from outlast.agents.approvals.policy import (
     policy_of,
 )
 from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
+from outlast.agents.argument_names import near_name
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
@@ -311,12 +311,12 @@ class ApprovalFile:
                     place,
                     f"no [group.{_quoted(group)}] and no policy of the code names the group "
                     f"{group!r}, so only people whose identity says so belong to it."
-                    f"{_guess(group, expected)}",
+                    f"{near_name(group, expected)}",
                 )
         for group in self.groups:
             if group not in of_code and group not in of_tables:
                 named = sorted({*of_code, *of_tables})
-                problem = f"no policy names the group {group!r}.{_guess(group, named)}"
+                problem = f"no policy names the group {group!r}.{near_name(group, named)}"
                 reader.add(("group", group), problem)
         return reader.lines()
 
@@ -656,18 +656,13 @@ def _named_groups(table: FilePolicy) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _unknown(what: str, name: str, allowed: Sequence[str]) -> str:
-    return f"unknown {what} {name!r}.{_guess(name, allowed)} Possible: {', '.join(allowed)}."
+    return f"unknown {what} {name!r}.{near_name(name, allowed)} Possible: {', '.join(allowed)}."
 
 
 def _missing(what: str, name: str, names: Iterable[str]) -> str:
     found = sorted(set(names))
     listed = ", ".join(repr(one) for one in found) or "none"
-    return f"there is no {what} {name!r}.{_guess(name, found)} There is: {listed}."
-
-
-def _guess(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    return f"there is no {what} {name!r}.{near_name(name, found)} There is: {listed}."
 
 
 def _without_class(message: str) -> str:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Final, Protocol, TypeAlias, cast
 
+from outlast.agents.argument_names import advice_on
 from outlast.agents.checks import Rule, a, check_fields, duration, json_problem, optional
 from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings_field import as_settings, read_settings
@@ -276,10 +277,12 @@ def _init_known(self: ModelSettings, *values: Any, **settings: Any) -> None:
     """Ignore unknown settings with a warning: in the Agents SDK they have no effect."""
     names = {field.name for field in fields(ModelSettings)}
     if unknown := sorted(settings.keys() - names):
+        advice = "".join(advice_on("ModelSettings", name, names) for name in unknown)
         logger.warning(
-            "ModelSettings has no field %s, which is ignored. A provider's own parameters go into "
+            "ModelSettings has no field %s, which is ignored.%s A provider's own parameters go into "
             "extra_body or extra_args.",
             ", ".join(unknown),
+            advice,
         )
     _init(self, *values, **{name: value for name, value in settings.items() if name in names})
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypedDict, cas
 
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.argument_names import advice_on
 from outlast.agents.callables import (
     check_callable,
     check_model,
@@ -35,7 +36,7 @@ from outlast.agents.config.session_input import (
 from outlast.agents.config.settings_field import SettingsField, settings_field
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail, guardrails
 from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputFilter
 from outlast.agents.logs import get_logger
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
@@ -83,6 +84,38 @@ CallModelInputFilter: TypeAlias = Callable[
     [CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]
 ]
 """A function called with (data) that returns a model call's changed input."""
+
+
+@dataclass
+class ModelOutputData:
+    """The output of a model call.
+
+    Attributes:
+        output: the items of the reply, in the format of the Responses API.
+    """
+
+    output: list[JsonObject]
+
+
+@dataclass
+class CallModelOutputData(Generic[TContext]):
+    """The argument of `call_model_output_filter`.
+
+    Attributes:
+        model_data: the output of the model call.
+        agent: the agent of the model call: an `Agent`.
+        context: the application's object, not the wrapper around it.
+    """
+
+    model_data: ModelOutputData
+    agent: Any
+    context: TContext | None
+
+
+CallModelOutputFilter: TypeAlias = Callable[
+    [CallModelOutputData[Any]], ModelOutputData | Awaitable[ModelOutputData]
+]
+"""A function called with (data) that returns a reply as it is to count."""
 
 
 ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "custom"]
@@ -166,7 +199,7 @@ class RunConfig:
 
     Attributes:
         model: overrides every agent's model: a model's name or a model.
-        model_provider: finds models by name, in place of the worker's. With a model in `model`,
+        model_provider: finds models by name; None: the worker's does. With a model in `model`,
             it is not used.
         model_settings: override every agent's own. Settings may also be dicts of their fields.
         session_settings: override the session's own.
@@ -179,6 +212,8 @@ class RunConfig:
         handoff_history_mapper: makes that message, or others; called with the items.
         conversation_history_wrappers: the texts before and after that summary.
         call_model_input_filter: changes the input of one model call.
+        call_model_output_filter: changes a model's reply before it counts. What it returns is
+            recorded, so it is not called again for the same reply. If it raises, the run fails.
         reasoning_item_id_policy: whether the ids of reasoning items are kept.
         tracing_disabled: whether the run is not traced.
         tracing: the tracing settings.
@@ -223,6 +258,7 @@ class RunConfig:
     handoff_history_mapper: HandoffHistoryMapper | str | None = None
     conversation_history_wrappers: tuple[str, str] | None = None
     call_model_input_filter: CallModelInputFilter | str | None = None
+    call_model_output_filter: CallModelOutputFilter | str | None = None
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
     tracing_disabled: bool = False
     tracing: TracingConfig | None = None
@@ -286,10 +322,11 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     if not unknown:
         return
     if misplaced := [name for name in unknown if name in _ARGUMENTS_OF_RUN]:
-        fix = f"Pass it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
+        fix = f" Pass it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
     else:
-        fix = f"The fields of RunConfig are {', '.join(sorted(names))}."
-    raise InvalidType(f"Unknown run_config settings: {', '.join(unknown)}. {fix}")
+        fix = "".join(advice_on("RunConfig", name, names) for name in unknown)
+        fix += f" The fields of RunConfig are {', '.join(sorted(names))}."
+    raise InvalidType(f"Unknown run_config settings: {', '.join(unknown)}.{fix}")
 
 
 def is_provider(value: object) -> bool:
@@ -328,17 +365,14 @@ _RULES: Final[dict[str, Rule]] = {
     "model_settings": optional(a(ModelSettings, "ModelSettings")),
     "session_settings": optional(a(SessionSettings, "SessionSettings")),
     "session_input_callback": name_or_called_with("history", "new_items"),
-    "input_guardrails": optional(
-        list_of((InputGuardrail, str), "decorate it with @input_guardrail")
-    ),
-    "output_guardrails": optional(
-        list_of((OutputGuardrail, str), "decorate it with @output_guardrail")
-    ),
+    "input_guardrails": optional(guardrails(InputGuardrail, str)),
+    "output_guardrails": optional(guardrails(OutputGuardrail, str)),
     "handoff_input_filter": name_or_called_with("data"),
     "nest_handoff_history": check_flag,
     "handoff_history_mapper": name_or_called_with("items"),
     "conversation_history_wrappers": optional(_check_wrappers),
     "call_model_input_filter": name_or_called_with("data"),
+    "call_model_output_filter": name_or_called_with("data"),
     "reasoning_item_id_policy": one_of(None, "preserve", "omit"),
     "tracing_disabled": check_flag,
     "tracing": optional(a(dict, "a dict such as TracingConfig")),

@@ -28,6 +28,7 @@ NAMED = (
     "handoff_input_filter",
     "handoff_history_mapper",
     "call_model_input_filter",
+    "call_model_output_filter",
     "tool_error_formatter",
 )
 """Fields that are written as a name under their own key."""
@@ -65,6 +66,24 @@ _PLAIN: dict[str, object] = {
     "requester": None,
 }
 """Fields that are written unchanged, with the value that is left out."""
+
+
+CONFIG_FIELDS: dict[str, str] = {
+    "model": "model",
+    MODEL_REF: "model",
+    "model_settings": "model_settings",
+    "tool_not_found_behavior": "tool_not_found_behavior",
+    "heartbeat_ms": "heartbeat_timeout",
+    "stream_interval_ms": "stream_interval",
+    "takeover": "takeover",
+    "budgets": "budgets",
+    "session_settings": "session_settings",
+    "tool_execution": "tool_execution",
+    "output_guardrail_blocked_message": "output_guardrail_blocked_message",
+    BLOCKED_MESSAGE_REF: "output_guardrail_blocked_message",
+    **{name: name for name in (*_PLAIN, *NAMED, *NAMED_LISTS)},
+}
+"""The keys of a `RunConfig` in a run's settings, and its fields."""
 
 
 NameOf: TypeAlias = Callable[[object], str]

@@ -5,6 +5,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
+from outlast.agents.argument_names import advice_on
 from outlast.agents.checks import InvalidType
 from outlast.agents.converted_field import ConvertedField
 from outlast.agents.errors import UserError
@@ -31,8 +32,9 @@ def as_settings(kind: type[Settings], settings: object) -> Settings:
     names = {field.name for field in fields(cast("Any", kind))}
     if unknown := sorted(str(name) for name in values.keys() - names):
         label = _LABELS.get(kind.__name__, f"{kind.__name__} settings")
+        advice = "".join(advice_on(kind.__name__, name, names) for name in unknown)
         raise InvalidType(
-            f"Unknown {label}: {', '.join(unknown)}. "
+            f"Unknown {label}: {', '.join(unknown)}.{advice} "
             f"The fields of {kind.__name__} are {', '.join(sorted(names))}."
         )
     return kind(**values)

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 from outlast.agents.callables import call
 from outlast.agents.context.wait_address import WaitAddress
@@ -189,6 +189,31 @@ class RunContextWrapper(Generic[TContext]):
                 raise AttributeError(message)
             self.turn_input = copies(vars(self)[_SHOWN])
             return self.turn_input
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value of a context that is a dict, or the default.
+
+        Raises:
+            UserError: the context is an object: use its attributes.
+        """
+        return self._mapping().get(key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        """Set a value of a context that is a dict; see `get`."""
+        self._mapping()[key] = value
+
+    def delete(self, key: str) -> None:
+        """Remove a value of a context that is a dict, if it is there; see `get`."""
+        self._mapping().pop(key, None)
+
+    def _mapping(self) -> MutableMapping[str, Any]:
+        context = cast("object", self.context)
+        if not isinstance(context, MutableMapping):
+            raise UserError(
+                f"The context is of type {type(context).__name__} and not a dict: read and set "
+                "its attributes on ctx.context. get, set and delete are for dicts."
+            )
+        return cast("MutableMapping[str, Any]", context)
 
     def approve_tool(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
         """Approve a call. The decision is recorded in the state of this context's result.

@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, ClassVar, Final, Generic, TypeAlias, cast, overload
 
-from outlast.agents.callables import call, check_callable, unwrap_partial
-from outlast.agents.checks import check_flag
+from outlast.agents.callables import call, check_callable, list_of, unwrap_partial
+from outlast.agents.checks import InvalidType, Rule, check_flag, with_checked_fields
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
@@ -26,6 +27,8 @@ class GuardrailFunctionOutput:
     output_info: Any
     tripwire_triggered: bool
 
+
+with_checked_fields(GuardrailFunctionOutput)
 
 GuardrailVerdict: TypeAlias = GuardrailFunctionOutput | Awaitable[GuardrailFunctionOutput]
 """The return type of a guardrail function, sync or async."""
@@ -148,6 +151,46 @@ class OutputGuardrail(AnyGuardrail, Generic[TContext]):
         return OutputGuardrailResult(
             guardrail=self, agent_output=agent_output, agent=agent, output=output
         )
+
+
+def with_advice_on_function(kind: type[AnyGuardrail]) -> None:
+    """Let a kind of guardrails that is made without its function say where the function goes."""
+    init: Callable[..., None] = kind.__init__
+
+    @wraps(init)
+    def advised(self: AnyGuardrail, *arguments: Any, **named: Any) -> None:
+        if not arguments and "guardrail_function" not in named:
+            raise InvalidType(f"{type(self).__name__}() has no function. {_advice(kind)}")
+        init(self, *arguments, **named)
+
+    setattr(kind, "__init__", advised)  # noqa: B010  a type checker refuses the assignment
+
+
+def _advice(kind: type[AnyGuardrail]) -> str:
+    decorator = kind.kind.lower().replace(" ", "_")
+    return (
+        f"A guardrail is a function with @{decorator}, or {kind.__name__}(guardrail_function=...)."
+    )
+
+
+with_advice_on_function(InputGuardrail)
+with_advice_on_function(OutputGuardrail)
+
+
+def guardrails(kind: type[AnyGuardrail], *others: type) -> Rule:
+    """Return the rule of a list of guardrails of a kind; entries of the other types also fit."""
+    decorator = kind.kind.lower().replace(" ", "_")
+    of_kind = list_of((kind, *others), f"decorate it with @{decorator}")
+
+    def rule(place: str, value: Any) -> None:
+        of_kind(place, value)
+        for entry in value:
+            if isinstance(entry, kind) and not hasattr(entry, "guardrail_function"):
+                raise InvalidType(
+                    f"{place} holds a {type(entry).__name__} without a function. {_advice(kind)}"
+                )
+
+    return rule
 
 
 @dataclass

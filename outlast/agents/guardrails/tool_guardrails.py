@@ -6,7 +6,11 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, cast, overload
 
 from outlast.agents.context.wrapper import TContext, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.guardrail import AnyGuardrail, decorated
+from outlast.agents.guardrails.guardrail import (
+    AnyGuardrail,
+    decorated,
+    with_advice_on_function,
+)
 
 
 class AllowBehavior(TypedDict):
@@ -163,6 +167,10 @@ class ToolOutputGuardrail(_ToolGuardrail, Generic[TContext]):
     name: str | None = None
 
     kind = "Tool output guardrail"
+
+
+with_advice_on_function(ToolInputGuardrail)
+with_advice_on_function(ToolOutputGuardrail)
 
 
 @dataclass

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
 from outlast.agents.approvals.policy import WITHOUT_ARGUMENTS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import call, called_with, check_callable, flag_or_called_with
-from outlast.agents.checks import Rule, check_fields, check_flag, optional
+from outlast.agents.checks import (
+    Rule,
+    check_fields,
+    check_flag,
+    optional,
+    with_checked_arguments,
+)
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
@@ -230,6 +236,7 @@ class _Invocation:
         return entry.agent
 
 
+@with_checked_arguments
 def handoff(  # noqa: PLR0913  the SDK's options, and one
     agent: NamedAgent,
     tool_name_override: str | None = None,

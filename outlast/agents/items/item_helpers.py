@@ -67,8 +67,18 @@ class ItemHelpers:
     def input_to_new_input_list(cls, input: str | Iterable[JsonObject]) -> list[JsonObject]:  # noqa: A002  the field's name
         """Return a run's input as a new list; a string becomes one user message."""
         if isinstance(input, str):
-            return [{"content": input, "role": "user"}]
+            return [cls.user_input_item(input)]
         return [plain(item) for item in input]
+
+    @classmethod
+    def user_input_item(cls, text: str) -> JsonObject:
+        """Return a user's message as an input item."""
+        return {"content": text, "role": "user"}
+
+    @classmethod
+    def collect_all_items(cls, *results: Any) -> list[RunItem]:
+        """Return the items of one or more results, in order: input and new items of each."""
+        return [item for result in results for item in result.all_items]
 
     @classmethod
     def text_message_outputs(cls, items: Sequence[RunItem]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import HeldRaw, as_input, in_written_order
 from outlast.agents.items.tool_origin import ToolOrigin
-from outlast.loop.call_forms import name_of
+from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.values import JsonObject
 
 
@@ -40,6 +40,14 @@ class RunItemBase:
         """Return a copy of the item as input for a model, without response-only fields."""
         return deepcopy(in_written_order(as_input(raw_of(self))))
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a field of the raw item, as a dict's `get` does: `item.get("type")`.
+
+        Fields have the names and the values of the Responses API; `item.type` is the kind of the
+        item here.
+        """
+        return deepcopy(raw_of(self).get(key, default))
+
     def release_agent(self) -> None:
         """Do nothing: items keep their agents. The Agents SDK has this method."""
 
@@ -71,6 +79,19 @@ class MessageOutputItem(RunItemBase):
     """A message from a model; `ItemHelpers` reads its text."""
 
     type: Literal["message_output_item"] = "message_output_item"
+
+    @property
+    def role(self) -> str:
+        """The author of the message: `assistant`."""
+        return str(raw_of(self).get("role") or "assistant")
+
+    @property
+    def content(self) -> list[Any]:
+        """The parts of the message, as in `raw_item`; `ItemHelpers.text_message_output` joins them."""
+        shown: Any = self.raw_item
+        is_typed = hasattr(shown, "content")
+        parts: object = shown.content if is_typed else raw_of(self).get("content")
+        return list(cast("list[Any]", parts)) if isinstance(parts, list) else [parts]
 
 
 @dataclass(eq=False, repr=False)
@@ -105,6 +126,11 @@ class ToolCallItem(RunItemBase):
         """The id of the call."""
         return _text(raw_of(self), "call_id", "id")
 
+    @property
+    def arguments(self) -> str | None:
+        """The arguments as text, as the model wrote them; None for a call that has none."""
+        return arguments_of(raw_of(self)) or None
+
 
 @dataclass(eq=False, repr=False)
 class ToolCallOutputItem(RunItemBase):
@@ -126,12 +152,37 @@ class ToolCallOutputItem(RunItemBase):
         """The id of the call that this output belongs to."""
         return _text(raw_of(self), "call_id", "id")
 
+    @property
+    def success(self) -> bool | None:
+        """Whether the call succeeded, as far as the output says; None if it does not say.
+
+        Outputs of shells and editors say it. The output of a function is what the model reads,
+        also if the function failed: only its text tells.
+        """
+        raw = raw_of(self)
+        if raw.get("type") == "apply_patch_call_output":
+            return raw.get("status") != "failed"
+        if raw.get("type") != "shell_call_output":
+            return None
+        chunks = cast("list[JsonObject]", raw.get("output") or [])
+        outcomes = [cast("JsonObject", chunk.get("outcome") or {}) for chunk in chunks]
+        return all(outcome.get("exit_code") == 0 for outcome in outcomes)
+
+
+TARGET = "_target_agent"
+"""The attribute of a handoff's call that holds its target."""
+
 
 @dataclass(eq=False, repr=False)
 class HandoffCallItem(RunItemBase):
     """A model's call of a handoff."""
 
     type: Literal["handoff_call_item"] = "handoff_call_item"
+
+    @property
+    def target_agent(self) -> Any:
+        """The agent that is called to take over; None if this process does not know it."""
+        return self.__dict__.get(TARGET)
 
 
 @dataclass(eq=False, repr=False)

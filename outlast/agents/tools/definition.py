@@ -11,7 +11,7 @@ from outlast.agents.approvals.policy import (
     ToolEffect,
     check_needs_approval,
 )
-from outlast.agents.callables import call, called_with, flag_or_called_with, list_of
+from outlast.agents.callables import call, called_with, flag_or_called_with
 from outlast.agents.checks import (
     Rule,
     check_count,
@@ -24,6 +24,7 @@ from outlast.agents.checks import (
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field
 from outlast.agents.errors import MCPTaskEnded, ToolTimeoutError, UserError, WaitTimeout
+from outlast.agents.guardrails.guardrail import guardrails
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.logs import get_logger
 from outlast.agents.schemas.provider_names import is_tool_name
@@ -349,8 +350,6 @@ _RULES: Final[dict[str, Rule]] = {
     "failure_error_function": optional(called_with("context", "error")),
     "timeout_error_function": optional(called_with("context", "error")),
     "custom_data_extractor": optional(called_with("context")),
-    "tool_input_guardrails": list_of(ToolInputGuardrail, "decorate it with @tool_input_guardrail"),
-    "tool_output_guardrails": list_of(
-        ToolOutputGuardrail, "decorate it with @tool_output_guardrail"
-    ),
+    "tool_input_guardrails": guardrails(ToolInputGuardrail),
+    "tool_output_guardrails": guardrails(ToolOutputGuardrail),
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tools.call_items import call_item, origin_of
+from outlast.agents.agent_tools.call_items import call_item, handoff_call_item, origin_of
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.context.codec import ProgramContext, read_context
 from outlast.agents.errors import UserError
@@ -129,6 +129,8 @@ class LocalDefinitions:
         """Return a transcript item as a public object; calls come before their outputs."""
         item = self.content.whole_item(item)
         call_id = call_id_of(item.raw)
+        if item.kind == "handoff_call":
+            return handoff_call_item(item, self.find_agent(item.agent), self.agent)
         if item.kind != "tool_call":
             return run_item(item, self.agent, tool_origin=self._origins.get(call_id))
         tool = self.tool(item.agent, name_of(item.raw))

@@ -17,7 +17,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolOutputGuardrailResult,
 )
 from outlast.agents.items.raw_items import as_input, in_written_order
-from outlast.agents.items.run_items import RunItem, ToolApprovalItem
+from outlast.agents.items.run_items import InputItem, RunItem, ToolApprovalItem
 from outlast.agents.schemas.agent_output import output_as, read_output
 from outlast.agents.usage import Usage
 from outlast.client.results.decisions import ResultDecisions
@@ -170,6 +170,13 @@ class RunResultBase:
                 found.append(self._own[at])
             found.extend(requests.get(at, ()))
         return found
+
+    @property
+    def all_items(self) -> list[RunItem]:
+        """The input as items, and the items that the run added; `items` is the raw transcript."""
+        given = [InputItem(agent=None, raw_item=raw) for raw in deepcopy(self._input_items())]
+        passed_on = {id(self._own[at]) for at in self._passed_on() & self._own.keys()}
+        return [*given, *(one for one in self.new_items if id(one) not in passed_on)]
 
     @cached_property
     def raw_responses(self) -> list[ModelResponse]:

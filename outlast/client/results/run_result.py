@@ -7,6 +7,8 @@ from outlast.agents.agent_tools.nested_result import AgentToolInvocation
 from outlast.agents.config.run_error import RunErrorDetails
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ContentUnavailable, UserError
+from outlast.agents.items.item_helpers import ItemHelpers
+from outlast.agents.items.run_items import InputItem
 from outlast.agents.usage import Usage
 from outlast.client.results.guardrail_results import guardrail_result, tripped, tripped_inside
 from outlast.client.results.local_definitions import LocalDefinitions
@@ -96,6 +98,12 @@ class MadeResult(RunResult):
         is_text = isinstance(self.input, str)
         first = [{"role": "user", "content": self.input}] if is_text else list(self.input)
         return [*first, *(item.to_input_item() for item in self.new_items)]
+
+    @property
+    def all_items(self) -> list[Any]:
+        """The input as items, and the new items."""
+        given = ItemHelpers.input_to_new_input_list(self.input)
+        return [*(InputItem(agent=None, raw_item=raw) for raw in given), *self.new_items]
 
     @property
     def agent_tool_invocation(self) -> AgentToolInvocation | None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
+from outlast.agents.checks import check_argument_names, with_checked_arguments
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.config.session_input import check_session
@@ -20,7 +21,7 @@ from outlast.agents.config.settings import (
 from outlast.agents.context.codec import context_class, write_context
 from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
-from outlast.agents.hooks import RunHooks, check_run_hooks
+from outlast.agents.hooks import RunHooks, RunHooksBase, check_run_hooks, overrides
 from outlast.agents.references import RunReferences, base_name
 from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.transport.messages import check_input
@@ -99,9 +100,7 @@ class RunOptions(StartOptions, total=False):
 
 def check_names(options: Mapping[str, Any], kind: type[Any], *, caller: str) -> None:
     """Refuse unknown options, as Python does for a plain list of parameters."""
-    for name in options:
-        if name not in kind.__optional_keys__:
-            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
+    check_argument_names(caller, options, kind.__optional_keys__)
 
 
 def run_input(
@@ -164,6 +163,7 @@ class Placed:
     """The options set by `using`."""
 
     @classmethod
+    @with_checked_arguments
     def using(
         cls,
         *,
@@ -196,7 +196,6 @@ class Placed:
 
     @classmethod
     def _with_defaults(cls, options: RunOptions) -> RunOptions:
-        check_names(options, RunOptions, caller=cls.__name__)
         passed = {name: value for name, value in options.items() if value is not None}
         return cast("RunOptions", {**options, **cls._place, **passed})
 
@@ -258,6 +257,8 @@ def _further_settings(
         ERROR_HANDLERS: handlers,
         names.SETTING_SESSION: None if session is None else _session_data(session, name_of),
         names.SETTING_STREAM: stream,
+        names.SETTING_RUN_START: isinstance(hooks, RunHooksBase)
+        and overrides(cast("RunHooksBase[Any, Any]", hooks), "on_run_start"),
     }
     return {key: value for key, value in settings.items() if value}
 
@@ -308,6 +309,11 @@ def _check_thread(thread: ServerThread, agent: object, config: RunConfig, sessio
             "Server-managed conversations do not support handoff input filters such as "
             "RunConfig(handoff_input_filter=...), which cannot change the provider's copy. "
             f"Leave the filter out, or run {without}."
+        )
+    if config.call_model_output_filter is not None:
+        raise UserError(
+            "Server-managed conversations do not support RunConfig(call_model_output_filter=...), "
+            f"which cannot change the provider's copy. Leave the filter out, or run {without}."
         )
     definition = cast("Agent[Any]", agent) if isinstance(agent, Agent) else None
     own = definition.output_guardrails if definition is not None else []

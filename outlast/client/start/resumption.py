@@ -3,6 +3,7 @@
 Sends decisions and messages in an order in which all count, and each only once.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from outlast.agents.context.codec import write_context
@@ -11,17 +12,27 @@ from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import request_in, state_of
 from outlast.client.read.read_range import ReadRange
 from outlast.client.results.run_state import RunState, StagedDecision
+from outlast.client.start.resumed_settings import PassedSettings, check_resumed
 from outlast.loop import state as loop
 
 
-async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) -> ReadRange:
+async def resume(
+    handle: RunHandle,
+    staged: RunState,
+    *,
+    context: Any = None,
+    passed: PassedSettings | None = None,
+    follow: Callable[[], Awaitable[None]] | None = None,
+) -> ReadRange:
     """Send a run its decisions and messages, and return the range to read now.
+
+    `follow` hosts the run and gives it the objects of this call, once nothing is refused.
 
     Raises:
         DecisionRefused: somebody else has decided differently in the meantime.
         RunClosed: the run was cancelled, or has ended and takes no more messages.
         RunNotFound: there is no such run here.
-        UserError: the run is on no server, or has another context.
+        UserError: the run is on no server, or has another context or other settings.
     """
     if staged.snapshot is not None:
         raise UserError(
@@ -34,11 +45,16 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
             f"The run {staged.run_id!r} was cancelled and cannot go on. Start a new run: "
             "Runner.run(result.last_agent, result.to_input_list(mode='normalized'))."
         )
+    if passed is not None:
+        await check_resumed(handle, state, passed)
     if context is not None and write_context(context, state.context) != state.context:
         raise UserError(
             f"The run {staged.run_id!r} already has its context, with the changes of its callables, "
             "and the context cannot be replaced. Leave context= out."
         )
+    if follow is not None:
+        await follow()
+        state, begins = await handle.present()  # with what was sent while nobody hosted the run
     # Send messages before decisions, or the run might end before it gets them.
     for message in staged.staged_input():
         if not loop.has_message(state, message.message_id):

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias, Unpack, cast
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
@@ -15,6 +15,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
+from outlast.agents.checks import with_checked_arguments
 from outlast.agents.errors import RunAlreadyStarted, RunClosed, UserError, no_namespace
 from outlast.agents.run_objects import RUN_OBJECTS
 from outlast.client.handle import RunHandle
@@ -34,6 +35,7 @@ from outlast.client.start.options import (
     run_input,
     start_options,
 )
+from outlast.client.start.resumed_settings import PassedSettings
 from outlast.client.start.resumption import resume
 from outlast.client.start.run_host import RunHost
 from outlast.client.start.same_run import difference, start_digest
@@ -74,7 +76,7 @@ class AgentRunner:
         **options: Unpack[RunOptions],
     ) -> RunResult:
         """Carry out `Runner.run`."""
-        check_names(options, RunOptions, caller="Runner")
+        check_names(options, RunOptions, caller="Runner.run")
         call = _Call(starting_agent, input, options)
         with call.host() as host:
             handle, read_range = await call.open(host)
@@ -112,7 +114,7 @@ class AgentRunner:
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
         """Carry out `Runner.run_streamed`."""
-        check_names(options, RunOptions, caller="Runner")
+        check_names(options, RunOptions, caller="Runner.run_streamed")
         if not isinstance(input, RunState):
             # Raise errors here, and read the input once, before the caller can change it.
             record = run_input(starting_agent, input, keep_open=keep_open, **start_options(options))
@@ -165,6 +167,7 @@ class Runner(Placed):
     """
 
     @classmethod
+    @with_checked_arguments
     async def run(
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
@@ -176,8 +179,8 @@ class Runner(Placed):
         The same id and input resume the same run, also in another process after a crash; a
         completed run returns its answer again. Context, tenant, requester and session have to be
         the same, too. With a `RunState`, the decisions are sent to the
-        waiting run, which has its own settings and turn count, and reading continues. `RunOptions`
-        describes the options.
+        waiting run, which has its own settings and turn count, and reading continues. Its settings
+        may be passed again; others are refused. `RunOptions` describes the options.
 
         Cancelling this call, as `asyncio.wait_for` does, ends the wait and not the run. To end both,
         use `start`, wait with `handle.wait_for_people()`, and call `handle.cancel()` on a time-out.
@@ -190,6 +193,7 @@ class Runner(Placed):
         return await get_default_agent_runner().run(starting_agent, input, **options)
 
     @classmethod
+    @with_checked_arguments
     def run_sync(
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
@@ -210,6 +214,7 @@ class Runner(Placed):
         return get_default_agent_runner().run_sync(starting_agent, input, **options)
 
     @classmethod
+    @with_checked_arguments
     def run_streamed(
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
@@ -234,6 +239,7 @@ class Runner(Placed):
         )
 
     @classmethod
+    @with_checked_arguments
     async def start(
         cls,
         agent: Agent[Any] | RemoteAgent | str,
@@ -269,6 +275,7 @@ class Runner(Placed):
             return await call.begin(host, input)
 
     @classmethod
+    @with_checked_arguments
     async def attach(
         cls,
         id: str,
@@ -414,9 +421,12 @@ class _Call:
             handle = await host.handle(self.input.run_id, self.definitions)
             if self.input.first_execution_id:
                 handle = handle.pinned(self.input.first_execution_id)
-            if self.input.snapshot is None:
-                await host.follow(handle, resumes=True)
-            return handle, await resume(handle, self.input, context=self._context)
+            follow = partial(host.follow, handle, resumes=True)
+            references = host.objects.references
+            passed = PassedSettings(self.agent, self.options, references, self.keep_open)
+            return handle, await resume(
+                handle, self.input, context=self._context, passed=passed, follow=follow
+            )
         handle = await self.begin(host, self.input)
         if self.options.get("id") is None:
             return handle, ReadRange()

@@ -58,6 +58,18 @@ class RunEnds(RunHooks[Any]):
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None: ...
 
 
+class Answered(RunHooks[Any]):
+    async def on_run_end(self, context: Any, agent: Any, output: Any) -> None: ...
+
+
+class Begins(RunHooks[Any]):
+    """Hooks at steps that are there anyway."""
+
+    async def on_run_start(self, context: Any, agent: Any) -> None: ...
+
+    async def on_tool_error(self, context: Any, agent: Any, tool: Any, error: Any) -> None: ...
+
+
 class Idle(RunHooks[Any]):
     """Overrides nothing."""
 
@@ -148,7 +160,13 @@ def test_what_is_due_for_an_agent(fields: dict[str, Any], required_steps: tuple[
 
 
 @pytest.mark.parametrize(
-    ("hooks", "required_steps"), [(RunEnds(), ("finalize_answer",)), (Idle(), ())]
+    ("hooks", "required_steps"),
+    [
+        (RunEnds(), ("finalize_answer",)),
+        (Answered(), ("finalize_answer",)),
+        (Begins(), ()),
+        (Idle(), ()),
+    ],
 )
 def test_hooks_that_do_nothing_cost_nothing(hooks: Any, required_steps: tuple[str, ...]) -> None:
     assert invocation_of(settings={"hooks": name_of(hooks)}).required_steps() == required_steps

@@ -71,6 +71,7 @@ def test_a_clone_that_differs_in_data_is_made_again(
     clone = BASE.clone(**changes)
     written = changes_of(clone, BASE, "Clerk")
     assert written == {"of": "Clerk", **recorded}
+    assert written is not None
     again = with_changes(BASE, written, clone.name)
     assert again is not clone
     for name in ("name", "instructions", "model", "model_settings", "input_guardrails"):

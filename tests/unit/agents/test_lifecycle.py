@@ -74,8 +74,8 @@ def test_a_method_set_on_the_object_is_overridden() -> None:
 
 def test_a_method_that_the_object_has_not_is_not_overridden() -> None:
     assert not overrides(Diary(), "on_end")
-    with pytest.raises(ValueError, match="no hook is called 'on_run_start'"):
-        overrides(Diary(), "on_run_start")
+    with pytest.raises(ValueError, match="no hook is called 'on_run_begin'"):
+        overrides(Diary(), "on_run_begin")
 
 
 async def test_arguments_come_in_order_and_those_of_a_handoff_by_name() -> None:

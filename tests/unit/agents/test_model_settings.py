@@ -104,7 +104,7 @@ def test_retries_may_be_given_as_a_dict() -> None:
     [
         (
             {"polcy": 1},
-            "in retry: polcy. The fields of ModelRetrySettings are backoff, max_retries, policy",
+            "in retry: polcy. Did you mean .policy.. The fields of ModelRetrySettings are backoff",
         ),
         (
             {"policy": lambda: True},
@@ -256,7 +256,8 @@ def test_unknown_settings_are_ignored_with_a_warning(caplog: pytest.LogCaptureFi
     assert settings == ModelSettings(temperature=0.5)
     (record,) = caplog.records
     assert record.getMessage() == (
-        "ModelSettings has no field temprature, top_k, which is ignored. A provider's own "
+        "ModelSettings has no field temprature, top_k, which is ignored. Did you mean "
+        "'temperature'? Use extra_args={'top_k': ...}, where the provider has it. A provider's own "
         "parameters go into extra_body or extra_args."
     )
     caplog.clear()

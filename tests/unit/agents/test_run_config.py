@@ -29,6 +29,7 @@ from outlast.agents.guardrails.guardrail import (
 )
 from outlast.agents.references import RunReferences
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
+from outlast.models.multi_provider import MultiProvider
 
 
 class InPieces:
@@ -88,6 +89,7 @@ EVERYTHING: dict[str, Any] = {
     "handoff_history_mapper": takes_one,
     "conversation_history_wrappers": ("<before>", "</before>"),
     "call_model_input_filter": takes_one,
+    "call_model_output_filter": takes_one,
     "reasoning_item_id_policy": "omit",
     "tracing_disabled": True,
     "tracing": {"include_task_and_turn_spans": True},
@@ -158,7 +160,7 @@ def by_keyword(given: dict[str, Any]) -> RunConfig:
         ),
         (
             {"disable_tracing": True},
-            "run_config settings: disable_tracing. The fields of RunConfig are",
+            "run_config settings: disable_tracing. Use tracing_disabled=. The fields of RunConfig are",
         ),
         (
             {"conversation_id": "c"},
@@ -285,3 +287,11 @@ def test_an_error_formatter_is_given_what_happened() -> None:
         run_context=RunContextWrapper(context=None),
     )
     assert (args.tool_name, args.error) == ("refund", None)
+
+
+def test_the_settings_of_a_run_have_no_provider_until_one_is_set() -> None:
+    """A provider in the settings is one that the worker must have; the default is the worker's."""
+    config = RunConfig(model="gpt-5")
+    assert config.model_provider is None
+    assert "model_provider" not in write_run_config(replace(config, group_id="g"), str)
+    assert callable(MultiProvider().get_model)

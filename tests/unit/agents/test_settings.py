@@ -133,12 +133,14 @@ def test_callables_and_objects_travel_by_names_that_the_run_has() -> None:
         handoff_input_filter=trim,
         handoff_history_mapper=trim,
         call_model_input_filter=trim,
+        call_model_output_filter=trim,
         tool_error_formatter=trim,
         output_guardrail_blocked_message=blocked,
     )
     written = written_by(config, references)
     names = references_in(json.loads(json.dumps(written)))
     assert written["call_model_input_filter"] == f"{HERE}:trim"
+    assert written["call_model_output_filter"] == f"{HERE}:trim"
     assert written["input_guardrails"] == [f"{HERE}:polite"]
     assert written["model_ref"] == f"run:{HERE}:HouseModel"
     assert references[written["model_ref"]] is model

@@ -18,6 +18,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
+from outlast.loop.values import JsonObject
 from tests.laws.driver import BUSY, Play, play_in, tool, transfer
 
 OWN = ExecutionOptions(timeout_ms=7, attempts=1, queue="gpu")
@@ -52,9 +53,12 @@ def test_tools_and_callbacks_run_by_their_plan() -> None:
     assert policy_of(play.only(RunHandoff)) is OWN
 
 
-def test_a_run_that_begins_with_a_sessions_items_may_take_longer_to_begin() -> None:
-    """It reads a database, which is no work for a local activity."""
-    policy = policy_of(Play(settings={"session": "s"}).only(PrepareRun))
+@pytest.mark.parametrize("settings", [{"session": "s"}, {"on_run_start": True}])
+def test_a_run_that_begins_with_a_session_or_a_hook_may_take_longer_to_begin(
+    settings: JsonObject,
+) -> None:
+    """It reads a database or runs user code, which is no work for a local activity."""
+    policy = policy_of(Play(settings=settings).only(PrepareRun))
     assert policy is policies.LOAD
     assert not policy.fast
 

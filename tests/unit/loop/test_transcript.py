@@ -292,6 +292,11 @@ WITHHELD: list[tuple[ItemKind, JsonObject, JsonObject]] = [
         {"type": "image_generation_call", **KEPT},
     ),
     ("tool_call", tool("f", "c1")[0], tool("f", "c1")[0]),
+    (
+        "note",
+        {"role": "developer", "content": "secret"},
+        {"role": "developer", "content": "[withheld]"},
+    ),
 ]
 
 
@@ -316,6 +321,31 @@ def test_custom_data_stands_beside_its_output_until_it_is_withheld() -> None:
     newest = replace(LoopState(), items=(replace(one, turn=2),), turns=2)
     (one,) = withhold_turn(newest, "[withheld]").items
     assert one.custom_data is None
+
+
+def test_a_note_has_the_text_that_the_output_of_a_computer_call_cannot_hold() -> None:
+    shot: JsonObject = {"output": {"type": "computer_screenshot", "image_url": "data:"}}
+    outputs: list[tuple[Json, int | None]] = [("No.", None), (shot, 1), ("Secret.", 2)]
+    calls = [
+        Call(
+            plan=PlannedCall(item=0, kind="tool"),
+            call_id=f"c{at}",
+            name="computer",
+            arguments="{}",
+            form="computer_call",
+            status="settled",
+            effect=effect,
+            output=output,
+        )
+        for at, (output, effect) in enumerate(outputs)
+    ]
+    items = record_outputs(BEFORE, calls).items
+    assert [item.kind for item in items] == [*["tool_output"] * 3, "note", "note"]
+    assert [item.raw["content"] for item in items[3:]] == [
+        "The computer call c0 was not run, so its image is empty: No.",
+        "The computer call c2 has no screenshot, so its image is empty: Secret.",
+    ]
+    assert [(item.agent, item.turn) for item in items[3:]] == [("Triage", 7)] * 2
 
 
 def test_the_newest_twenty_ignored_signals_are_kept() -> None:

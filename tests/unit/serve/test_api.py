@@ -599,7 +599,7 @@ async def test_too_many_readers_are_told_so() -> None:
 
 async def test_a_server_that_is_away_is_said_and_nothing_of_its_error() -> None:
     class Away(FakeClient):
-        def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> Any:
+        def get_workflow_handle(self, workflow_id: str, **_options: Any) -> Any:
             raise refused(RPCStatusCode.UNAVAILABLE, "SECRET address")
 
     async with opened(Away(asking().events)) as http:

@@ -39,6 +39,14 @@ async def later(request: ModelRequest) -> Reply:
     return of_the_request(request)
 
 
+def text_of_the_request(request: ModelRequest) -> str:
+    return f"You said {request.input[0]['content']}."
+
+
+async def text_later(request: ModelRequest) -> str:
+    return text_of_the_request(request)
+
+
 @pytest.mark.parametrize(
     ("step", "reply"),
     [
@@ -47,6 +55,8 @@ async def later(request: ModelRequest) -> Reply:
         (refuse("No."), refuse("No.")),
         (of_the_request, say("You said Hello.")),
         (later, say("You said Hello.")),
+        (text_of_the_request, say("You said Hello.")),
+        (text_later, say("You said Hello.")),
     ],
 )
 async def test_a_step_may_be_written_in_many_ways(step: Step, reply: Reply) -> None:

@@ -1,6 +1,7 @@
 """What an agent's model is asked, and what comes back."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
@@ -18,7 +19,13 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.model_settings import ModelSettings
-from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
+from outlast.agents.config.run_config import (
+    CallModelData,
+    CallModelOutputData,
+    ModelInputData,
+    ModelOutputData,
+    RunConfig,
+)
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
@@ -46,7 +53,7 @@ from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, 
 from outlast.ports.model_arguments import ModelTracing
 from outlast.streams.delta_reader import UNJUDGED
 from outlast.testing import ScriptedModel, SpanCollector, call, custom_call, say, shell_call
-from outlast.testing.scripted_model import fail_after
+from outlast.testing.scripted_model import TOKENS, fail_after
 from outlast.tracing.effect_spans import around_effect, scope_of
 from outlast.tracing.provider import custom_span
 from tests.unit.activities.desk import (
@@ -853,6 +860,88 @@ async def test_a_filter_that_fails_is_named_and_nothing_is_paid(
     error = await failure_of(Agent(name="A"), model, settings=settings)
     assert error.message.startswith(problem)
     assert (error.code, error.retryable, model.calls) == ("user_error", retryable, 0)
+
+
+def returning(output: Any) -> Callable[[Any], ModelOutputData]:
+    """Return a filter with this result."""
+    return lambda _: ModelOutputData(output)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_output_filter_changes_the_reply_before_it_counts(*, is_async: bool) -> None:
+    ended: list[Any] = []
+
+    class Watch(RunHooks[Any]):
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            ended.append(response.to_input_items())
+
+    def quiet(data: CallModelOutputData[Any]) -> ModelOutputData:
+        cast("Any", data.context)["filtered"] = data.agent.name
+        data.model_data.output[:] = [call("look", "c1", what="less")]
+        return ModelOutputData(output=data.model_data.output)
+
+    async def quiet_later(data: CallModelOutputData[Any]) -> ModelOutputData:
+        return quiet(data)
+
+    @function_tool
+    def look(what: str) -> str:
+        return what
+
+    chosen = quiet_later if is_async else quiet
+    settings = settings_of(RunConfig(call_model_output_filter=chosen))
+    step: list[JsonObject] = [call("look", "c1", what="all"), *say("Secret.")]
+    model = ScriptedModel(step)
+    given = model_request(settings={**settings, "hooks": name_of(Watch())}, context={"n": 1})
+    reply = await call_model(worker_of(Agent(name="A", tools=[look]), model=model), given)
+    assert reply.items == (call("look", "c1", what="less"),)
+    assert [plan.kind for plan in reply.calls] == ["tool"]
+    assert ended == [[call("look", "c1", what="less")]]
+    assert [change.value for change in reply.changes] == ["A"]
+    assert step[1] == say("Secret.")[0], "the filter had copies"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "problem"),
+    [
+        (raising(ConnectionError("down")), "call_model_output_filter raised ConnectionError: down"),
+        (str, "call_model_output_filter returned str: return ModelOutputData(...)."),
+        (
+            returning("x"),
+            "with 'x': output= must be a list of output",
+        ),
+        (
+            returning([{"type": object()}]),
+            "output= must be a list of output items",
+        ),
+    ],
+)
+async def test_a_failing_output_filter_is_part_of_the_paid_reply(chosen: Any, problem: str) -> None:
+    settings = settings_of(RunConfig(call_model_output_filter=chosen))
+    model = ScriptedModel("Secret.")
+    worker = worker_of(Agent(name="A"), model=model)
+    reply = await call_model(worker, model_request(settings=settings))
+    assert reply.failure is not None
+    assert problem in reply.failure.message
+    assert (reply.items, reply.usage.requests, model.calls) == ((), 1, 1)
+
+
+async def test_a_missing_output_filter_fails_before_the_model_is_called() -> None:
+    model = ScriptedModel("never said")
+    settings = {"call_model_output_filter": "gone:thing"}
+    error = await failure_of(Agent(name="A"), model, settings=settings)
+    assert (model.calls, error.retryable) == (0, True)
+
+
+async def test_a_reply_that_is_none_is_not_filtered() -> None:
+    class Odd(ScriptedModel):
+        async def get_response(self, request: ModelRequest) -> ModelResponse:
+            return ModelResponse(output=cast("Any", "text"), usage=TOKENS)
+
+    settings = settings_of(RunConfig(call_model_output_filter=lambda data: data.model_data))
+    worker = worker_of(Agent(name="A"), model=Odd())
+    reply = await call_model(worker, model_request(settings=settings))
+    assert reply.failure is not None
+    assert reply.failure.code == "model_behavior"
 
 
 async def test_ids_of_reasoning_are_left_out_where_the_run_says_so() -> None:

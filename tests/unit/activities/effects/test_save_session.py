@@ -140,6 +140,20 @@ async def test_a_session_that_cannot_be_read_fails_the_run(
     assert caught.value.retryable is retryable
 
 
+@pytest.mark.parametrize(
+    ("raised", "retryable"), [(ConnectionError("down"), True), (TypeError("x"), False)]
+)
+async def test_a_callback_that_raises_is_named(raised: Exception, *, retryable: bool) -> None:
+    def newest_first(_history: list[Any], _new: list[Any]) -> list[Any]:
+        raise raised
+
+    settings = settings_of(RunConfig(session_input_callback=newest_first))
+    expected = rf"^session_input_callback '.*newest_first' raised {type(raised).__name__}"
+    with pytest.raises(EffectError, match=expected) as caught:
+        await load(REGISTRY, by_name(Notebook(BYE), **settings), (HELLO.raw,))
+    assert caught.value.retryable is retryable
+
+
 async def test_what_is_no_session_is_refused_in_words() -> None:
     with pytest.raises(EffectError, match="session") as caught:
         await load(REGISTRY, by_name(Agent(name="B")), ())

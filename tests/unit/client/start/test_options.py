@@ -94,6 +94,14 @@ def test_hooks_and_handlers_travel_by_name() -> None:
     assert (none.handled, none.settings) == ((), None)
 
 
+def test_a_run_says_that_its_hooks_are_called_when_it_begins() -> None:
+    class Begins(RunHooks[Any]):
+        async def on_run_start(self, context: Any, agent: Any) -> None: ...
+
+    assert settings_of(hooks=Begins())["on_run_start"] is True
+    assert "on_run_start" not in settings_of(hooks=Watching())
+
+
 def keep_going(given: Any) -> str:
     return "fallback"
 

@@ -760,7 +760,9 @@ async def test_a_run_that_waited_goes_on_with_what_was_decided() -> None:
     result = await handle.wait_for_people()
     state = result.to_state()
     state.reject(state.get_interruptions()[0])
-    result = await Runner.run(A, state, max_turns=1)
+    with pytest.raises(UserError, match=r"max_turns=1 \(the run has 10\)"):
+        await Runner.run(A, state, max_turns=1)
+    result = await Runner.run(A, state, max_turns=10, id="support-42")
     assert (result.final_output, result.interruptions, result.last_agent) == ("Not paid.", [], A)
     again = await Runner.run(A, state)
     assert again == result
