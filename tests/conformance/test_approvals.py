@@ -282,6 +282,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     }
 
 
+@row(36)
 async def test_the_settings_that_the_run_has_may_be_passed_again(
     executor: Executor, tmp_path: Path
 ) -> None:
@@ -319,6 +320,7 @@ OTHER_SETTINGS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@row(36)
 @pytest.mark.parametrize(
     ("other", "problem"), OTHER_SETTINGS, ids=[problem[:20] for _, problem in OTHER_SETTINGS]
 )
@@ -341,6 +343,7 @@ async def test_settings_that_the_run_does_not_have_are_refused_by_name(
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
 
+@row(36)
 async def test_a_run_that_a_provider_keeps_may_be_resumed_with_the_response_it_began_with(
     executor: Executor,
 ) -> None:

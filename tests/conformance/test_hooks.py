@@ -213,6 +213,7 @@ def break_it() -> str:
     raise OSError("broken")
 
 
+@row(50)
 async def test_the_hooks_at_the_ends_of_a_run_and_at_errors_of_tools(executor: Executor) -> None:
     hooks = Ends()
     agent = Agent(name="A", tools=[break_it], handoffs=[Agent(name="B")])
@@ -228,6 +229,7 @@ async def test_the_hooks_at_the_ends_of_a_run_and_at_errors_of_tools(executor: E
     assert result.context == {"n": 1, "started": "A", "ended": "Done."}
 
 
+@row(50)
 async def test_a_blocked_answer_does_not_end_a_run_for_its_hooks(executor: Executor) -> None:
     @outlast.output_guardrail
     def never(_context: Any, _agent: Any, _output: Any) -> outlast.GuardrailFunctionOutput:
@@ -240,6 +242,7 @@ async def test_a_blocked_answer_does_not_end_a_run_for_its_hooks(executor: Execu
     assert hooks.seen == ["start", ("agent", "A")]
 
 
+@row(50)
 async def test_a_hook_of_one_agent_sees_the_errors_of_its_tools(executor: Executor) -> None:
     seen: list[str] = []
 
@@ -258,6 +261,7 @@ async def test_a_hook_of_one_agent_sees_the_errors_of_its_tools(executor: Execut
     assert seen == ["OSError", "ToolTimeoutError"]
 
 
+@row(50)
 @pytest.mark.parametrize("step", ["on_run_start", "on_run_end", "on_tool_error"])
 async def test_a_hook_that_raises_fails_the_run(executor: Executor, step: str) -> None:
     async def fail(*_arguments: Any, **_named: Any) -> None:

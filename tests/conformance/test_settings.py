@@ -111,6 +111,7 @@ def _polite(data: CallModelOutputData[Any]) -> ModelOutputData:
     return data.model_data
 
 
+@row(49)
 async def test_an_output_filter_changes_what_counts_as_the_reply(
     executor: Executor, tmp_path: Path
 ) -> None:
@@ -132,6 +133,7 @@ async def test_an_output_filter_changes_what_counts_as_the_reply(
     assert seen == ["A", "A"], "once for each reply, and never on replay"
 
 
+@row(49)
 async def test_readers_of_a_stream_have_read_what_the_model_wrote(executor: Executor) -> None:
     config = RunConfig(call_model_output_filter=_polite)
     stream = await executor.stream(
@@ -153,6 +155,7 @@ async def test_readers_of_a_stream_have_read_what_the_model_wrote(executor: Exec
     assert stream.final_output == "Oh dear."
 
 
+@row(49)
 async def test_an_output_filter_that_raises_fails_the_run_and_nothing_is_paid_again(
     executor: Executor,
 ) -> None:
@@ -167,6 +170,7 @@ async def test_an_output_filter_that_raises_fails_the_run_and_nothing_is_paid_ag
     assert model.calls == 1
 
 
+@row(49)
 async def test_an_output_filter_cannot_change_what_a_provider_keeps(executor: Executor) -> None:
     config = RunConfig(call_model_output_filter=_polite)
     with pytest.raises(UserError, match=r"call_model_output_filter=.*cannot change the provider"):
