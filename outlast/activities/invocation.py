@@ -12,7 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy import ApprovalPolicy, NeedsApproval, policy_of
 from outlast.agents.approvals.policy_file import ApprovalPoint, PointKind
-from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS
+from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS, own_references_in
 from outlast.agents.context.codec import BorrowedContext, context_type_of
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper
 from outlast.agents.errors import UserError
@@ -88,10 +88,11 @@ class Invocation:
         """Return the invocation for a request.
 
         Raises:
-            EffectError: this worker lacks the agent, or the context does not fit; another may fit.
+            EffectError: this worker lacks the agent or an object of the run, or the context does not
+                fit; another may fit.
         """
         with worker_lookup():
-            return cls(
+            invocation = cls(
                 worker=worker,
                 agent=worker.registry.agent(request.agent),
                 settings=request.settings or {},
@@ -100,6 +101,10 @@ class Invocation:
                 turn=getattr(request, "turn", 0),
                 run_id=request.run_id,
             )
+            # Before any code of users runs: what they did would be done again.
+            for name in own_references_in(invocation.settings):
+                worker.registry.reference(name)
+        return invocation
 
     def reference(self, key: str) -> Any:
         """Return the object that a setting names, or None if the run has no such setting.

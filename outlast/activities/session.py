@@ -58,8 +58,9 @@ def _named_session(registry: Registry, described: JsonObject) -> Session:
     """Return a named session; a worker elsewhere may have a factory for it instead."""
     name, kind = str(described[REFERENCE]), described.get("factory")
     session_id = described.get("session_id")
-    if registry.unknown_references([name]) and isinstance(kind, str):
-        make: Any = registry.reference(kind)
+    has_factory = isinstance(kind, str) and not registry.unknown_references([kind])
+    if has_factory and registry.unknown_references([name]):
+        make: Any = registry.reference(str(kind))
         session: Any = make(session_id) if callable(make) else make
     else:
         session = registry.reference(name)

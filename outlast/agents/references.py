@@ -107,6 +107,12 @@ class RunReferences:
         self.objects.update(other.objects)
         self.names = {_identity(entry): name for name, entry in self.objects.items()}
 
+    def complete(self, other: "RunReferences") -> None:
+        """Take over the objects whose names mean nothing here yet."""
+        for name, entry in other.objects.items():
+            if self.objects.setdefault(name, entry) is entry:
+                self.names[_identity(entry)] = name
+
     @property
     def own_names(self) -> list[str]:
         """The names that mean nothing outside of the run, in the program's words."""

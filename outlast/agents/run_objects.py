@@ -83,9 +83,15 @@ class RunObjects:
         self._views.clear()
 
     def complete(self, other: "RunObjects") -> None:
-        """Take over what is missing here."""
+        """Take over what is missing here, and replace nothing."""
         if self.definitions is None:
             self.definitions, self.caller = other.definitions, other.caller
+        self.references.complete(other.references)
+        if self.live is not None and other.live is not None:
+            self.context_type = self.context_type or other.context_type
+            for path, value in other.live.items():
+                self.live.setdefault(path, value)
+        self._views.clear()
 
 
 @dataclass(eq=False)
@@ -125,8 +131,8 @@ class RunObjectTable:
     def bring(self, key: RunKey, objects: RunObjects, *, resumes: bool = False) -> RunObjects:
         """Keep the objects of a start for its execution, and return those that it now has.
 
-        An execution that has objects keeps them while the caller who brought them waits for it. A
-        caller who `resumes` the run with its state replaces them in any case.
+        An execution that has objects keeps them while a caller waits for it, and gets what it lacks.
+        A caller who `resumes` the run with its state replaces them in any case.
         """
         with self._lock:
             kept = self._kept.get(key)
@@ -137,6 +143,8 @@ class RunObjectTable:
             elif resumes or not self._awaited[key]:
                 kept.objects.renew(objects)
                 kept.ended_at = None
+            else:
+                kept.objects.complete(objects)
             self._forget()
             return kept.objects
 

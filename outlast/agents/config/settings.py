@@ -19,6 +19,7 @@ from outlast.agents.config.secret_settings import secret_in
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings_field import read_settings
 from outlast.agents.errors import UserError
+from outlast.agents.references import OWN
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.values import JsonObject
 
@@ -150,6 +151,11 @@ def references_in(settings: Mapping[str, Any] | None) -> list[str]:
     if model_settings is not None and model_settings.retry is not None:
         found.append(model_settings.retry.policy)
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def own_references_in(settings: Mapping[str, Any] | None) -> list[str]:
+    """Return the names in a run's settings that mean objects of the run alone."""
+    return [name for name in references_in(settings) if name.startswith(OWN)] if settings else []
 
 
 def read_session_settings(settings: Mapping[str, Any] | None) -> SessionSettings | None:

@@ -5,6 +5,7 @@ Each part of a start has a digest in the run's memo: what was asked, in which co
 
 import hashlib
 import json
+import re
 from typing import Final, cast
 
 from outlast.client.start.tenant import Tenant
@@ -14,6 +15,9 @@ from outlast.loop.values import Json, JsonObject
 
 _OWNER: Final = "tenant or requester"
 _PARTS: Final = ("agent or input", "context", _OWNER, "conversation")
+_CLASS: Final = re.compile(r'("\$(?:class|value|enum)": "[^"]*#[0-9a-f]{8})/[0-9a-f]{8}-\d+(?=")')
+"""The name of a class made in a function: what follows the slash is another one in each process."""
+
 _LENGTH: Final = 16  # 64 bits: no two starts of an id are alike by chance
 
 
@@ -30,7 +34,7 @@ def start_digest(record: RunInput, tenant: Tenant | None, *, is_new_session: boo
         [tenant.name if tenant is not None else None, settings.get(names.SETTING_REQUESTER)],
         None if is_new_session else _conversation(record, settings),
     ]
-    texts = (json.dumps(part, sort_keys=True) for part in parts)
+    texts = (_CLASS.sub(r"\1", json.dumps(part, sort_keys=True)) for part in parts)
     return ".".join(hashlib.sha256(text.encode()).hexdigest()[:_LENGTH] for text in texts)
 
 
