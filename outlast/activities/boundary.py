@@ -41,7 +41,7 @@ from outlast.loop.calls import Arrival, ModelReply
 from outlast.loop.effects import CallModel, Effect, RunTool
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
-from outlast.streams.call_windows import FinishedCall, call_windows
+from outlast.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.streams.turn_stops import turn_stops
 from outlast.streams.window import DeltaWindow
 from outlast.tracing.current import CURRENT
@@ -160,12 +160,14 @@ class EffectActivities:
     ) -> ModelReply:
         info = activity.info()
         run_id = str(info.workflow_id)
+        place = place_of(activity.client(), run_id)
+        chain_id = worker.key.chain_id if worker.key is not None else ""
         window = DeltaWindow(
             effect=int(info.activity_id),
             attempt=info.attempt,
             execution=info.workflow_run_id or "",
         )
-        is_read_here = partial(call_windows.has_reader, run_id)
+        is_read_here = partial(call_windows.has_reader, place)
         cadence = Cadence.of(request.effect.settings, is_billed=is_billed(activity.client()))
         stream = StreamHeartbeats(window, beat, cadence, is_read_here)
         attempt = Attempt(
@@ -173,11 +175,11 @@ class EffectActivities:
             on_event=stream.feed,
             execution=_execution(info),
             has_reader_here=is_read_here,
-            is_stopped=partial(turn_stops.is_stopped, run_id, window.effect),
+            is_stopped=partial(turn_stops.is_stopped, run_id, chain_id, window.effect),
         )
-        with call_windows.running(run_id, window), stream:
+        with call_windows.running(place, window), stream:
             reply: ModelReply = await attempt_effect(worker, request, attempt)
-        call_windows.keep(FinishedCall(run_id, window.effect, reply.response_id), window)
+        call_windows.keep(FinishedCall(place, window.effect, reply.response_id), window)
         return reply
 
     @activity.defn(name=names.ACTIVITY_REFUSE)

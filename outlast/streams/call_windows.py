@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from outlast.loop.values import JsonObject
 from outlast.streams.window import DeltaWindow
@@ -22,11 +22,18 @@ _LocalRun: TypeAlias = tuple[asyncio.AbstractEventLoop, str]
 """A run in an event loop; another thread would see its window halfway through a change."""
 
 
+def place_of(client: Any, run_id: str) -> str:
+    """Return what tells a run from those with its id on other servers and in other namespaces."""
+    service = getattr(client, "service_client", None)
+    server = service.config.target_host if service is not None else ""
+    return f"{server} {client.namespace} {run_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedCall:
     """A model call that has ended with a reply."""
 
-    run_id: str
+    place: str
     effect: int
     response_id: str | None
 
@@ -44,38 +51,38 @@ class CallWindows:
     )
 
     @contextmanager
-    def running(self, run_id: str, window: DeltaWindow) -> Generator[None]:
+    def running(self, place: str, window: DeltaWindow) -> Generator[None]:
         """Show the window of a call to readers in this event loop while the call runs."""
-        place = asyncio.get_running_loop(), run_id
-        self._running[place] = [*self._running.get(place, ()), window]
+        here = asyncio.get_running_loop(), place
+        self._running[here] = [*self._running.get(here, ()), window]
         try:
             yield
         finally:
-            rest = [one for one in self._running[place] if one is not window]
+            rest = [one for one in self._running[here] if one is not window]
             if rest:
-                self._running[place] = rest
+                self._running[here] = rest
             else:
-                del self._running[place]
+                del self._running[here]
 
-    def of_run(self, run_id: str) -> list[DeltaWindow]:
+    def of_run(self, place: str) -> list[DeltaWindow]:
         """Return the windows of a run's calls that run in this event loop."""
-        return self._running.get((asyncio.get_running_loop(), run_id), [])
+        return self._running.get((asyncio.get_running_loop(), place), [])
 
     @contextmanager
-    def reading(self, run_id: str) -> Generator[None]:
+    def reading(self, place: str) -> Generator[None]:
         """Announce a reader of a run in this event loop."""
-        place = asyncio.get_running_loop(), run_id
-        self._readers[place] += 1
+        here = asyncio.get_running_loop(), place
+        self._readers[here] += 1
         try:
             yield
         finally:
-            self._readers[place] -= 1
-            if self._readers[place] <= 0:
-                del self._readers[place]
+            self._readers[here] -= 1
+            if self._readers[here] <= 0:
+                del self._readers[here]
 
-    def has_reader(self, run_id: str) -> bool:
+    def has_reader(self, place: str) -> bool:
         """Whether anybody in this event loop reads the run."""
-        return (asyncio.get_running_loop(), run_id) in self._readers
+        return (asyncio.get_running_loop(), place) in self._readers
 
     def keep(self, call: FinishedCall, window: DeltaWindow) -> None:
         """Keep the window of a call; an empty one, of a call that was not streamed, is not kept."""

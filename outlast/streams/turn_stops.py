@@ -23,9 +23,14 @@ _LocalRun: TypeAlias = tuple[asyncio.AbstractEventLoop, str]
 
 
 class TurnReader:
-    """A program that reads a run, in the event loop that hosts the run."""
+    """A program that reads a run, in the event loop that hosts the run.
+
+    Attributes:
+        first_execution_id: the run's first execution; None until the run is open.
+    """
 
     def __init__(self) -> None:
+        self.first_execution_id: str | None = None
         self._received = self._seen = self._iterating = 0
         self._stop: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -90,9 +95,13 @@ class TurnStops:
         if rest:
             self._readers[place] = rest
 
-    async def is_stopped(self, run_id: str, effect: int) -> bool:
-        """Whether a reader here has stopped a run before a model call, and the run knows it."""
-        readers = list(self._readers.get((asyncio.get_running_loop(), run_id), ()))
+    async def is_stopped(self, run_id: str, first_execution_id: str, effect: int) -> bool:
+        """Whether a reader here has stopped a run before a model call, and the run knows it.
+
+        Readers of other runs that had the id, or have it on another server, say nothing.
+        """
+        known = self._readers.get((asyncio.get_running_loop(), run_id), ())
+        readers = [one for one in known if one.first_execution_id == first_execution_id]
         await asyncio.gather(*(reader.until_seen(effect) for reader in readers))
         return any([await reader.has_stopped() for reader in readers])
 

@@ -49,6 +49,7 @@ class _MemorySource:
     def __init__(self, open_run: Callable[[], MemoryRun]) -> None:
         self.client: Any = None
         self.run_id = ""
+        self.first_execution_id: str | None = None
         self._open_run = open_run
         self._run: MemoryRun | None = None
         self._opened = asyncio.Event()

@@ -21,7 +21,7 @@ from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, EffectAnswered
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.streams.call_windows import FinishedCall, call_windows
+from outlast.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.streams.delta_reader import DeltaReader
 from outlast.streams.reply_events import response_object
 from outlast.streams.window import DeltaWindow
@@ -107,6 +107,10 @@ class DeltaPoller:
     _next_seconds: float = 0.0
     _looked_at: tuple[DeltaWindow, int] | None = None
 
+    @property
+    def _place(self) -> str:
+        return place_of(self.client, self.run_id)
+
     @staticmethod
     def waits_for(state: LoopState) -> bool:
         """Whether a model call is pending, so that there may be something to read."""
@@ -132,7 +136,7 @@ class DeltaPoller:
                     model=reply.model,
                     created_at=at_ms / 1000,
                 )
-                call = FinishedCall(self.run_id, effect, reply.response_id)
+                call = FinishedCall(self._place, effect, reply.response_id)
                 last = call_windows.pop(call)
                 pieces = reader.feed(last) if reader.continues(last) else []
                 return [*pieces, *reader.complete(response)]
@@ -149,7 +153,7 @@ class DeltaPoller:
 
     async def poll_repeatedly(self) -> None:
         """Poll while a model call is pending, and keep the events; until cancelled."""
-        with call_windows.reading(self.run_id):
+        with call_windows.reading(self._place):
             while True:
                 await self._call_pending.wait()
                 await self.poll()
@@ -159,9 +163,9 @@ class DeltaPoller:
 
         A failed poll raises nothing and is repeated: the end of every text is in the history.
         """
-        if call_windows.of_run(self.run_id):
+        if call_windows.of_run(self._place):
             await asyncio.sleep(SHORTEST_WAIT.total_seconds())
-        if windows := call_windows.of_run(self.run_id):
+        if windows := call_windows.of_run(self._place):
             for window in windows:
                 if await self._is_own(window.execution):
                     self._look_at(window)

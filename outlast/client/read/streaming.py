@@ -41,6 +41,11 @@ class RunSource(Protocol):
     client: Any
     run_id: str
 
+    @property
+    def first_execution_id(self) -> str | None:
+        """The run's first execution; None until the run is open, and in memory."""
+        ...
+
     def states(self) -> AsyncIterator[LoopState | RawEvent]:
         """Start or resume the run, and yield its states until it is settled.
 
@@ -228,6 +233,7 @@ class RunResultStreaming(RunResultBase):
         try:
             async for update in self._source.states():
                 self._client = self._source.client
+                self._place.first_execution_id = self._source.first_execution_id
                 if isinstance(update, LoopState):
                     self._advance(update)
                     self._note_place()

@@ -335,6 +335,11 @@ class RunReading:
         self._run: RunHandle | None = None
         self._tried = asyncio.Event()
 
+    @property
+    def first_execution_id(self) -> str | None:
+        """The run's first execution; None until the run is open."""
+        return self._run.first_execution_id if self._run is not None else None
+
     async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
         """Yield the states of the run, beginning with the first of the range."""
         settled: LoopState | None = None

@@ -45,7 +45,7 @@ from outlast.loop.values import JsonObject
 from outlast.ports.identity import WorkerIdentity
 from outlast.ports.model import ModelError
 from outlast.sessions.sqlite import SQLiteSession
-from outlast.streams.call_windows import FinishedCall, call_windows
+from outlast.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import paced
 from tests.unit.activities.desk import (
@@ -418,7 +418,11 @@ async def test_the_whole_stream_is_kept_for_readers_in_the_process_of_the_call()
     request = model_request(settings={"stream": True})
     answer = await perform(env, activities(model=model), "call_model", inline(request))
     info = env.info
-    call = FinishedCall(str(info.workflow_id), int(info.activity_id), answer.get("response_id"))
+    call = FinishedCall(
+        place_of(QueriedRun(), str(info.workflow_id)),
+        int(info.activity_id),
+        answer.get("response_id"),
+    )
     window = call_windows.pop(call)
     assert window is not None
     pieces = [piece for entry in window["events"] for piece in entry.get("deltas", ())]
@@ -433,7 +437,11 @@ async def test_a_call_that_is_not_streamed_keeps_no_window() -> None:
         env, activities(model=ScriptedModel("Hi")), "call_model", inline(request)
     )
     info = env.info
-    call = FinishedCall(str(info.workflow_id), int(info.activity_id), answer.get("response_id"))
+    call = FinishedCall(
+        place_of(QueriedRun(), str(info.workflow_id)),
+        int(info.activity_id),
+        answer.get("response_id"),
+    )
     assert call_windows.pop(call) is None
 
 

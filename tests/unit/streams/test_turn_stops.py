@@ -11,7 +11,9 @@ from outlast.streams.turn_stops import TurnReader, TurnStops
 
 @pytest_asyncio.fixture
 async def reader() -> TurnReader:
-    return TurnReader()
+    reader = TurnReader()
+    reader.first_execution_id = "one"
+    return reader
 
 
 @pytest_asyncio.fixture
@@ -23,7 +25,7 @@ async def stops(reader: TurnReader) -> TurnStops:
 
 async def begins(stops: TurnStops, effect: int = 5) -> bool:
     async with asyncio.timeout(5):
-        return not await stops.is_stopped("run", effect)
+        return not await stops.is_stopped("run", "one", effect)
 
 
 async def arrives() -> None:
@@ -89,6 +91,16 @@ async def test_a_request_that_the_run_has_stops_one_call(
         assert not await call
         reader.received(5, seen=True)
         assert await begins(stops), "a request that the run does not follow stops no second call"
+
+
+@pytest.mark.parametrize("other", ["two", None])
+async def test_readers_of_another_run_with_the_id_stop_and_delay_nothing(
+    stops: TurnStops, reader: TurnReader, other: str | None
+) -> None:
+    reader.first_execution_id = other
+    with reader.iterating():
+        reader.stop(asyncio.create_task(arrives()))
+        assert await begins(stops)
 
 
 async def test_a_request_that_did_not_arrive_stops_nothing(

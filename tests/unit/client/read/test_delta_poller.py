@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from temporalio.api.common.v1 import Payload
@@ -55,6 +55,7 @@ def replied(effect: int = 2, *items: JsonObject) -> Progress:
 class Server:
     """Shows the heartbeat of a model call, and counts how often it is asked."""
 
+    namespace: ClassVar[str] = "default"
     windows: dict[int, DeltaWindow] = field(default_factory=dict[int, DeltaWindow])
     attempt: int = 1
     failures: list[Exception] = field(default_factory=list[Exception])
@@ -99,6 +100,10 @@ class Server:
         self.attempt = attempt
         window = self.windows[effect] = DeltaWindow(effect=effect, attempt=attempt)
         return window
+
+
+PLACE = " default run"
+"""The run of these tests on its server."""
 
 
 def client_of(server: Server) -> Client:
@@ -308,7 +313,7 @@ async def test_a_call_that_the_reader_has_not_come_to_says_nothing_yet(
     """A late reader is still at an earlier call, whose events have other numbers."""
     feed(server.window(effect=5), STREAM)
     assert await news(poller) == []
-    with call_windows.running("run", server.windows[5]):
+    with call_windows.running(PLACE, server.windows[5]):
         assert await news(poller) == []
     poller.note(asking(5))
     assert text_of(await news(poller)) == WORDS
@@ -377,7 +382,7 @@ def finished(effect: int = 2, *, events: Sequence[JsonObject] = STREAM) -> None:
     """Keep the window of a call that ended in this process."""
     window = DeltaWindow(effect=effect, attempt=1)
     feed(window, events)
-    call_windows.keep(FinishedCall("run", effect, "r"), window)
+    call_windows.keep(FinishedCall(PLACE, effect, "r"), window)
 
 
 def deltas_of(events: Sequence[JsonObject]) -> list[str]:
@@ -402,7 +407,7 @@ async def test_a_reader_that_missed_events_of_the_window_gets_the_reply_without_
     feed(window, [{"type": "ping"} for _ in range(100)])
     feed(window, STREAM)
     assert window.details()["first"] > 0
-    call_windows.keep(FinishedCall("run", 2, "r"), window)
+    call_windows.keep(FinishedCall(PLACE, 2, "r"), window)
     events = poller.note(replied())
     assert text_of(events) == WORDS
     assert GAP not in [event["type"] for event in events]
@@ -413,7 +418,7 @@ def test_only_the_newest_windows_with_events_are_kept_and_each_is_taken_once() -
     for effect in range(1, MOST_WINDOWS + 2):
         finished(effect, events=STREAM[:1] if effect > 1 else [])
     finished(1)
-    calls = [FinishedCall("run", effect, "r") for effect in range(1, MOST_WINDOWS + 2)]
+    calls = [FinishedCall(PLACE, effect, "r") for effect in range(1, MOST_WINDOWS + 2)]
     found = [call_windows.pop(call) is not None for call in calls]
     assert found == [True, False, *[True] * (MOST_WINDOWS - 1)]
     assert [call_windows.pop(call) for call in calls] == [None] * len(calls)
@@ -423,7 +428,7 @@ async def test_a_reader_in_the_process_of_the_call_does_not_ask_the_server(
     server: Server, poller: DeltaPoller
 ) -> None:
     window = DeltaWindow(effect=2, attempt=1)
-    with call_windows.running("run", window):
+    with call_windows.running(PLACE, window):
         feed(window, STREAM[:6])
         assert text_of(await news(poller)) == "Good morning "
         assert await news(poller) == []
@@ -437,7 +442,7 @@ async def test_a_reader_in_the_process_of_the_call_does_not_ask_the_server(
 async def test_another_attempt_in_the_process_voids_the_one_before(poller: DeltaPoller) -> None:
     for attempt, expected in ((1, []), (2, [{"type": RESTARTED, "attempt": 2}])):
         window = DeltaWindow(effect=2, attempt=attempt)
-        with call_windows.running("run", window):
+        with call_windows.running(PLACE, window):
             feed(window, STREAM[:6])
             events = await news(poller)
         assert [one for one in events if one["type"] == RESTARTED] == expected
@@ -452,17 +457,17 @@ async def test_the_process_knows_who_reads_here(server: Server) -> None:
         await asyncio.Event().wait()
 
     readers = [with_deltas(progress(), client_of(server), "run") for _ in range(2)]
-    assert not call_windows.has_reader("run")
+    assert not call_windows.has_reader(PLACE)
     for reader in readers:
         await anext(reader)
         await asyncio.sleep(0)
-        assert call_windows.has_reader("run")
+        assert call_windows.has_reader(PLACE)
     assert not call_windows.has_reader("another")
-    assert not await asyncio.to_thread(asyncio.run, has_reader("run")), "another loop"
+    assert not await asyncio.to_thread(asyncio.run, has_reader(PLACE)), "another loop"
     await readers[0].aclose()
-    assert call_windows.has_reader("run")
+    assert call_windows.has_reader(PLACE)
     await readers[1].aclose()
-    assert not call_windows.has_reader("run")
+    assert not call_windows.has_reader(PLACE)
 
 
 async def has_reader(run_id: str) -> bool:
@@ -471,12 +476,12 @@ async def has_reader(run_id: str) -> bool:
 
 async def test_windows_of_a_run_are_seen_while_its_calls_run() -> None:
     first, second = (DeltaWindow(effect=effect, attempt=1) for effect in (1, 2))
-    with call_windows.running("run", first):
-        with call_windows.running("run", second):
-            assert call_windows.of_run("run") == [first, second]
+    with call_windows.running(PLACE, first):
+        with call_windows.running(PLACE, second):
+            assert call_windows.of_run(PLACE) == [first, second]
             assert call_windows.of_run("another") == []
-        assert call_windows.of_run("run") == [first]
-    assert call_windows.of_run("run") == []
+        assert call_windows.of_run(PLACE) == [first]
+    assert call_windows.of_run(PLACE) == []
 
 
 @pytest.mark.parametrize(
@@ -549,7 +554,7 @@ async def test_a_call_here_of_another_run_with_the_id_says_nothing(
 ) -> None:
     server.first, poller.first = first, "one"
     window = DeltaWindow(effect=2, attempt=1, execution=execution)
-    with call_windows.running("run", window):
+    with call_windows.running(PLACE, window):
         feed(window, STREAM[:6])
         found = text_of(await news(poller))
         feed(window, STREAM[6:])

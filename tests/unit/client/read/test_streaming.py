@@ -43,6 +43,7 @@ class Source:
         self._error = error
         self.stopped: list[str] = []
         self.run_id = "run-1"
+        self.first_execution_id: str | None = "run-1"
         self.gate = asyncio.Event()
         if ends:
             self.gate.set()
