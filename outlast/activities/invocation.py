@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from outlast.activities.errors import mistake, user_code, worker_lookup
 from outlast.activities.parent_call import ParentCall, parent_call_of
@@ -30,9 +30,6 @@ from outlast.loop.checks import RequiredStep
 from outlast.loop.effects import AgentEffect
 from outlast.loop.items import Item, only_text
 from outlast.loop.values import NO_USAGE, Json, JsonObject
-
-KEY_CHARACTERS: Final = 12
-"""How many characters of an execution's id tell it from others with the same workflow id."""
 
 
 @dataclass(kw_only=True)
@@ -76,7 +73,7 @@ class Invocation:
     def run_key(self) -> str:
         """The run's id and its first execution; two runs with one id have two keys."""
         key = self.worker.key
-        return self.run_id if key is None else f"{self.run_id}@{key.chain_id[-KEY_CHARACTERS:]}"
+        return names.run_key(self.run_id, "" if key is None else key.chain_id)
 
     @property
     def agent_name(self) -> str:

@@ -62,6 +62,11 @@ class RunObjects:
         default_factory=WeakKeyDictionary[Registry, dict[str, Registry]], repr=False
     )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the call brought nothing."""
+        return self.definitions is None and self.live is None and not self.references.objects
+
     def view_of(self, registry: Registry, run_id: str) -> Registry:
         """Return a worker's definitions as a run sees them: with its own objects."""
         views = self._views.setdefault(registry, {})
@@ -87,8 +92,9 @@ class RunObjects:
         if self.definitions is None:
             self.definitions, self.caller = other.definitions, other.caller
         self.references.complete(other.references)
-        if self.live is not None and other.live is not None:
+        if other.live is not None:
             self.context_type = self.context_type or other.context_type
+            self.live = other.live if self.live is None else self.live
             for path, value in other.live.items():
                 self.live.setdefault(path, value)
         self._views.clear()

@@ -201,6 +201,15 @@ CLEANUP_PREFIX: Final = "clean_up:"
 HANDOFF_PREFIX: Final = "handoff:"
 
 
+KEY_CHARACTERS: Final = 12
+"""How many characters of an execution's id tell it from others with the same workflow id."""
+
+
+def run_key(run_id: str, chain_id: str) -> str:
+    """Return what tells a run from others that use its id: the id, and its first execution."""
+    return f"{run_id}@{chain_id[-KEY_CHARACTERS:]}" if chain_id else run_id
+
+
 def notices_id(execution: str, number: int = 0) -> str:
     """Return the id of a workflow that delivers the notices at the end of an execution.
 

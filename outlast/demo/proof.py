@@ -135,9 +135,9 @@ def ledger(database: Path) -> list[LedgerEntry]:
     return [LedgerEntry(key=key, effect=effect, arguments=args) for key, effect, args in rows]
 
 
-def key_of(call: RunTool) -> str:
-    """Return the idempotency key that a call passes to the shop."""
-    return f"{call.run_id}:{call.call_id}"
+def key_of(call: RunTool, chain_id: str) -> str:
+    """Return the idempotency key that a call of a run with this first execution passes to the shop."""
+    return f"{names.run_key(call.run_id, chain_id)}:{call.call_id}"
 
 
 async def prove(client: Client, run_id: str, database: Path, message_ids: Sequence[str]) -> Proof:
@@ -158,7 +158,7 @@ async def prove(client: Client, run_id: str, database: Path, message_ids: Sequen
             applied=applied[key],
             wanted=_wanted(_output_of(state, calls[effects[0]].call_id)),
         )
-        for key, effects in effects_by_key(calls).items()
+        for key, effects in effects_by_key(calls, state.chain_id).items()
     ]
     call_keys = {deed.key for deed in deeds}
     described = await client.get_workflow_handle(run_id).describe()
@@ -188,12 +188,12 @@ async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], Lo
     return calls, state
 
 
-def effects_by_key(calls: Mapping[int, RunTool]) -> dict[str, list[int]]:
+def effects_by_key(calls: Mapping[int, RunTool], chain_id: str) -> dict[str, list[int]]:
     """Return the effects of each call with a side effect: one more for each wait that has ended."""
     found: dict[str, list[int]] = {}
     for effect, call in calls.items():
         if call.name in EFFECT_OF:
-            found.setdefault(key_of(call), []).append(effect)
+            found.setdefault(key_of(call, chain_id), []).append(effect)
     return found
 
 

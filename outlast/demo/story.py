@@ -123,6 +123,7 @@ class Story:
     restart_server: Callable[[], Awaitable[None]] | None = None
     _message_ids: list[str] = field(default_factory=list[str])
     _interrupted: str = ""
+    _first_execution_id: str = ""
     _webhook: str = ""
     _kills: int = 0
 
@@ -132,6 +133,7 @@ class Story:
             self.narrator.scene("1. A customer writes")
             worker = await self._hire(SLOW)
             handle = await self._start()
+            self._first_execution_id = handle.first_execution_id or ""
             feed = Feed(self.client, self.run_id, self.narrator, patience=self.patience)
             await stack.enter_async_context(feed)
             await self._answered(feed, handle)
@@ -175,7 +177,7 @@ class Story:
         await self._kill(worker)
         if await feed.pending(call) is None:
             raise DemoFailed(f"{call.name} was reported before its worker could be killed.")
-        self._interrupted = key_of(call)
+        self._interrupted = key_of(call, self._first_execution_id)
         self.narrator.note(
             f"{worker.name} died after the shop had written the change into its ledger, and before "
             "anybody was told. Was it done? Nobody can know but the shop."
@@ -443,7 +445,9 @@ class Story:
         return "/".join([url, *(quote(one, safe="") for one in (*parts, self.run_id, *ends))])
 
     def _is_in_ledger(self, call: RunTool) -> bool:
-        return any(entry.key == key_of(call) for entry in ledger(self.database))
+        return any(
+            entry.key == key_of(call, self._first_execution_id) for entry in ledger(self.database)
+        )
 
     # --- The proof ------------------------------------------------------------------------------
 

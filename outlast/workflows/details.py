@@ -30,8 +30,8 @@ class Details(WorkflowInboundInterceptor):
         state.lineages.note(info.run_id, info.first_execution_run_id, parent)
         try:
             return await super().execute_workflow(input)
-        finally:  # also when the worker drops a workflow that goes on
-            if run.has_ended and parent is None:
+        finally:  # also when the worker drops a workflow that goes on, or a query replays an old one
+            if run.has_ended and parent is None and not workflow.unsafe.is_replaying():
                 state.on_end(info.namespace, info.first_execution_run_id)
 
     async def handle_query(self, input: HandleQueryInput) -> Any:  # noqa: A002  as in the base class

@@ -20,6 +20,7 @@ from temporalio.client import (
 )
 
 from outlast import RunConfig, RunHandle, Runner
+from outlast.contract.names import run_key
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, Usage
@@ -157,7 +158,7 @@ async def outcome_of(state: LoopState, database: Path) -> Outcome:
 def keys_of(states: list[LoopState]) -> list[str]:
     """Return the idempotency keys of the calls with side effects, in the order of the calls."""
     return [
-        f"{state.run_id}:{item.raw['call_id']}"
+        f"{run_key(state.run_id, state.chain_id)}:{item.raw['call_id']}"
         for state in states
         for item in state.items
         if item.kind == "tool_call" and item.raw["name"] in {"change_address", "refund_order"}

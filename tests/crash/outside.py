@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from outlast import Agent, RunConfig, RunHandle, Runner, ToolContext, WaitTimeout, function_tool
 from outlast.client import connect, finish
+from outlast.contract.names import run_key
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
@@ -131,7 +132,7 @@ async def outcome_of(state: LoopState, database: Path) -> Outcome:
 def keys_of(states: list[LoopState]) -> list[str]:
     """Return the keys of what was begun outside, in the order of the calls."""
     return [
-        f"{state.run_id}:{item.raw['call_id']}"
+        f"{run_key(state.run_id, state.chain_id)}:{item.raw['call_id']}"
         for state in states
         for item in state.items
         if item.kind == "tool_call"

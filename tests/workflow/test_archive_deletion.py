@@ -22,6 +22,7 @@ from outlast.archive.tombstones import Tombstone, write_tombstone
 from outlast.blobs import FileBlobStore, use_blob_store
 from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
+from outlast.client.start.runner import Runner
 from outlast.sessions import described
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
@@ -125,7 +126,9 @@ async def test_the_runs_of_a_person_are_deleted_and_no_others(desk: Desk, tmp_pa
     assert {one.person for one in made} == {digest_of_run("", f"ann@{place}")}
     [stays] = await archive.histories_of(desk.client.namespace, shared)
     assert stays.execution_id != first.execution_id
-    assert (await past(once))[-1].state.start.requester == f"bob@{place}"
+    assert (await past(await Runner.attach(shared, client=desk.client)))[
+        -1
+    ].state.start.requester == f"bob@{place}"
     assert (await past(theirs))[-1].state.start.requester == f"anna@{place}"
     entries = [one async for one in archive.entries()]
     assert {one.run_id for one in entries} == {shared, theirs.id}, "nested runs are gone, too"

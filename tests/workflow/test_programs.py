@@ -88,10 +88,10 @@ async def main():
     if sys.argv[1] == "start":
         await Runner.start(agent, "Work", id="left-42")
         await asyncio.Event().wait()
-    print((await Runner.run(agent, "Hello again, and then")).final_output)
     if sys.argv[1] == "again":
         handle = await Runner.attach("left-42", agent=agent)
         print((await handle.result()).final_output)
+    print((await Runner.run(agent, "Hello again, and then")).final_output)
 
 asyncio.run(main())
 """

@@ -62,7 +62,7 @@ from tests.servers import TemporalServer, server_for_tests
 from tests.workflow.test_programs import program
 from tests.workflow.test_resets import reset, task_ends
 
-PATIENCE_SECONDS = 25
+PATIENCE_SECONDS = 60
 
 # --- Hosts: the program itself, or a worker in its process ----------------------------------------
 

@@ -84,6 +84,7 @@ class RunState(Generic[TContext, TAgent]):
         client: the client that the run was read with, if the program passed one, or `ENGINE`.
         snapshot: the state of a run without a server.
         first_execution_id: the first execution of the run, which no later run with its id has.
+        is_stored: the state was read from JSON, which somebody may have changed.
         context_override: the context passed to `from_json`, like `Runner.run(context=)`.
     """
 
@@ -106,6 +107,7 @@ class RunState(Generic[TContext, TAgent]):
         self.client = client
         self.snapshot = snapshot
         self.first_execution_id = first_execution_id
+        self.is_stored = False
         self.context_override: Any = None
         self.definitions = definitions or LocalDefinitions()
         self._interruptions = list(interruptions)
@@ -257,6 +259,7 @@ class RunState(Generic[TContext, TAgent]):
             snapshot=snapshot,
             first_execution_id=written.first_execution_id,
         )
+        state.is_stored = True
         state._decisions = {
             (staged.run_id, staged.decision.request_id): staged for staged in written.decisions
         }

@@ -157,7 +157,7 @@ class RunHost:
                 await self._serve(description.task_queue)
         if not attaches:
             self.bring(key, resumes=resumes)
-        elif self.objects.definitions is not None:
+        elif not self.objects.is_empty:
             RUN_OBJECTS.fill(key, self.objects)
             self._attend(key)
         if self._is_here and description.raw_description.HasField("pending_workflow_task"):

@@ -426,7 +426,8 @@ class _Call:
             handle = await host.handle(self.input.run_id, self.definitions)
             if self.input.first_execution_id:
                 handle = handle.pinned(self.input.first_execution_id)
-            follow = partial(host.follow, handle, resumes=True)
+            is_stored = self.input.is_stored
+            follow = partial(host.follow, handle, resumes=not is_stored, attaches=is_stored)
             references = host.objects.references
             passed = PassedSettings(self.agent, self.options, references, self.keep_open)
             return handle, await resume(

@@ -10,6 +10,7 @@ from support_desk.shop import Shop
 from temporalio.client import Client
 
 from outlast.client.start.runner import Runner
+from outlast.contract.names import run_key
 from outlast.demo.proof import Deed, Proof, effects_by_key, key_of, ledger, prove
 from outlast.loop.effects import RunTool
 from outlast.testing import ScriptedModel, call
@@ -118,16 +119,18 @@ async def test_attempts_and_effects_of_a_call_are_counted_apart(
     monkeypatch.setattr("outlast.demo.proof.EFFECT_OF", {"look_up": "refund"})
     database = tmp_path / "shop.db"
     shop = Shop.open(database)
-    shop.refund("A-17", None, "broken", key=f"{run_id}:c1")
     queue = await open_desk(
         ScriptedModel([call("look_up", one, order_id="A-17") for one in ("c1", "c2")], "Done.")
     )
-    await Runner.run("Helper", "Hi", id=run_id, client=client, task_queue=queue)
+    handle = await Runner.start("Helper", "Hi", id=run_id, client=client, task_queue=queue)
+    key = run_key(run_id, handle.first_execution_id or "")
+    shop.refund("A-17", None, "broken", key=f"{key}:c1")
+    await handle.result()
 
     one, two = (await prove(client, run_id, database, ["start"])).deeds
 
-    assert (one.key, one.attempts, one.applied) == (f"{run_id}:c1", 1, 1)
-    assert (two.key, two.attempts, two.applied) == (f"{run_id}:c2", 1, 0)
+    assert (one.key, one.attempts, one.applied) == (f"{key}:c1", 1, 1)
+    assert (two.key, two.attempts, two.applied) == (f"{key}:c2", 1, 0)
     assert one.what == 'look_up(order_id="A-17")'
 
 
@@ -140,7 +143,7 @@ def a_call(effect: int, call_id: str, name: str = "send_courier") -> RunTool:
 def test_a_call_that_goes_on_after_a_wait_is_one_deed() -> None:
     calls = [a_call(1, "c0", "look_up_order"), a_call(2, "c1"), a_call(3, "c2"), a_call(5, "c1")]
 
-    assert effects_by_key({one.effect: one for one in calls}) == {"r:c1": [2, 5], "r:c2": [3]}
+    assert effects_by_key({one.effect: one for one in calls}, "") == {"r:c1": [2, 5], "r:c2": [3]}
 
 
 def test_a_pickup_is_counted_where_it_is_booked(tmp_path: Path) -> None:
@@ -165,4 +168,5 @@ def test_the_key_of_a_call_is_the_one_that_its_tool_is_given() -> None:
         effect=1, agent="A", name="t", call_id="c1", arguments="{}", turn=1, run_id="support-42"
     )
 
-    assert key_of(effect) == "support-42:c1"
+    assert key_of(effect, "") == "support-42:c1"
+    assert key_of(effect, "0199-1f2e-abcdefabcdef") == "support-42@abcdefabcdef:c1"

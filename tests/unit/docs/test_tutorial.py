@@ -76,7 +76,8 @@ def test_the_tutorial_ends_with_one_payment(terminal: Terminal, tmp_path: Path) 
         assert terminal.run("outlast", "approve", "case-1", "--yes", *digest[0].split())[1] == 0
         printed, _ = terminal.run("outlast", "tail", "case-1")
         assert "389 EUR for A-42 are on their way." in printed
-        assert (tmp_path / "refunds.txt").read_text() == "case-1:call_1: 389 EUR for A-42\n"
+        paid = "case-1@[0-9a-f]{12}:call_1: 389 EUR for A-42\n"
+        assert re.fullmatch(paid, (tmp_path / "refunds.txt").read_text())
 
         printed, code = terminal.run("python", "ask.py", typed="yes\n")
         assert (code, printed.splitlines()[-1]) == (0, "Pay? 389 EUR for A-42 are on their way.")
