@@ -226,6 +226,18 @@ def test_an_agent_with_a_smaller_window_reads_a_summary_at_once(callback: bool) 
     assert read(play)[0] == "in short"
 
 
+def test_an_agent_with_a_smaller_window_reads_a_summary_that_is_ready() -> None:
+    play = talk(need="")
+    play.hears("more", "and now")
+    billing = transfer("Billing", "h1", callback=True, target_compaction="first")
+    play.replies(billing, compaction="beside")
+    summarised(play)
+    assert play.state.compaction.ready is not None
+    play.called_back()
+    assert not [one for one in play.state.pending if isinstance(one, CompactView)]
+    assert read(play)[0] == "in short"
+
+
 def test_what_a_filter_has_left_is_not_summarised_at_once() -> None:
     play = talk(need="")
     play.hears("more", "and now")
