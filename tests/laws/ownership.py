@@ -806,7 +806,7 @@ def _options_of(owner: str, ledger: Ledger, plan: str) -> dict[str, Any]:
         "call_model_output_filter": noting("call_model_output_filter", _model_data),
         "tool_error_formatter": noting("tool_error_formatter"),
         "session_input_callback": noting("session_input_callback", _joined),
-        "heartbeat_timeout": timedelta(seconds=2),
+        "heartbeat_timeout": timedelta(seconds=20),
     }
     options: dict[str, Any] = {
         "hooks": _hooks_of(RunHooks, "StartOptions.hooks", owner, ledger),
