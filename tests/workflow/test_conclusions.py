@@ -74,8 +74,8 @@ async def test_hooks_see_the_run_in_order_and_what_they_change_is_kept(desk: Des
 async def test_hooks_of_a_conversation_see_the_end_of_every_answer(desk: Desk):
     agent = Agent[Any](name="A", tools=[look_up])
     steps = [[call("look_up", "c1")], "One.", [call("look_up", "c2")], "Two.", "Three."]
-    await desk.open(agent, model=ScriptedModel(*steps))
-    handle = await desk.start_short(agent, hooks=WATCHING, context={}, keep_open=True)
+    await desk.open(agent, model=ScriptedModel(*steps), references={"watching": WATCHING})
+    handle = await desk.start_short(agent, hooks="watching", context={}, keep_open=True)
     await desk.until_status(handle, "idle")
     for text in ("more", "and more"):
         await (await handle.send(text)).answer()
