@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
+from outlast.activities.errors import lacking
 from outlast.activities.worker_memory import WorkerMemory
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.codec import BorrowedContext
+from outlast.agents.context.encoding import ClassNotBrought
 from outlast.agents.context.factories import ContextFactories
 from outlast.agents.context.live import (
     LiveValues,
@@ -169,11 +171,15 @@ class WorkerDeps:
 
         Raises:
             UserError: the context does not fit the type.
+            EffectError: this process does not have a class that the run's program has made.
         """
         context_type, is_own = self.registry.context_type(type_name, annotated)
-        return BorrowedContext(
-            value, context_type, self.live, may_add=self.started_here, is_own=is_own
-        )
+        try:
+            return BorrowedContext(
+                value, context_type, self.live, may_add=self.started_here, is_own=is_own
+            )
+        except ClassNotBrought as error:
+            raise lacking(str(error)) from error
 
 
 def _missing(context: Json, live: LiveValues) -> list[tuple[ValuePath, str]]:

@@ -318,6 +318,7 @@ BY_HAND: Final[dict[str, tuple[Callable[[Home], JsonObject], str]]] = {
         lambda home: of_eve(context=eves(home.start["context"])),
         WAITS,
     ),
+    "the name of a class that her program made": (with_classes, WAITS),
     "settings that are nested in her run": (nested_in_anns, WAITS),
     "a parent that is her run": (with_her_parent, WAITS),
     "a state that is carried on from hers": (carried_on, WAITS),
@@ -616,7 +617,7 @@ RAW: Final[dict[str, tuple[Callable[[Home], tuple[str, JsonObject]], bool]]] = {
     ),
     "the preparation of a run with her classes": (
         lambda home: _prepare(home, context=with_classes(home)["context"]),
-        True,
+        False,
     ),
     "her handoff with the id of her run": (_handoff, True),
     "a handoff of the agent that her handoff made": (

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from outlast.agents.callables import implementation
 from outlast.agents.context.encoding import decode, encode, has_keys
-from outlast.agents.context.live import LiveValues, ValuePath, live_paths
+from outlast.agents.context.live import CLASS, LiveValues, ValuePath, live_paths
 from outlast.agents.context.record_classes import is_plain_class, is_record_class
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
@@ -52,8 +52,8 @@ def read_context(
     if is_plain_class(context_type):
         if not isinstance(value, dict):
             raise _misfit(context_type, f"it is {type(value).__name__}")
-        return decode(value, context_type)
-    return _validate(decode(value), context_type)
+        return decode(value, context_type, live)
+    return _validate(decode(value, None, live), context_type)
 
 
 def _validate(value: Any, context_type: Any) -> Any:
@@ -159,6 +159,13 @@ class BorrowedContext:
             return ()
         after, live = _written(wrapper.context, self.context_type, self.value)
         added = [path for path, _ in live_paths(after) if path not in self._live]
+        classes = [path for path in live if path[:1] == (CLASS,) and path not in self._live]
+        if classes and not self._may_add:
+            raise UserError(
+                f"A callable has added an object of {classes[0][1]}, a class made in a function, to "
+                "the context, and other workers do not have it. Define the class in a module that "
+                "they import."
+            )
         if added and not self._may_add:
             place = f"context's {'.'.join(added[0])}" if added[0] else "context"
             raise UserError(

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from zoneinfo import ZoneInfo
 
 from outlast.agents.callables import check_callable
-from outlast.agents.context.live import MARKER, LiveValues, ValuePath, absent, is_marker
+from outlast.agents.context.live import CLASS, MARKER, LiveValues, ValuePath, absent, is_marker
 from outlast.agents.context.record_classes import (
     fields_of,
     is_json_hint,
@@ -153,6 +153,10 @@ def register_context_type(
     _SERIALIZERS[type_name(kind)] = _Serializer(kind, write, read)
 
 
+class ClassNotBrought(UserError):
+    """The run has a value of a class made in a function, and this process does not have the class."""
+
+
 class _NotData(Exception):
     """The value, or a value in it, is not data."""
 
@@ -233,7 +237,7 @@ class _Encoder:
             for name, one in held.values.items()
         }
         is_plain = kind is dict or is_named_by(hint, kind)
-        return fields if is_plain else {"$class": _name(kind), **fields}
+        return fields if is_plain else {"$class": self._name(kind), **fields}
 
     def _container(self, value: Any, hint: Any, path: ValuePath) -> Json:
         kind = cast("type[Any]", type(value))
@@ -264,8 +268,16 @@ class _Encoder:
             plain = value.value
             if is_named_by(hint, kind) and type(plain) in {str, int}:
                 return plain
-            return {"$enum": _name(kind), "value": data(plain)}
-        return {"$value": _name(kind), "json": data(_dumped(value))}
+            return {"$enum": self._name(kind), "value": data(plain)}
+        return {"$value": self._name(kind), "json": data(_dumped(value))}
+
+    def _name(self, kind: type[Any]) -> str:
+        name = type_name(kind)
+        if "#" in name:
+            self.live[CLASS, name] = kind
+        else:
+            _WRITTEN[name] = kind
+        return name
 
 
 def _written_by(own: _Serializer, value: Any, path: ValuePath) -> Any:
@@ -409,106 +421,158 @@ def _checked(text: str, path: ValuePath) -> str:
 # --- Reading ------------------------------------------------------------------------------------
 
 
-def decode(
-    value: Json, hint: Any = None, live: Mapping[ValuePath, Any] | None = None, path: ValuePath = ()
-) -> Any:
+def decode(value: Json, hint: Any = None, live: Mapping[ValuePath, Any] | None = None) -> Any:
     """Return the value that was encoded; `hint` is the type that the writer knew.
 
     Raises:
         UserError: the JSON does not fit the type, its class is not in this process, or a live
             value is not.
     """
-    if isinstance(value, dict | list) and is_json_hint(hint):
-        copy = _copied(value, is_json=True)
-        if copy is not None:
-            return copy
-    if isinstance(value, dict):
-        fields = cast("JsonObject", value)
-        return _decoded(fields, hint, live or {}, path)
-    if isinstance(value, list):
+    return _Decoder(live or {}).read(value, hint, ())
+
+
+class _Decoder:
+    def __init__(self, live: Mapping[ValuePath, Any]) -> None:
+        self._live = live
+
+    def read(self, value: Json, hint: Any, path: ValuePath, *, may_be_live: bool = True) -> Any:
+        """Return a value; `path` leads to it, or to its container, which holds nothing live."""
+        if isinstance(value, dict | list) and is_json_hint(hint):
+            copy = _copied(value, is_json=True)
+            if copy is not None:
+                return copy
+        if isinstance(value, dict):
+            return self._read(cast("JsonObject", value), hint, path, may_be_live=may_be_live)
+        if isinstance(value, list):
+            kind = origin_of(hint)
+            inner = item_hint(hint, kind)
+            items = [
+                self.read(item, inner, path, may_be_live=may_be_live)
+                for item in cast("list[Json]", value)
+            ]
+            return kind(items) if kind in _LISTS.values() else items
+        return _read_scalar(value, hint, path)
+
+    def _read(self, fields: JsonObject, hint: Any, path: ValuePath, *, may_be_live: bool) -> Any:
+        tag = next(iter(fields), "")
+        if tag.startswith("$"):
+            if is_marker(fields):
+                if not may_be_live or path not in self._live:
+                    raise UserError(absent([(path, str(fields[MARKER]))]))
+                return self._live[path]
+            if tag == "$class":
+                kind = self._class_of(str(fields[tag]), hint, path)
+                fields = {name: value for name, value in fields.items() if name != tag}
+                return self._record(fields, kind, path, may_be_live=may_be_live)
+            try:
+                return self._read_tag(tag, fields, hint, path)
+            except _UNREADABLE as error:
+                raise UserError(f"{_place(path)} is not a valid {tag}: {error}") from None
         kind = origin_of(hint)
-        inner = item_hint(hint, kind)
-        items = [decode(item, inner, live, path) for item in cast("list[Json]", value)]
-        return kind(items) if kind in _LISTS.values() else items
-    return _read_scalar(value, hint, path)
+        if isinstance(kind, type) and (is_record_class(kind) or is_plain_class(kind)):
+            return self._record(fields, kind, path, may_be_live=may_be_live)
+        inner = item_hint(hint, dict)
+        return {
+            name: self.read(one, inner, (*path, name), may_be_live=may_be_live)
+            for name, one in fields.items()
+        }
 
+    def _record(
+        self, fields: JsonObject, kind: type[Any], path: ValuePath, *, may_be_live: bool
+    ) -> Any:
+        hints = type_hints(kind)
+        values = {
+            name: self.read(value, hints.get(name), (*path, name), may_be_live=may_be_live)
+            for name, value in fields.items()
+        }
+        for field in fields_of(kind) if may_be_live else ():
+            if field.is_excluded and (*path, field.name) in self._live:
+                values[field.name] = self._live[*path, field.name]
+        return _made(kind, values, path)
 
-def _decoded(fields: JsonObject, hint: Any, live: Mapping[ValuePath, Any], path: ValuePath) -> Any:
-    tag = next(iter(fields), "")
-    if tag.startswith("$"):
-        if is_marker(fields):
-            if path not in live:
-                raise UserError(absent([(path, str(fields[MARKER]))]))
-            return live[path]
-        if tag == "$class":
-            kind = _class_of(str(fields[tag]), hint, path)
-            fields = {name: value for name, value in fields.items() if name != tag}
-            return _record(fields, kind, live, path)
-        try:
-            return _read_tag(tag, fields, hint, path)
-        except _UNREADABLE as error:
-            raise UserError(f"{_place(path)} is not a valid {tag}: {error}") from None
-    kind = origin_of(hint)
-    if isinstance(kind, type) and (is_record_class(kind) or is_plain_class(kind)):
-        return _record(fields, kind, live, path)
-    inner = item_hint(hint, dict)
-    return {name: decode(one, inner, live, (*path, name)) for name, one in fields.items()}
+    def _data(self, value: Json, path: ValuePath) -> Any:
+        return self.read(value, None, path, may_be_live=False)
 
+    def _read_tag(self, tag: str, fields: JsonObject, hint: Any, path: ValuePath) -> Any:
+        inner: Any = fields[tag]
+        if tag == "$json":
+            return self._data(inner, path)
+        if tag in _STANDARD:
+            return _STANDARD[tag].read(inner)
+        if tag in _LISTS:
+            return _LISTS[tag](self._data(item, path) for item in inner)
+        if tag == "$deque":
+            maxlen = cast("int | None", fields["maxlen"])
+            return deque((self._data(item, path) for item in inner), maxlen)
+        if tag in _DICTS:
+            return _DICTS[tag](self._pairs(inner, path))
+        if tag == "$defaultdict":
+            factory = fields["factory"]
+            made = _FACTORIES[str(factory)] if factory else None
+            return defaultdict(made, self._pairs(inner, path))
+        if tag == "$enum":
+            return self._class_of(inner, hint, path)(self._data(fields["value"], path))
+        if tag == "$value":
+            return self._read_value(inner, hint, self._data(fields["json"], path), path)
+        return {name: self._data(value, path) for name, value in fields.items()}
 
-def _record(
-    fields: JsonObject, kind: type[Any], live: Mapping[ValuePath, Any], path: ValuePath
-) -> Any:
-    hints = type_hints(kind)
-    values = {
-        name: decode(value, hints.get(name), live, (*path, name)) for name, value in fields.items()
-    }
-    for field in fields_of(kind):
-        if field.is_excluded and (*path, field.name) in live:
-            values[field.name] = live[*path, field.name]
-    return _made(kind, values, path)
+    def _pairs(self, entries: JsonObject, path: ValuePath) -> dict[Any, Any]:
+        from pydantic_core import from_json
 
+        return {
+            self._data(from_json(key), path): self._data(value, path)
+            for key, value in entries.items()
+        }
 
-def _read_tag(tag: str, fields: JsonObject, hint: Any, path: ValuePath) -> Any:
-    inner: Any = fields[tag]
-    if tag == "$json":
-        return decode(inner, None, None, path)
-    if tag in _STANDARD:
-        return _STANDARD[tag].read(inner)
-    if tag in _LISTS:
-        return _LISTS[tag](decode(item, None, None, path) for item in inner)
-    if tag == "$deque":
-        maxlen = cast("int | None", fields["maxlen"])
-        return deque((decode(item, None, None, path) for item in inner), maxlen)
-    if tag in _DICTS:
-        return _DICTS[tag](_pairs(inner, path))
-    if tag == "$defaultdict":
-        factory = fields["factory"]
-        return defaultdict(_FACTORIES[str(factory)] if factory else None, _pairs(inner, path))
-    if tag == "$enum":
-        return _class_of(inner, hint, path)(decode(fields["value"], None, None, path))
-    if tag == "$value":
-        return _read_value(inner, hint, decode(fields["json"], None, None, path), path)
-    return {name: decode(value, None, None, path) for name, value in fields.items()}
+    def _read_value(self, name: str, hint: Any, written: Any, path: ValuePath) -> Any:
+        from pydantic import TypeAdapter
 
+        if (own := _SERIALIZERS.get(name)) is not None:
+            try:
+                return own.read(written)
+            except Exception as error:  # whatever a program's reader raises, the data does not fit
+                raise ValueError(repr(error)) from error
+        return TypeAdapter[Any](self._class_of(name, hint, path)).validate_python(written)
 
-def _pairs(entries: JsonObject, path: ValuePath) -> dict[Any, Any]:
-    from pydantic_core import from_json
+    def _class_of(self, name: str, hint: Any, path: ValuePath) -> Any:
+        """Return the class with a name, if this process has it and its objects are data.
 
-    return {
-        decode(from_json(key), None, None, path): decode(value, None, None, path)
-        for key, value in entries.items()
-    }
-
-
-def _read_value(name: str, hint: Any, written: Any, path: ValuePath) -> Any:
-    from pydantic import TypeAdapter
-
-    if (own := _SERIALIZERS.get(name)) is not None:
-        try:
-            return own.read(written)
-        except Exception as error:  # whatever a program's reader raises, the data does not fit
-            raise ValueError(repr(error)) from error
-    return TypeAdapter[Any](_class_of(name, hint, path)).validate_python(written)
+        A class that a function has made is the run's own: another run may have made it.
+        """
+        kind = origin_of(hint)
+        if isinstance(kind, type) and has_name(kind, name):
+            return kind
+        if "#" in name:
+            own = {place[1]: one for place, one in self._live.items() if place[:1] == (CLASS,)}
+            found: Any = class_named(name, own)
+        else:
+            found = _WRITTEN.get(name) or imported_class(name)
+        if found is None and "#" in name:
+            raise ClassNotBrought(
+                f"{_place(path)} is of the class {name}, which a function of the run's program has "
+                "made, and this process does not have it. Start the run again in its program, or "
+                "define the class in a module that the program and its workers import."
+            )
+        if found is None:
+            raise UserError(
+                f"{_place(path)} is of the class {name}, which this process has not imported, or "
+                "has with other fields. Define the class in a module that the program and its "
+                "workers import."
+            )
+        is_data = (
+            is_record_class(found)
+            or issubclass(found, Enum)
+            # Most of pydantic.types are constraints, and ImportString imports what it reads.
+            or (
+                hasattr(found, "__get_pydantic_core_schema__")
+                and found.__module__ != "pydantic.types"
+            )
+            or "#" in name
+            or name in _WRITTEN
+        )
+        if not is_data:
+            raise UserError(f"{_place(path)} names the class {name}, whose objects are not data.")
+        return found
 
 
 def _read_scalar(value: Any, hint: Any, path: ValuePath) -> Any:
@@ -569,36 +633,7 @@ def _made_model(kind: Any, values: dict[str, Any], names: Iterable[str]) -> Any:
 
 
 _WRITTEN: Final[WeakValueDictionary[str, type]] = WeakValueDictionary()
-"""The classes of values that this process has written, for classes within functions."""
-
-
-def _name(kind: type[Any]) -> str:
-    name = type_name(kind)
-    _WRITTEN[name] = kind
-    return name
-
-
-def _class_of(name: str, hint: Any, path: ValuePath) -> Any:
-    """Return the class with a name, if this process has imported it and its objects are data."""
-    kind = origin_of(hint)
-    if isinstance(kind, type) and has_name(kind, name):
-        return kind
-    found: Any = class_named(name, _WRITTEN) or imported_class(name)
-    if found is None:
-        raise UserError(
-            f"{_place(path)} is of the class {name}, which this process has not imported, or has "
-            "with other fields. Define the class in a module that the program and its workers import."
-        )
-    is_data = (
-        is_record_class(found)
-        or issubclass(found, Enum)
-        # Most of pydantic.types are constraints, and ImportString imports what it reads.
-        or (hasattr(found, "__get_pydantic_core_schema__") and found.__module__ != "pydantic.types")
-        or type_name(found) in _WRITTEN
-    )
-    if not is_data:
-        raise UserError(f"{_place(path)} names the class {name}, whose objects are not data.")
-    return found
+"""The classes of modules whose values this process has written."""
 
 
 _PROCESS: Final = secrets.token_hex(4)

@@ -15,6 +15,9 @@ MARKER: Final = "$live"
 ValuePath: TypeAlias = tuple[str, ...]
 """The fields and keys that lead to a value of a context."""
 
+CLASS: Final = "$class"
+"""The first part of the path `(CLASS, name)` under which a run keeps a class made in a function."""
+
 LiveValues: TypeAlias = dict[ValuePath, Any]
 
 

@@ -18,6 +18,7 @@ from outlast.agents.context.codec import (
     write_context,
     write_parts,
 )
+from outlast.agents.context.encoding import decode, encode
 from outlast.agents.context.factories import as_factories
 from outlast.agents.context.live import live_paths, without_live
 from outlast.agents.context.wrapper import RunContextWrapper
@@ -244,3 +245,39 @@ async def test_a_factory_that_fails_to_close_is_logged(caplog: pytest.LogCapture
 def test_what_is_no_factory_is_refused(given: Any) -> None:
     with pytest.raises(UserError, match=r"AgentWorker\(context="):
         as_factories(given)
+
+
+def local_class(value: int) -> Any:
+    """Return an object of a class that this call makes."""
+
+    @dataclasses.dataclass
+    class Note:
+        number: int
+
+    return Note(value)
+
+
+def test_a_class_made_in_a_function_is_found_by_the_run_that_has_it_alone():
+    mine, others = local_class(1), local_class(1)
+    written, live = encode({"note": mine, "all": [mine]})
+    _, others_live = encode({"note": others})
+    read = decode(written, None, live)
+    assert type(read["note"]) is type(mine)
+    assert type(read["all"][0]) is type(mine)
+    for lacking in ({}, others_live):
+        with pytest.raises(
+            UserError, match="The context's note is of the class .*Note#.* has made"
+        ):
+            decode(written, None, lacking)
+
+
+def test_a_callable_on_another_worker_may_not_add_an_object_of_a_class_made_in_a_function():
+    borrowed = BorrowedContext({"note": None}, None)
+    wrapper = RunContextWrapper[Any](borrowed.context)
+    wrapper.context["note"] = local_class(1)
+    with pytest.raises(UserError, match="a class made in a function"):
+        borrowed.changes(wrapper)
+    here = BorrowedContext({"note": None}, None, {}, may_add=True)
+    wrapper = RunContextWrapper[Any](here.context)
+    wrapper.context["note"] = local_class(1)
+    assert here.changes(wrapper)
