@@ -266,7 +266,7 @@ def test_a_class_made_in_a_function_is_found_by_the_run_that_has_it_alone():
     assert type(read["all"][0]) is type(mine)
     for lacking in ({}, others_live):
         with pytest.raises(
-            UserError, match="The context's note is of the class .*Note#.* has made"
+            UserError, match=r"The context's note is of the class .*Note#.* has made"
         ):
             decode(written, None, lacking)
 
