@@ -26,7 +26,7 @@ from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry
 from outlast.contract.names import SETTING_SESSION
 from outlast.loop.values import JsonObject
-from outlast.ports.session import IdempotentSession, Session, store_name_of
+from outlast.ports.session import DescribedSession, IdempotentSession, Session, store_name_of
 from outlast.sessions.described import session_from_description
 
 
@@ -51,7 +51,16 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
     with worker_lookup():
         if REFERENCE in described:
             return _named_session(registry, described)
-        return session_from_description(described)
+        return session_from_description(described, is_own=_is_own(registry, described))
+
+
+def _is_own(registry: Registry, described: JsonObject) -> bool:
+    """Whether the session is one that the run's own program made, in this process."""
+    own = registry.own_references
+    return registry.is_hosted or any(
+        isinstance(one, DescribedSession) and one.describe() == described
+        for one in (own.objects.values() if own is not None else ())
+    )
 
 
 def _named_session(registry: Registry, described: JsonObject) -> Session:

@@ -122,6 +122,11 @@ class Registry:
         return self._own
 
     @property
+    def is_hosted(self) -> bool:
+        """Whether these are definitions of runs that a program hosts."""
+        return self._is_hosted
+
+    @property
     def tells_apart(self) -> bool:
         """Whether these are definitions of runs that a program hosts, or of one run."""
         return self._tells_apart

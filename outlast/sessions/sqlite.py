@@ -17,7 +17,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.threads import run_in_thread
 from outlast.loop.values import JsonObject
-from outlast.sessions.described import allow_place
+from outlast.sessions.described import note_created
 from outlast.sessions.rows import RowSession, RowsToKeep
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class SQLiteSession(RowSession):
         # An absolute path, because the working directory of the process may change later.
         self.db_path = MEMORY if str(db_path) == MEMORY else str(Path(db_path).absolute())
         if self.db_path != MEMORY:
-            allow_place(self.db_path)
+            note_created(self.db_path)
         self._sql = Statements(
             _CREATE,
             sessions=sessions_table,

@@ -230,7 +230,7 @@ async def test_a_session_file_that_workers_may_not_open_is_said_at_once(
 ):
     await desk.open(A, model=ScriptedModel("Hello."))
     session = SQLiteSession("s1", str(tmp_path / "conversations.db"))
-    monkeypatch.setattr(described, "_PLACES", set[str]())  # as in another process
+    monkeypatch.setattr(described, "_CREATED", set[str]())  # as in another process
     stream = desk.stream(A, session=session)
     seen: list[Any] = []
     async with asyncio.timeout(PATIENCE_SECONDS):

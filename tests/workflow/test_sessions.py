@@ -235,7 +235,7 @@ async def test_a_session_is_saved_across_histories(desk: Desk, session: Any):
 
     agent = Agent[Any](name="A", tools=[act])
     model = ScriptedModel(always=reply)
-    await desk.open(agent, model=model)
+    await desk.open(agent, model=model, sessions=[session.db_path])
     handle = await desk.start_short(agent, session=session, events=40)
     await desk.result(handle)
     assert len(await desk.all_events(handle)) >= 2

@@ -354,6 +354,7 @@ def _session_data(session: Session, name_of: NameOf) -> JsonObject:
         return {"ref": ""}  # only checked: the run's own record is made once the session is open
     description = session.describe() if isinstance(session, DescribedSession) else None
     if description:
+        name_of(session)  # a worker of this process may open the file of the run's own session
         return description
     store = store_name_of(session)
     return {

@@ -44,6 +44,7 @@ from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.ports.identity import WorkerIdentity
 from outlast.ports.model import ModelError
+from outlast.sessions.described import allow_place
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.testing import ScriptedModel, call, say
@@ -357,6 +358,7 @@ async def test_an_answer_is_concluded() -> None:
 
 async def test_a_session_is_saved_once_however_often_it_is_tried(tmp_path: Path) -> None:
     session = SQLiteSession("s", tmp_path / "s.db")
+    allow_place(tmp_path)
     request = inline(save_request(HELLO, settings={"session": session.describe()}))
     for attempt in (1, 2):
         assert (

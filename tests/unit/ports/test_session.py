@@ -97,7 +97,9 @@ def test_a_described_session_is_made_again(tmp_path: Path) -> None:
     described: DescribedSession = SQLiteSession("a", tmp_path / "sessions.db")
     data = described.describe()
     assert data is not None
-    again = session_from_description(data)
+    with pytest.raises(UserError, match="may not open"):
+        session_from_description(data)
+    again = session_from_description(data, is_own=True)
     assert isinstance(again, SQLiteSession)
     assert again.describe() == data
 

@@ -16,6 +16,7 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.calls import PreparedRun
 from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject
+from outlast.sessions.described import allow_place
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel
 from tests.unit.activities.desk import (
@@ -128,6 +129,7 @@ async def test_what_is_due_for_the_agent_is_said() -> None:
 
 async def test_a_run_with_a_session_begins_with_what_it_remembers(tmp_path: Path) -> None:
     session = SQLiteSession("s", tmp_path / "s.db")
+    allow_place(tmp_path)
     old: list[JsonObject] = [HI, {"role": "assistant", "content": "Hello"}]
     await session.add_items(old)
     request = prepare_request(settings={"session": session.describe()}, input=(HI,))

@@ -17,6 +17,7 @@ from outlast.agents.registry import Registry
 from outlast.loop.call_forms import BLANK_SCREEN, output_item
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
+from outlast.sessions.described import allow_place
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import call, say
 from tests.unit.activities.desk import HELLO, name_of, save_request, settings_of, worker_of
@@ -56,6 +57,7 @@ class Notebook:
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[SQLiteSession]:
     session = SQLiteSession("support-42", tmp_path / "sessions.db")
+    allow_place(tmp_path)
     yield session
     session.close()
 
