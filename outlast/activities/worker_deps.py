@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from outlast.activities.errors import lacking
 from outlast.activities.worker_memory import WorkerMemory
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.context.codec import BorrowedContext
-from outlast.agents.context.encoding import ClassNotBrought
+from outlast.agents.context.encoding import absent_class
 from outlast.agents.context.factories import ContextFactories
 from outlast.agents.context.live import (
     LiveValues,
@@ -150,8 +149,11 @@ class WorkerDeps:
         """Return the dependencies with the live values of a context.
 
         Raises:
-            UserError: a live value is not in this process, and no factory makes it.
+            UserError: a live value is not in this process, and no factory makes it; or the context
+                has an object of a class that a function of the run's program has made.
         """
+        if (absent_one := absent_class(context, self.live or {})) is not None:
+            raise UserError(absent_one)
         missing = _missing(context, self.live or {})
         if not missing:
             return self
@@ -171,15 +173,11 @@ class WorkerDeps:
 
         Raises:
             UserError: the context does not fit the type.
-            EffectError: this process does not have a class that the run's program has made.
         """
         context_type, is_own = self.registry.context_type(type_name, annotated)
-        try:
-            return BorrowedContext(
-                value, context_type, self.live, may_add=self.started_here, is_own=is_own
-            )
-        except ClassNotBrought as error:
-            raise lacking(str(error)) from error
+        return BorrowedContext(
+            value, context_type, self.live, may_add=self.started_here, is_own=is_own
+        )
 
 
 def _missing(context: Json, live: LiveValues) -> list[tuple[ValuePath, str]]:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, ClassVar, Final, cast
 
 import pytest
@@ -42,6 +43,7 @@ from outlast.loop.effects import (
 )
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.sessions.sqlite import SQLiteSession
 from outlast.workflows.details import METADATA
 from tests import servers
 from tests.laws.ownership import SHARED, Customer, Ledger, desk_of
@@ -57,7 +59,12 @@ from tests.workflow.test_whose_objects import (
     until,
 )
 
-LACKS: Final = (*SENTENCES, "This worker has no agent", "This worker cannot find the tool call")
+LACKS: Final = (
+    *SENTENCES,
+    "The run's session is in",
+    "This worker has no agent",
+    "This worker cannot find the tool call",
+)
 """How Eve's runs say that nobody has what they name."""
 
 WAITS, SERVED, FAILS = "waits", "served by the worker", "fails"
@@ -821,6 +828,84 @@ async def test_her_id_taken_while_her_run_is_open_gets_nothing_of_hers(
             await until(eve, lambda one: one.blocked)
             assert RUN_OBJECTS.get(key) is not None
             assert await outcome(eve) == WAITS
+
+
+async def test_a_run_that_takes_her_id_and_her_digest_is_not_the_same_run(
+    host: Host, people: list[Customer]
+):
+    """Eve knows what Ann's program will start, and has started a run of her own that says so."""
+    ann = people[0]
+    asked = "I am ann. short, please."
+    first = await host.start(ann, "plain", host.new_id(), asked=asked, keep_open=False)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await first.result()
+    home = await home_of(host, ann, first)
+    memo = dict(await (await host.workflow(first).describe()).memo())
+    assert memo[names.MEMO_INPUT_DIGEST]
+    forged = {
+        "a start of her own": of_eve(),
+        "a copy of Ann's with her question": copied(home),
+        "a copy of Ann's that carries a state": {
+            **home.start,
+            "carried": carried_on(home)["carried"],
+        },
+        "a copy of Ann's with agents of her own": {
+            **home.start,
+            "settings": {
+                **home.settings,
+                "agents": {"Desk": {"of": "Desk", "instructions": "Mine."}},
+            },
+        },
+    }
+    for record in forged.values():
+        taken = host.new_id()
+        with home.watched():
+            eve = await begin(home, record, taken, memo=memo)
+            key = RunKey(host.client.namespace, (await host.workflow(eve).describe()).run_id)
+            with suppress(RunAlreadyStarted):  # one that has ended is replaced
+                await host.start(ann, "plain", taken, asked=asked, keep_open=False)
+            brought = RUN_OBJECTS.get(key)
+            assert brought is None or brought.is_empty
+            with suppress(RPCError):
+                await host.workflow(eve).terminate()
+
+
+async def test_her_program_that_attaches_to_the_run_it_started_gives_nothing_to_who_has_its_id(
+    host: Host, people: list[Customer]
+):
+    """Eve ends Ann's run and takes its id; Ann's program comes back, with what it has noted."""
+    ann = people[0]
+    run = await HalfRun(host, ann, "plain pay").begin()
+    home = await home_of(host, ann, run.handle)
+    reuse = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
+    with home.watched():
+        eve = await begin(home, copied(home), run.id, id_reuse_policy=reuse)
+        noted = run.handle.first_execution_id
+        back = await Runner.attach(
+            run.id, agent=ann.agent, first_execution_id=noted, client=host.place.get("client")
+        )
+        assert back.first_execution_id == noted
+        assert await outcome(eve) == WAITS
+
+
+async def test_the_file_of_her_session_is_open_to_her_run_alone(
+    host: Host, people: list[Customer], tmp_path: Path
+):
+    ann = people[0]
+    session = SQLiteSession("ann", tmp_path / "conversations.db")
+    options: Any = {**host._options(ann, "plain", id=host.new_id()), "session": session}
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await Runner.run(ann.agent, "I am ann. short, please.", **options)
+    handle = RunHandle(host.client, options["id"])
+    home = await home_of(host, ann, handle)
+    kept = await session.get_items()
+    assert kept
+    assert home.settings["session"]["db_path"] == session.db_path
+    described = {"session": home.settings["session"]}
+    for record in (copied(home), of_eve(session=True, settings=described)):
+        assert await outcome(await begin(home, record)) == WAITS
+    assert await session.get_items() == kept
+    session.close()
 
 
 async def test_a_start_of_hers_that_is_refused_gives_nothing_to_who_has_the_id(

@@ -171,6 +171,7 @@ async def test_a_run_is_followed_through_its_histories_and_no_further(desk: Desk
     await desk.open(HELPER, model=saying())
     short = await desk.start_short(HELPER, "A", keep_open=True, events=12)
     handle = await Runner.attach(short.id, client=desk.client)
+    await handle.wait_for_answer("start")
     for number in range(3):
         await (await handle.send(f"{number}?")).answer()
     message = await handle.send("3?")

@@ -13,7 +13,7 @@ import re
 import secrets
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -151,10 +151,6 @@ def register_context_type(
     check_callable(write, ("value",), what=f"register_context_type({kind.__name__}, write=...)")
     check_callable(read, ("data",), what=f"register_context_type({kind.__name__}, read=...)")
     _SERIALIZERS[type_name(kind)] = _Serializer(kind, write, read)
-
-
-class ClassNotBrought(UserError):
-    """The run has a value of a class made in a function, and this process does not have the class."""
 
 
 class _NotData(Exception):
@@ -543,16 +539,11 @@ class _Decoder:
         if isinstance(kind, type) and has_name(kind, name):
             return kind
         if "#" in name:
-            own = {place[1]: one for place, one in self._live.items() if place[:1] == (CLASS,)}
-            found: Any = class_named(name, own)
+            found: Any = class_named(name, _own_classes(self._live))
         else:
             found = _WRITTEN.get(name) or imported_class(name)
         if found is None and "#" in name:
-            raise ClassNotBrought(
-                f"{_place(path)} is of the class {name}, which a function of the run's program has "
-                "made, and this process does not have it. Start the run again in its program, or "
-                "define the class in a module that the program and its workers import."
-            )
+            raise UserError(_not_brought(name, path))
         if found is None:
             raise UserError(
                 f"{_place(path)} is of the class {name}, which this process has not imported, or "
@@ -634,6 +625,47 @@ def _made_model(kind: Any, values: dict[str, Any], names: Iterable[str]) -> Any:
 
 _WRITTEN: Final[WeakValueDictionary[str, type]] = WeakValueDictionary()
 """The classes of modules whose values this process has written."""
+
+
+_CLASS_TAGS: Final = ("$class", "$enum", "$value")
+
+
+def absent_class(context: Json, live: Mapping[ValuePath, Any]) -> str | None:
+    """Say which class made in a function a context needs, and the run does not have here, if any."""
+    from pydantic_core import to_json
+
+    if not isinstance(context, dict) or b"#" not in to_json(context):
+        return None
+    own = _own_classes(live)
+    for path, name in _made_classes(cast("JsonObject", context)):
+        if class_named(name, own) is None:
+            return _not_brought(name, path)
+    return None
+
+
+def _made_classes(value: Json, path: ValuePath = ()) -> Iterator[tuple[ValuePath, str]]:
+    if isinstance(value, list):
+        for item in cast("list[Json]", value):
+            yield from _made_classes(item, path)
+    elif isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        tag = next(iter(fields), "")
+        if tag in _CLASS_TAGS and "<locals>" in (name := str(fields[tag])) and "#" in name:
+            yield path, name
+        for key, inner in fields.items():
+            yield from _made_classes(inner, path if key.startswith("$") else (*path, key))
+
+
+def _own_classes(live: Mapping[ValuePath, Any]) -> dict[str, type[Any]]:
+    return {place[1]: one for place, one in live.items() if place[:1] == (CLASS,)}
+
+
+def _not_brought(name: str, path: ValuePath) -> str:
+    return (
+        f"{_place(path)} is of the class {name}, which a function of the run's program has made, and "
+        "this process does not have it. Start the run again in its program, or define the class in a "
+        "module that the program and its workers import."
+    )
 
 
 _PROCESS: Final = secrets.token_hex(4)

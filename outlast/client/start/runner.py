@@ -38,12 +38,12 @@ from outlast.client.start.options import (
 from outlast.client.start.resumed_settings import PassedSettings
 from outlast.client.start.resumption import resume
 from outlast.client.start.run_host import RunHost
-from outlast.client.start.same_run import difference, start_digest
+from outlast.client.start.same_run import difference, recorded_digest, start_digest
 from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.start.thread_loop import thread_loop
 from outlast.client.transport.connection import with_search_attributes
 from outlast.client.transport.content import with_content_stored
-from outlast.client.transport.executions import first_of
+from outlast.client.transport.executions import first_of, started_payload
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import names, records
@@ -281,13 +281,16 @@ class Runner(Placed):
         id: str,
         *,
         agent: Agent[Any] | None = None,
+        first_execution_id: str | None = None,
         client: Client | None = None,
         patience: timedelta | None = None,
         blob_store: BlobStore | None = None,
     ) -> RunHandle:
         """Return a handle on the newest run with an id, started before, here or elsewhere.
 
-        The handle stays on that run, also when another one uses the id later.
+        The handle stays on that run, also when another one uses the id later. With the
+        `first_execution_id` that the handle of the start had, it is that run in any case: who may
+        start runs may have started another one under the id since.
 
         With the agent that the run was started with, results have agents and answers as objects, and
         the run is hosted here, as with `run`. `RunOptions` describes the other options.
@@ -301,6 +304,8 @@ class Runner(Placed):
         check_place(id or "", options.get("client"))
         with _Call(agent, "", options).host() as host:
             handle = await host.handle(id, LocalDefinitions(agent))
+            if first_execution_id is not None:
+                handle = handle.pinned(first_execution_id)
             description = await handle.check()
             handle = handle.pinned(first_of(description))
             await host.follow(handle, description, attaches=True)
@@ -513,6 +518,14 @@ async def _same_run(
     address = RunAddress(client, run.id, patience)
     description = await address.ask(address.describe)
     other = difference(await description.memo_value(names.MEMO_INPUT_DIGEST, ""), run.digest)
+    if not other:  # whoever may start workflows may write any digest into a memo
+        told = partial(started_payload, client, run.id, first_of(description))
+        started = await address.ask(told)
+        if started is not None:
+            other = difference(
+                await recorded_digest(client, started, run.tenant, is_new=run.is_new_session),
+                run.digest,
+            )
     if other and description.close_time is None:
         raise RunAlreadyStarted(
             f"The id {run.id!r} is in use by a run that was started with another {other}. "

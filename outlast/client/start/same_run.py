@@ -6,11 +6,14 @@ Each part of a start has a digest in the run's memo: what was asked, in which co
 import hashlib
 import json
 import re
-from typing import Final, cast
+from dataclasses import replace
+from typing import Any, Final, cast
 
+from outlast.blobs import large_content
 from outlast.client.start.tenant import Tenant
-from outlast.contract import names
+from outlast.contract import names, records
 from outlast.contract.records import RunInput
+from outlast.loop.start import OWN_AGENTS
 from outlast.loop.values import Json, JsonObject
 
 _OWNER: Final = "tenant or requester"
@@ -36,6 +39,29 @@ def start_digest(record: RunInput, tenant: Tenant | None, *, is_new_session: boo
     ]
     texts = (_CLASS.sub(r"\1", json.dumps(part, sort_keys=True)) for part in parts)
     return ".".join(hashlib.sha256(text.encode()).hexdigest()[:_LENGTH] for text in texts)
+
+
+async def recorded_digest(
+    client: Any, payload: Any, tenant: Tenant | None, *, is_new: bool = False
+) -> str:
+    """Return the digest of a start from what its history says; empty if no program made it.
+
+    `payload` is the input of the run's first execution. `is_new` says that the start which asks has
+    a new session.
+
+    Raises:
+        ContentUnavailable: a part of the input is in a store, and cannot be read.
+    """
+    try:
+        record = records.read(RunInput, payload)
+    except records.UnreadableRecordError:
+        return ""
+    settings = record.settings or {}
+    if record.carried or record.parent or OWN_AGENTS in settings:
+        return ""
+    whole = await large_content(client=client).joined(cast("Json", record.input))
+    record = replace(record, input=cast("str | list[JsonObject]", whole))
+    return start_digest(record, tenant, is_new_session=is_new)
 
 
 def _conversation(record: RunInput, settings: JsonObject) -> Json:

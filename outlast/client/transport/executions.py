@@ -4,14 +4,19 @@ A run is a chain of executions: it continues as new, and a reset begins another 
 knows a chain by the id of its first execution, which all of them have.
 """
 
+from typing import Any
+
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
     WorkflowHistoryEventFilterType,
 )
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive import workflow_handle
+from outlast.contract.records import Unreadable
+from outlast.payloads.readable import values_of
 
 
 def first_of(description: WorkflowExecutionDescription) -> str:
@@ -44,6 +49,25 @@ async def describe_newest(
         return description
     execution = await last_execution(client, run_id, first)
     return await workflow_handle(client, run_id, execution).describe()
+
+
+async def started_payload(client: Client, run_id: str, execution: str) -> Any:
+    """Return what an execution was started with; None if the server no longer has its history.
+
+    Raises:
+        RPCError: the server does not answer.
+    """
+    first = workflow_handle(client, run_id, execution).fetch_history_events(page_size=1)
+    try:
+        await first.fetch_next_page()
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return None
+    [opened, *_] = first.current_page or [HistoryEvent()]
+    payloads = opened.workflow_execution_started_event_attributes.input.payloads
+    values = await values_of(client.data_converter, payloads)
+    return values[0] if values else Unreadable("It is no JSON.")
 
 
 async def last_execution(client: Client, run_id: str, first: str) -> str:

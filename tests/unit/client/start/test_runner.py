@@ -63,8 +63,13 @@ class StartClient(FakeClient):
         digest: what the memo of the run that has the id says.
     """
 
-    def __init__(self, *answers: Any, status: Any = None, digest: str = "") -> None:
-        super().__init__(Recording().events, status=status)
+    def __init__(
+        self, *answers: Any, status: Any = None, digest: str = "", payload: Any = None
+    ) -> None:
+        recording = Recording()
+        if payload is not None:
+            recording.started(payload)
+        super().__init__(recording.events, status=status)
         self.answers = [*answers, None]
         self.digest = digest
         self.started: list[dict[str, Any]] = []
@@ -286,10 +291,36 @@ async def digest_of(*arguments: Any, **options: Any) -> str:
 
 
 async def test_the_same_question_is_the_same_run() -> None:
-    client = StartClient(USED, digest=await digest_of())
+    first = await start(StartClient())
+    digest, payload = first["memo"][names.MEMO_INPUT_DIGEST], first["payload"]
+    client = StartClient(USED, digest=digest, payload=payload)
     started = await start(client)
     assert len(client.started) == 1
     assert started["id_reuse_policy"] == WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"input": "Another question"},
+        {"context": {"customer": 7}},
+        {"carried": {"agent": "A"}},
+        {"settings": {"agents": {"A": {"of": "A", "instructions": "Mine."}}}},
+        {"agent": 7},
+    ],
+)
+async def test_a_run_whose_history_says_other_than_its_memo_is_another_run(other: Any) -> None:
+    first = await start(StartClient())
+    digest, payload = first["memo"][names.MEMO_INPUT_DIGEST], first["payload"]
+    with pytest.raises(RunAlreadyStarted, match="'support-42' is in use"):
+        await start(StartClient(USED, digest=digest, payload=payload | other))
+
+
+async def test_a_run_whose_first_history_is_gone_is_known_by_its_memo() -> None:
+    client = StartClient(USED, digest=await digest_of())
+    client.first = "run-0"
+    await start(client)
+    assert len(client.started) == 1
 
 
 async def test_another_question_under_the_id_of_a_run_that_works_is_refused() -> None:
@@ -636,10 +667,12 @@ async def test_a_run_that_is_there_already_is_carried_where_it_is_and_gets_the_o
     engine: LocalStub, table: RunObjectTable
 ) -> None:
     await Runner.start(A, "Hello", id="support-42")
-    digest = engine.client.started[0]["memo"][names.MEMO_INPUT_DIGEST]
-    engine.client = StartClient(USED, digest=digest)
+    begun = engine.client.started[0]
+    digest = begun["memo"][names.MEMO_INPUT_DIGEST]
+    engine.client = StartClient(USED, digest=digest, payload=begun["payload"])
     engine.client.task_queue = "outlast-local-shop-A"
     engine.client.first = "run-0"
+    engine.client.runs["run-0"] = engine.client.runs["run-1"]
     engine.calls.clear()
     await Runner.start(A, "Hello", id="support-42")
     assert [call[1] for call in engine.calls if call[0] == "serve"] == [
