@@ -9,7 +9,7 @@ from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError
 from temporalio.service import RPCError
@@ -36,6 +36,7 @@ from outlast.client.read.read_range import (
     HistoryPlace,
     ReadRange,
     RequestKey,
+    TakenIn,
     answer_to,
     is_settled,
 )
@@ -68,6 +69,9 @@ from outlast.loop.state import has_message
 from outlast.loop.values import JsonObject
 from outlast.tracing.provider import opentelemetry_caller
 from outlast.tracing.receivers import REGISTRATION
+
+ReaderTest: TypeAlias = Callable[[RunReader], bool]
+"""Whether a reader has read so far that the states of the run count."""
 
 
 @dataclass(frozen=True)
@@ -253,8 +257,8 @@ class RunHandle(People):
         answer = answer_to(state, message_id)
         if answer is not None and answer.failure is not None:
             # The question may have been retried since.
-            place = (await handle.present())[1]
-            state = (await handle._until(is_answered, place)).state  # noqa: SLF001  its own class
+            since = _since((await handle.present())[1])
+            state = (await handle._until(is_answered, since)).state  # noqa: SLF001  its own class
             answer = answer_to(state, message_id)
         if answer is not None and answer.failure is not None:
             raise error_of(answer.failure, state, self._definitions)
@@ -267,37 +271,57 @@ class RunHandle(People):
         )
 
     async def wait_for_people(self) -> RunResult:
-        """Wait until the run is closed, or needs a person or a message."""
-        return await self.wait_until_settled((await self.present())[1])
+        """Wait until the run is closed, or needs a person or a message.
+
+        What had reached the run before the call is taken in first; see `wait`.
+        """
+        return await self._wait_until_settled(await self._taken_in())
 
     async def wait_until_settled(
         self, since: HistoryPlace | None, *, without: frozenset[RequestKey] = frozenset()
     ) -> RunResult:
         """Like `wait_for_people`, but ignore waits before `since` and decided requests."""
-        reader = await self._until(lambda one: is_settled(one, without), since)
+        return await self._wait_until_settled(_since(since), without)
+
+    async def _wait_until_settled(
+        self, present: ReaderTest, without: frozenset[RequestKey] = frozenset()
+    ) -> RunResult:
+        reader = await self._until(lambda one: is_settled(one, without), present)
         state = reader.state
         if not is_settled(state, without):  # ended by the engine
             return await self.pinned(reader.first).result()
         return run_end.result_or_raise(state, self._definitions, self.kept_client)
 
     async def wait(self, condition: Callable[[RunSnapshot], bool]) -> RunResult:
-        """Wait until the state satisfies a condition, or the run is closed."""
-        state = (await self._until(condition)).state
+        """Wait until the run's state satisfies a condition, or the run is closed.
+
+        The present state counts, and each one after it. The present state is the one in which the
+        run has taken in everything that had reached it before the call, from any process: after
+        `send`, a wait for "idle" waits for the answer. Past states do not count; `follow` yields
+        them.
+        """
+        state = (await self._until(condition, await self._taken_in())).state
         return result_of(state, self._definitions, client=self.kept_client)
+
+    async def _taken_in(self) -> ReaderTest:
+        """Return whether a reader has seen the run take in everything that has reached it by now."""
+        return TakenIn((await self._caught_up())[1]).is_reached
 
     async def _until(
         self,
         condition: Callable[[RunSnapshot], bool],
-        since: HistoryPlace | None = None,
+        present: ReaderTest = lambda _: True,
         *,
         reader: RunReader | None = None,
     ) -> RunReader:
-        """Return a reader that has read on until a condition is true, or the run is closed."""
-        reader = reader or self._reader()
-        present = CaughtUp(since, from_start=False)
+        """Return a reader that has read on until a condition is true, or the run is closed.
+
+        Without `present`, past states count, too.
+        """
+        reader = reader or self._reader(each_task=True)
         async with aclosing(self._translated(reader.follow(from_start=False))) as following:
             async for _ in following:
-                if present.is_reached(reader.place) and condition(reader.state):
+                if present(reader) and condition(reader.state):
                     break
         if reader.closed_by is None:
             self._stopped = reader
@@ -328,8 +352,9 @@ class RunHandle(People):
         """Yield every event of the run so far with the state after it; wait for no further one."""
         return self._translated(self._reader().read_all())
 
-    def _reader(self) -> RunReader:
-        return RunReader(self.client, self.id, self._patience, first=self.first_execution_id)
+    def _reader(self, *, each_task: bool = False) -> RunReader:
+        first = self.first_execution_id
+        return RunReader(self.client, self.id, self._patience, first=first, each_task=each_task)
 
     async def _translated(self, reading: AsyncGenerator[Progress]) -> AsyncGenerator[Progress]:
         try:
@@ -591,3 +616,9 @@ class RunHandle(People):
         else:
             payload: JsonObject = {"mode": mode}
             await self._address.ask(lambda: self._address.signal(names.SIGNAL_CANCEL, payload))
+
+
+def _since(place: HistoryPlace | None) -> ReaderTest:
+    """Return whether a reader, which begins with the newest history, has read up to a place."""
+    present = CaughtUp(place, from_start=False)
+    return lambda reader: present.is_reached(reader.place)

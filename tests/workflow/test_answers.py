@@ -14,6 +14,7 @@ from outlast.agents.errors import (
     ModelRefusalError,
 )
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call, refuse, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text
@@ -123,6 +124,45 @@ async def test_a_conversation_answers_one_message_after_the_other(desk: Desk):
     await handle.cancel("after_turn")
     final = await desk.result(handle)
     assert (final.status, final.final_output) == ("completed", "You said three.")
+
+
+@pytest.mark.smoke
+async def test_a_program_that_sends_and_waits_for_idle_gets_the_new_answer(desk: Desk):
+    agent = Agent(name="Helper")
+    model = ScriptedModel(always=lambda request: say(f"You said {last_user_text(request)}."))
+    await desk.open(agent, model=model)
+    first = await desk.start(agent, "one", keep_open=True)
+    elsewhere = await Runner.attach(first.id, client=desk.client)
+    for number, handle in enumerate([first, first, elsewhere, first, elsewhere, elsewhere]):
+        if number:
+            await handle.send(f"message {number}")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            answers = [
+                (await one.wait(lambda state: state.status == "idle")).final_output
+                for one in (first, elsewhere)
+            ]
+        wanted = f"You said message {number}." if number else "You said one."
+        assert answers == [wanted] * 2
+
+
+async def test_a_decision_that_the_server_has_ends_a_wait_although_no_worker_has_taken_it(
+    desk: Desk,
+):
+    @function_tool(needs_approval=True)
+    async def refund() -> str:
+        return "refunded"
+
+    agent = Agent(name="Helper", tools=[refund])
+    model = ScriptedModel([call("refund", "c1")], [call("refund", "c2")])
+    worker = await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    await desk.until_status(handle, "waiting")
+    await desk.close(worker)
+    await desk.workflow(handle).signal("decide", {"request_id": "a1", "type": "reject"})
+    waiting = asyncio.create_task(handle.wait(lambda state: state.status == "waiting"))
+    await desk.open(agent, model=model)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert [request.id for request in (await waiting).interruptions] == ["a2"]
 
 
 async def test_messages_to_a_busy_run_wait_and_are_answered_together(desk: Desk):

@@ -64,6 +64,13 @@ CLOSING = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
 }
 
+_OVER: Final = {
+    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT,
+}
+"""How a workflow task that has started ends."""
+
 _TIMERS: Final = {EventType.EVENT_TYPE_TIMER_STARTED, EventType.EVENT_TYPE_TIMER_FIRED}
 
 _End: TypeAlias = Literal["completed", "failed", "timeout", "cancelled", "other"]
@@ -91,13 +98,19 @@ _ENDS: Final = _OF_NESTED | _OF_ACTIVITIES
 
 @dataclass
 class HistoryReader:
-    """Turns Temporal's records, in any portions, into the entries of workflow tasks."""
+    """Turns Temporal's records, in any portions, into the entries of workflow tasks.
+
+    Attributes:
+        in_task: whether a workflow task runs at the last record. What arrives meanwhile is in the
+            history only after the task.
+    """
 
     converter: DataConverter
     history_id: str = ""
     start_payload: Json | Unreadable = None
     closed_by: HistoryEvent | None = None
     size: int = 0
+    in_task: bool = False
     _effects: dict[int, int] = field(default_factory=dict[int, int])
     _admitted: dict[int, UpdateRequest] = field(default_factory=dict[int, UpdateRequest])
     _bars: set[str] = field(default_factory=set[str])
@@ -111,6 +124,11 @@ class HistoryReader:
         default_factory=dict[int, list[history.HistoryEntry]]
     )
 
+    @property
+    def waits(self) -> bool:
+        """Whether something has reached the run that no complete workflow task has taken in."""
+        return bool(self._waiting)
+
     async def feed(self, events: Iterable[HistoryEvent]) -> list[history.WorkflowTask]:
         """Take records, and return the workflow tasks that are complete now.
 
@@ -119,6 +137,8 @@ class HistoryReader:
         """
         for event in events:
             self.size = event.event_id
+            if event.event_type in _OVER:
+                self.in_task = False
             await self._read(event)
         tasks = [self._task_of(completed) for completed in self._ready]
         self._ready.clear()
@@ -137,6 +157,7 @@ class HistoryReader:
                     event, history.Started(payload=self.start_payload, chain_id=self.history_id)
                 )
             case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+                self.in_task = True
                 self._started_ms[event.event_id] = _milliseconds(event.event_time)
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
                 self._ready.append(event)
@@ -311,6 +332,10 @@ class RunReader:
         lost: the histories that neither the server nor the archive has, each the last of a gap.
         first: the run's first execution, which tells it apart from other runs with its id; None
             until the newest run with the id has been read.
+        each_task: also yield after each workflow task, even if it had no event.
+        tasks: how many workflow tasks of the history were read.
+        has_more: whether something waits behind the last of them.
+        in_task: whether another one ran when the history was fetched.
     """
 
     client: Client
@@ -322,6 +347,10 @@ class RunReader:
     lost: tuple[str, ...] = ()
     opened_by: HistoryEvent | None = None
     closed_by: HistoryEvent | None = None
+    each_task: bool = False
+    tasks: int = 0
+    has_more: bool = False
+    in_task: bool = False
     _stopped: "_Reading | None" = None
 
     @property
@@ -474,13 +503,19 @@ class RunReader:
     ) -> Generator[Progress]:
         if begins:
             self.state = history.opening(reader.start_payload)
-            self.place = (reader.history_id, 0)
+            self.place, self.tasks = (reader.history_id, 0), 0
             if self.state.run_id in {"", self.run_id}:  # a fork opens with the state of its source
                 yield Progress(None, self.state, self.place, lost)
-        for event, state in history.fold(self.state, self.run_id, tasks):
-            self.state = state
-            self.place = (reader.history_id, self.place[1] + 1)
-            yield Progress(event, state, self.place)
+        self.has_more, self.in_task = reader.waits, reader.in_task
+        for behind, task in zip(range(len(tasks) - 1, -1, -1), tasks, strict=True):
+            for event, state in history.fold(self.state, self.run_id, [task]):
+                self.state = state
+                self.place = (reader.history_id, self.place[1] + 1)
+                yield Progress(event, state, self.place)
+            self.tasks += 1
+            self.has_more = behind > 0 or reader.waits
+            if self.each_task:
+                yield Progress(None, self.state, self.place)
         self.closed_by = reader.closed_by
         ended = None if self.closed_by is None else ended_by_engine(self.state, self.closed_by)
         if ended is not None and self.state.outcome is None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from outlast.client.read.history import RunReader
 from outlast.loop.state import Answer, LoopState
 
 HistoryPlace: TypeAlias = tuple[str, int]
@@ -48,6 +49,28 @@ class CaughtUp:
             self._entered = True
             return place[1] >= self.place[1]
         return self._entered or not self.from_start
+
+
+class TakenIn:
+    """Whether a run has taken in everything that had reached it when a reader caught up.
+
+    A message may be in the history, and the run may still have the state before it.
+    """
+
+    def __init__(self, present: RunReader) -> None:
+        self._place = present.place
+        self._task = present.tasks + (present.has_more or present.in_task)
+        self._in_task = present.in_task
+
+    def is_reached(self, reader: RunReader) -> bool:
+        """Whether a reader has read so far; it yields after each workflow task."""
+        if reader.place[0] != self._place[0]:  # a run continues when it has taken in everything
+            return True
+        if self._in_task and reader.tasks == self._task:
+            # Behind the task that ran is what has arrived meanwhile; the next one takes it in.
+            self._task += reader.has_more
+            self._in_task = False
+        return reader.tasks >= self._task and reader.place[1] >= self._place[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

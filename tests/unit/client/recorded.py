@@ -242,6 +242,8 @@ class FakeHandle:
             raise refused(RPCStatusCode.DEADLINE_EXCEEDED)
 
     async def fetch_history(self) -> Any:
+        if self._client.present is not None:
+            return SimpleNamespace(events=self._client.present)
         pages = [page for page in self._pages() if not isinstance(page, Exception)]
         return SimpleNamespace(events=[event for page in pages for event in page])
 
@@ -281,6 +283,7 @@ class FakeClient:
         nested: what has other runs, by their workflow ids.
         pending: fields of a description that are set, such as a workflow task that nobody has done.
         refuses_queries: whether no worker answers a query in time.
+        present: what there is when a history is fetched; the pages have more. None: all of them.
     """
 
     namespace = "default"
@@ -305,6 +308,7 @@ class FakeClient:
         self.nested: dict[str, FakeClient] = {}
         self.pending: set[str] = set()
         self.refuses_queries = False
+        self.present: Sequence[HistoryEvent] | None = None
 
     def get_workflow_handle(
         self,

@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -36,6 +38,7 @@ from outlast.agents.errors import (
 from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.read.events import NumberedEvent, StreamedState
 from outlast.client.read.read_range import ReadRange
+from outlast.client.results.run_result import RunResult
 from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
 
@@ -198,13 +201,101 @@ async def test_what_is_pending_can_be_asked_for() -> None:
 
 
 async def test_any_condition_can_be_waited_for() -> None:
-    def thinks(state: LoopState) -> bool:
-        return state.phase == "thinking"
-
-    result = await handle_on(FakeClient(completed().events)).wait(thinks)
+    one = recording()
+    result = await handle_on(FakeClient(one.events)).wait(thinks)
     assert (result.status, result.final_output) == ("running", None)
     never = await handle_on(FakeClient(completed().events)).wait(lambda _state: False)
     assert never.status == "completed", "the last state there is"
+
+
+def thinks(state: LoopState) -> bool:
+    return state.phase == "thinking"
+
+
+def is_idle(state: LoopState) -> bool:
+    return state.status == "idle"
+
+
+def growing(present: list[HistoryEvent], whole: list[HistoryEvent]) -> FakeClient:
+    """Return a client of a server that has more of a history as soon as somebody follows it."""
+    client = FakeClient(present, whole[len(present) :])
+    client.present = present
+    return client
+
+
+def answers(one: Recording) -> None:
+    one.task()
+    one.answered("Second.", effect=3)
+
+
+async def test_a_state_of_the_past_is_not_waited_for() -> None:
+    result = await handle_on(FakeClient(completed().events)).wait(thinks)
+    assert (result.status, result.final_output) == ("completed", "Hi")
+
+
+async def test_the_state_before_the_engine_ended_a_run_is_past() -> None:
+    one = recording(keep_open=True)
+    one.answered()
+    one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, reason="spam")
+    assert (await handle_on(FakeClient(one.events)).wait(is_idle)).status == "terminated"
+
+
+async def test_waiting_after_a_message_is_waiting_for_what_comes_of_it() -> None:
+    one = recording(keep_open=True)
+    one.answered("First.")
+    assert (await handle_on(FakeClient(one.events)).wait(is_idle)).final_output == "First."
+    one.update("send", {"input": "More", "message_id": "m2"}, before=one.last)
+    answers(one)
+    assert (await handle_on(FakeClient(one.events)).wait(is_idle)).final_output == "Second."
+
+
+WAITS: list[Callable[[RunHandle], Awaitable[RunResult]]] = [
+    RunHandle.wait_for_people,
+    lambda one: one.wait(lambda state: state.status == "waiting"),
+]
+
+
+def rejects_then_asks_again(one: Recording) -> None:
+    one.signal("decide", {"request_id": "a1", "type": "reject"})
+    one.task()
+    asks_a_person(one, "c2", effect=3)
+
+
+@pytest.mark.parametrize("wait", WAITS, ids=["people", "condition"])
+async def test_what_has_reached_a_run_is_taken_in_before_its_state_counts(
+    wait: Callable[[RunHandle], Awaitable[RunResult]],
+) -> None:
+    one = recording()
+    asks_a_person(one)
+    at = one.last + 1  # the decision is there, and the run still waits for it
+    rejects_then_asks_again(one)
+    result = await wait(handle_on(growing(one.events[:at], one.events)))
+    assert [request.id for request in result.interruptions] == ["a2"]
+
+
+@pytest.mark.parametrize("wait", WAITS, ids=["people", "condition"])
+async def test_what_arrives_while_a_workflow_task_runs_is_taken_in_after_it(
+    wait: Callable[[RunHandle], Awaitable[RunResult]],
+) -> None:
+    one = recording()
+    asks_a_person(one)
+    one.add(Kind.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED)
+    begun = one.add(Kind.EVENT_TYPE_WORKFLOW_TASK_STARTED)
+    at = one.last  # the server keeps the decision back until the task is complete
+    one.complete(begun)
+    rejects_then_asks_again(one)
+    result = await wait(handle_on(growing(one.events[:at], one.events)))
+    assert [request.id for request in result.interruptions] == ["a2"]
+
+
+async def test_what_changes_nothing_ends_a_wait_when_it_is_taken_in() -> None:
+    one = recording(keep_open=True)
+    one.answered("First.")
+    one.signal("somebody's own signal", {})
+    present = list(one.events)
+    one.task()
+    result = await handle_on(growing(present, one.events)).wait(is_idle)
+    assert result.final_output == "First."
 
 
 async def test_the_events_of_a_run_can_be_read_from_any_number_on() -> None:
