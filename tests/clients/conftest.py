@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.path.is_relative_to(HERE):
             continue
         item.add_marker(pytest.mark.full)
-        if reason and "front_end" in getattr(item, "fixturenames", ()):
+        if reason and {"front_end", "node"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
