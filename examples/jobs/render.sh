@@ -8,7 +8,7 @@
 set -u
 title=$1 folder=$2 token=$3
 mkdir "$folder" 2>/dev/null || exit 0
-echo $$ > "$folder/pid"
+echo $$ > "$folder/starting" && mv "$folder/starting" "$folder/pid"  # never seen half-written
 
 if sleep "${RENDER_SECONDS:-5}" && printf '%s' "$title" > "$folder/video"; then
     value="{\"bytes\": $(($(wc -c < "$folder/video")))}"
