@@ -57,7 +57,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-others browser chromium node clients older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest newest check lint types layers fmt coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser chromium node clients hunt older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest newest check check-beyond lint types layers fmt coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -70,6 +70,9 @@ test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
 
 test-full: $(VENV)/.test ## run all tests
 	@OUTLAST_LAWS=1 $(PYTEST) -w 3
+
+hunt: $(VENV)/.test ## look for tests that fail at times; hours, in pieces: ROUNDS=rest,busy MINUTES=50 IN=tests/crash
+	@$(BIN)/python -m tests.hunt $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(IN)
 
 older-server: server-$(OLDEST) ## what is searched for and reset, on the oldest server that is supported
 

@@ -13,7 +13,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.pool.share import FOLDER_VARIABLE, KIND_VARIABLE, NUMBER_VARIABLE, PROGRESS_VARIABLE
+from tests.pool.share import (
+    FOLDER_VARIABLE,
+    KIND_VARIABLE,
+    NUMBER_VARIABLE,
+    PROGRESS_VARIABLE,
+    SEED_VARIABLE,
+)
 
 PASSED: Final = 0
 SOME_FAILED: Final = 1
@@ -29,9 +35,12 @@ def main() -> int:
     parser.add_argument(
         "-w", type=int, default=1, metavar="N", help="processes for tests that wait: see order.py"
     )
+    parser.add_argument("--seed", metavar="N", help="take files and their tests in another order")
     options, arguments = parser.parse_known_args()
     if options.n < 1:
         parser.error("-n must be 1 or more: the other processes take only tests that wait")
+    if options.seed is not None:
+        os.environ[SEED_VARIABLE] = options.seed
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="outlast-tests-") as folder:
         pool = Path(folder)

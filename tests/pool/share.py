@@ -8,9 +8,10 @@ import fcntl
 import gc
 import json
 import os
+import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
@@ -20,6 +21,10 @@ FOLDER_VARIABLE: Final = "OUTLAST_TESTS_POOL"
 NUMBER_VARIABLE: Final = "OUTLAST_TESTS_PROCESS"
 KIND_VARIABLE: Final = "OUTLAST_TESTS_KIND"
 PROGRESS_VARIABLE: Final = "OUTLAST_TESTS_PROGRESS"
+SEED_VARIABLE: Final = "OUTLAST_TESTS_SEED"
+"""Set for a random order: the same for the same seed, in every process."""
+
+One = TypeVar("One")
 
 
 class TestFile(pytest.Module):
@@ -42,11 +47,14 @@ class BetweenFiles(pytest.Item):
 class Share:
     """The files that this process takes, and what became of their tests."""
 
-    def __init__(self, folder: Path, number: int, kind: str, progress: int) -> None:
+    def __init__(
+        self, folder: Path, number: int, kind: str, progress: int, seed: str | None = None
+    ) -> None:
         self._folder = folder
         self._number = number
         self._kind = kind
         self._progress = progress
+        self._seed = seed
         self._parent = os.getppid()
         self._files: list[TestFile] = []
 
@@ -67,7 +75,7 @@ class Share:
         collected = 0
         for file in self._take():
             failed = session.testsfailed
-            tests = _collect(session, file)
+            tests = self._mixed(_collect(session, file), file.nodeid)
             collected += len(tests)
             for test, following in zip(tests, [*tests, between][1:], strict=True):
                 test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
@@ -102,7 +110,7 @@ class Share:
         A process for tests that wait takes no others: more than one for each core would only make all
         of them slower.
         """
-        files = longest_first(self._files)
+        files = self._mixed(longest_first(self._files), "files")
         (self._folder / f"{self._number}.listed").write_text("\n".join(one.nodeid for one in files))
         waiting = [file for file in files if waits(file)]
         computing = [file for file in files if not waits(file)]
@@ -116,6 +124,12 @@ class Share:
                 while os.getppid() == self._parent and (turn := self._next_turn(name)) < len(queue):
                     print(queue[turn].nodeid, file=taken)
                     yield queue[turn]
+
+    def _mixed(self, ones: list[One], what: str) -> list[One]:
+        """Return files or tests in the order that the seed says; as they are without one."""
+        if self._seed is None:
+            return ones
+        return random.Random(f"{self._seed} {what}").sample(ones, len(ones))
 
     def _next_turn(self, queue: str) -> int:
         with (self._folder / f"{queue}.turns").open("a+") as turns:
@@ -144,5 +158,6 @@ def _collect(session: pytest.Session, file: TestFile) -> list[pytest.Item]:
 def pytest_configure(config: pytest.Config) -> None:
     names = FOLDER_VARIABLE, NUMBER_VARIABLE, KIND_VARIABLE, PROGRESS_VARIABLE
     folder, number, kind, progress = (os.environ.pop(name) for name in names)
-    share = Share(Path(folder), int(number), kind, int(progress))
+    seed = os.environ.pop(SEED_VARIABLE, None)
+    share = Share(Path(folder), int(number), kind, int(progress), seed)
     config.pluginmanager.register(share, "share")

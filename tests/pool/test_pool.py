@@ -107,6 +107,19 @@ def test_files_that_were_not_run_or_run_twice_are_named(tmp_path: Path) -> None:
     assert _not_once(listed, taken) == "b.py (2), c.py (0)"
 
 
+def test_a_seed_gives_another_order_which_is_the_same_in_every_process(tmp_path: Path) -> None:
+    orders = [
+        Share(tmp_path, number, "waiting", 1, seed)._mixed(list(range(50)), what)
+        for number, seed, what in [
+            (0, None, "files"), (0, "1", "files"), (1, "1", "files"), (0, "2", "files"), (0, "1", "a.py"),
+        ]
+    ]  # fmt: skip
+    assert orders[0] == list(range(50))
+    assert orders[1] == orders[2]
+    assert len({tuple(order) for order in orders}) == 4
+    assert all(sorted(order) == orders[0] for order in orders)
+
+
 @pytest.mark.full
 def test_nothing_that_runs_is_no_success(tmp_path: Path) -> None:
     assert run_pool(tmp_path, "others/test_none.py")[0] == 5
