@@ -160,19 +160,24 @@ pythons: $(VENV)/.test ## tests with the other versions of Python that are on th
 			&& $$place/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(PYTHON_TESTS) || exit 1; \
 	done
 
-# `coverage` runs the tests of the loop, with all laws, and `types` those of types.
-test-others: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) -w 3 --ignore=tests/unit/loop --ignore=tests/architecture/test_user_types.py
+# What `make test` has left out, and laws as often as they are worth it. `coverage` runs the tests of the
+# loop, with all laws, and `types` those of types.
+test-beyond: $(VENV)/.test
+	@OUTLAST_LAWS=1 $(PYTEST) -w 3 -m "full or law or installed" --ignore=tests/unit/loop --ignore=tests/architecture/test_user_types.py
+
+check: ## everything that CI runs
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory check-beyond
 
 # Three at a time, since some only wait: for a browser, for packages, for processes. The environment
 # is complete before.
-check: $(VENV)/.lint $(VENV)/.site ## everything that CI runs
+check-beyond: $(VENV)/.lint $(VENV)/.site ## what CI runs after make test
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES) $(DIAGRAMS); fi
 	@rm -rf $(PARTS)
 	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,otel-in-check $(if $(WITHOUT_NODE),site,browser) lowest litellm-proxy types coverage older-server scan lint layers) \
-		&& $(MAKE) --no-print-directory part-test-others || { $(NAME_FAILED_PARTS); exit 1; }
+		&& $(MAKE) --no-print-directory part-test-beyond || { $(NAME_FAILED_PARTS); exit 1; }
 	@$(OTEL_LEFT_OUT)
 
 # A part of `check`. Others still print when it has failed, so `check` repeats its failures at the end.

@@ -8,10 +8,11 @@ import builtins
 import os
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -89,15 +90,17 @@ from tests.laws.driver import (
 )
 from tests.laws.tally import TALLY
 
+Law = TypeVar("Law", bound=Callable[..., object])
 
-def examples(count: int) -> settings:
-    """Return how often a law is tried: `make test` tries a fifth, `make test-full` all.
+
+def examples(count: int) -> Callable[[Law], Law]:
+    """Say how often a law is tried: `make test` tries a fifth, `make check` then all.
 
     `OUTLAST_LAWS=50 pytest ...` tries fifty times as often.
     """
-    return settings(
-        max_examples=max(4, round(count * float(os.environ.get("OUTLAST_LAWS", "0.2"))))
-    )
+    often = float(os.environ.get("OUTLAST_LAWS", "0.2"))
+    tried = settings(max_examples=max(4, round(count * often)))
+    return lambda law: pytest.mark.law(tried(law))
 
 
 # --- JSON ----------------------------------------------------------------------------------------

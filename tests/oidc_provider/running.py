@@ -17,6 +17,7 @@ PLACE = Path(__file__).parent
 SECRET = "a secret+of/the=desk"
 
 NEEDED = [
+    pytest.mark.installed,
     pytest.mark.skipif(shutil.which("node") is None, reason="the provider needs Node.js 20"),
     pytest.mark.skipif(
         not (PLACE / "node_modules").is_dir(), reason="`make oidc` installs the provider"

@@ -21,6 +21,8 @@ from outlast.testing import ScriptedModel, run_in_memory
 from tests.unit.sessions import mongo_server
 from tests.unit.sessions.behaviour import BYE, HELLO, ORDER, SessionBehaviour, said
 
+pytestmark = pytest.mark.installed
+
 
 def connect(uri: str, **options: Any) -> Any:
     mongo: Any = AsyncMongoClient
