@@ -26,13 +26,14 @@ from tests.architecture import test_images as images
 from tests.architecture import test_printing as printing
 from tests.architecture import test_public_names as public_names
 from tests.architecture import test_reference as reference
+from tests.architecture import test_repeated_waits as repeated_waits
 from tests.architecture import test_state_comparisons as state_comparisons
 from tests.architecture import test_user_types as user_types
 from tests.architecture.source import ROOT, modules
 
 MODULES = [
     dependencies, documents, feature_table, house_rules, images, printing, public_names, reference,
-    state_comparisons, user_types,
+    repeated_waits, state_comparisons, user_types,
 ]  # fmt: skip
 
 Edit: TypeAlias = Callable[[Any], Any]
@@ -331,6 +332,15 @@ outlast=lambda real: SimpleNamespace(**{**{name: getattr(real, name) for name in
         REFERENCE=file("environment.md", "`OPENAI_API_KEY`"),
     ),
     plant(
+        repeated_waits.test_no_state_is_waited_for_twice,
+        repeated_in=lambda real: lambda source: [*real(source), *real(
+            "async def test():\n"
+            " await desk.until(run, waits_for(1))\n"
+            " await nested.approve('a1')\n"
+            " await desk.until(run, waits_for(1))\n"
+        )],
+    ),
+    plant(
         state_comparisons.test_two_states_of_a_run_are_compared_in_one_place,
         **module(
             "client/planted.py",
@@ -375,6 +385,7 @@ TRIED_OTHERWISE = {
         "test_a_name_without_a_docstring_is_found",
     ],
     reference: ["test_a_page_without_an_introduction_is_found"],
+    repeated_waits: ["test_a_wait_for_nothing_is_found"],
     state_comparisons: [
         "test_each_way_to_compare_states_is_found",
         "test_what_compares_no_states_is_not_found",

@@ -196,14 +196,27 @@ class Desk:
     # --- Looking --------------------------------------------------------------------------------
 
     async def until(self, handle: RunHandle, condition: Callable[[LoopState], bool]) -> LoopState:
-        """Wait until a run's state satisfies a condition, and return that state."""
+        """Wait until a run's state satisfies a condition, and return that state.
+
+        As in `RunHandle.wait`, the state in which the run has taken in everything that has reached
+        it counts, and each one after it. `ever` looks for a state that may be past.
+        """
+        # A handle of its own, since one remembers where it has stopped reading.
+        own = RunHandle(handle.client, handle.id, first_execution_id=handle.first_execution_id)
+        async with self.patience(handle):
+            state = (await own.wait(condition)).snapshot
+        assert condition(state), f"the run ended before what was waited for: {state}"
+        return state
+
+    async def ever(self, handle: RunHandle, condition: Callable[[LoopState], bool]) -> LoopState:
+        """Wait until a run has had a state that satisfies a condition, and return that state."""
         state = LoopState()
         async with self.patience(handle):
             async for progress in handle.follow():
                 state = progress.state
                 if condition(state):
                     return state
-        raise AssertionError(f"the run ended before what was waited for: {state}")
+        raise AssertionError(f"the run never had the state that was waited for: {state}")
 
     async def settled(self, handle: RunHandle) -> LoopState:
         """Wait until everything that reached a run has been taken in and nothing is in flight."""
