@@ -380,10 +380,7 @@ async def outcome(eve: RunHandle, *, say: bool = False) -> str:
             async with asyncio.timeout(2):
                 await eve.send("I am eve. short, please.")
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for progress in eve.follow():
-            if _has_settled(progress.state):
-                break
-    state = await eve.state()
+        state = (await eve.wait(_has_settled)).snapshot
     with suppress(RPCError):
         await eve.client.get_workflow_handle(eve.id).terminate()
     if state.blocked:

@@ -161,7 +161,7 @@ async def test_a_factory_that_fails_keeps_the_run_waiting_with_its_words(desk: D
     asked = model()
     handle = await desk.start(CLERK, context=Shop("ann", database("elsewhere")))
     forget()
-    following = asyncio.create_task(desk.until(handle, lambda state: bool(state.blocked)))
+    following = asyncio.create_task(desk.ever(handle, lambda state: bool(state.blocked)))
     await desk.open(CLERK, model=asked, context={"database": make})
     state = await following
     assert "raised ConnectionError: no database yet" in state.blocked[0].lacks

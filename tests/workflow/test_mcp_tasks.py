@@ -237,7 +237,7 @@ async def test_an_approved_call_looks_at_its_task_though_nothing_is_listed_and_t
     state = await desk.until(handle, waits_for(2))
     for request in state.pending_approvals:
         await handle.approve(request, by="ann")
-    await desk.until_status(handle, "parked")
+    await desk.ever(handle, lambda state: state.status == "parked")
     await desk.close(first)
     await kitchen.program.kill()
     before = await activities(desk, handle)

@@ -157,7 +157,7 @@ async def test_the_time_of_requests_runs_while_no_worker_does(desk: Desk):
     agent = clerk(ApprovalPolicy(expires_in=timedelta(seconds=1)), ran)
     worker = await desk.open(agent, model=ScriptedModel(refunds(50), "Done."))
     handle = await desk.start(agent)
-    await desk.until(handle, waits_for(1))
+    await desk.ever(handle, waits_for(1))
     await desk.close(worker)
     async with desk.patience(handle):
         while TIMER_FIRED not in await desk.event_types(handle):  # noqa: ASYNC110  the server does it

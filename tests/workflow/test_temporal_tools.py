@@ -241,7 +241,7 @@ async def test_a_workflow_that_takes_too_long_is_cancelled(desk: Desk):
     agent = Agent[Any](name="Press", tools=[tool])
     await desk.open(agent, model=prints("slow", copies=1))
     handle = await desk.start(agent)
-    await parked(handle)
+    await desk.ever(handle, lambda state: state.status == "parked")
     errand = await errand_of(desk, handle)
     result = await desk.result(handle)
     assert result.final_output == "WaitTimeout: Nothing came for 'PrintPoster' in time."

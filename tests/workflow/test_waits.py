@@ -359,7 +359,7 @@ async def test_a_deadline_passes_while_no_worker_runs(desk: Desk):
     agent = Agent[Any](name="Depot", tools=[pack])
     worker = await desk.open(agent, model=packs_once())
     handle = await desk.start(agent)
-    await parked(handle)
+    await desk.ever(handle, lambda state: state.status == "parked")
     await desk.close(worker)
     while "EVENT_TYPE_TIMER_FIRED" not in await desk.event_types(handle):  # noqa: ASYNC110  the server's
         await asyncio.sleep(0.05)

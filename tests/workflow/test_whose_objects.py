@@ -207,13 +207,12 @@ async def host(
 
 
 async def until(handle: RunHandle, condition: Callable[[LoopState], object]) -> LoopState:
-    """Wait until a run's state satisfies a condition, and return that state."""
+    """Wait until a run's state satisfies a condition, from the present on, and return that state."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for progress in handle.follow():
-            if condition(progress.state):
-                return progress.state
-    state = await handle.state()
-    raise AssertionError(f"the run ended before what was waited for: {state.failure or state}")
+        state = (await handle.wait(lambda one: bool(condition(one)))).snapshot
+    why = state.failure or state
+    assert condition(state), f"the run ended before what was waited for: {why}"
+    return state
 
 
 # --- Runs in two halves, between which things happen ----------------------------------------------
