@@ -97,9 +97,15 @@ def hunt(one: Round, files: Sequence[str], report: Path, ends: float | None) -> 
         said = log.read().decode(errors="replace")
     found = read(report)[known:]
     if code in ENDED:
-        # Without a line of its own: a file that cannot be imported, or whose process was killed.
-        found.append(Done(one.name, "", tuple(problems(said, found))))
-        write(report, found[-1])
+        # A file that cannot be imported, or whose process was killed, has no line yet; nor has one
+        # without a test in this round.
+        written = {it.file for it in found}
+        more = [Done(one.name, file) for file in files if file not in written]
+        if failed := tuple(problems(said, found)):
+            more.append(Done(one.name, "", failed))
+        for it in more:
+            write(report, it)
+        found += more
     for test, why in (failure for it in found for failure in it.failed):
         print(f"FAILED {one.name} {test}: {why}", flush=True)
     if code is not None and code not in ENDED:
