@@ -5,7 +5,7 @@ are left out: the protocol asks readers to ignore fields that they do not know.
 """
 
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Self, TypeAlias, cast
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -49,7 +49,7 @@ INTERRUPTED: Final[frozenset[TaskState]] = frozenset(
 class Record(BaseModel):
     """A record of the protocol."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, extra="ignore", frozen=True
     )
 

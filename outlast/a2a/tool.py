@@ -60,7 +60,7 @@ from outlast.clock import now_ms
 from outlast.loop.calls import Arrival
 from outlast.loop.values import Json, JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 Asks: TypeAlias = Literal["model", "people"]
 

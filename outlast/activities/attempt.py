@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Final
 
 from outlast.activities.errors import EffectError, worker_lookup
 from outlast.activities.tracing import traced
@@ -17,7 +17,7 @@ from outlast.loop.effects import AgentEffect, CallModel, Effect
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.identity import Execution
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _function = cache(resolve_name)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
@@ -31,7 +31,7 @@ from outlast.ports.blobs import StoreTimeout
 
 T = TypeVar("T")
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 NO_STORE = LargeContent(None, threshold=blobs.NEVER)
 

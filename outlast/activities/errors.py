@@ -60,7 +60,7 @@ class EffectError(Exception):
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
-        self.details = None if details is None else _short_details(details)
+        self.details: JsonObject | None = None if details is None else _short_details(details)
         self.attempts = attempts
 
 

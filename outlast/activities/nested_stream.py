@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from copy import deepcopy
 from functools import cached_property, partial
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from outlast.activities.failure_words import failure_words
 from outlast.activities.invocation import Invocation
@@ -41,7 +41,7 @@ from outlast.loop.state import ANSWER_KINDS
 from outlast.loop.values import JsonObject
 from outlast.streams.delta_reader import RESTARTED
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
 """How long an effect waits, in total, for a callback that is slower than its events."""

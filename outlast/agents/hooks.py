@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 from weakref import WeakSet
 
 from outlast.agents.argument_names import near_name
@@ -147,7 +147,7 @@ class AgentHooks(AgentHooksBase[TContext, Any]):
     """Hooks of an agent, for `Agent(hooks=...)`; see `AgentHooksBase`."""
 
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _WARNED = WeakSet[type]()
 """The classes of hooks that a warning was about."""

@@ -40,7 +40,7 @@ from outlast.agents.tools.search import check_tool_search
 from outlast.loop.canonical import digest_of
 from outlast.loop.values import Json, JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class Registry:

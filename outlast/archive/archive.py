@@ -75,9 +75,9 @@ class Archive:
         keep: timedelta | None = None,
         every: timedelta = EVERY,
     ) -> None:
-        self.store = archive_store(store)
-        self.keep = None if keep is None else _positive("keep=", keep)
-        self.every = _positive("every=", every)
+        self.store: ArchiveStore = archive_store(store)
+        self.keep: timedelta | None = None if keep is None else _positive("keep=", keep)
+        self.every: timedelta = _positive("every=", every)
 
     def __repr__(self) -> str:
         return f"Archive({self.store!r})"

@@ -27,7 +27,7 @@ class FileArchiveStore:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory).expanduser().absolute()
+        self.directory: Path = Path(directory).expanduser().absolute()
 
     def __repr__(self) -> str:
         return f"FileArchiveStore({str(self.directory)!r})"

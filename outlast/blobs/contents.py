@@ -15,7 +15,7 @@ from outlast.ports.blobs import BlobDamaged, BlobNotFound, BlobStore, StoreTimeo
 
 T = TypeVar("T")
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 CACHE_BYTES: Final = 64_000_000
 """How much content a process keeps in memory for the next attempt that needs it."""

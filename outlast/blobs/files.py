@@ -15,7 +15,7 @@ from outlast.ports.blobs import BlobDamaged, BlobNotFound
 A = TypeVar("A")
 T = TypeVar("T")
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 DIGEST_LENGTH = 64
 
@@ -35,7 +35,7 @@ class FileBlobStore:
     """
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory).expanduser().absolute()
+        self.directory: Path = Path(directory).expanduser().absolute()
         self._free = threading.Semaphore(MOST_CALLS)
 
     def __eq__(self, other: object) -> bool:

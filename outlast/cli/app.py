@@ -5,7 +5,7 @@ Commands import slow modules when they run, so that help appears at once.
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -100,7 +100,7 @@ def _options(
     """Accept the options of `outlast` itself; `ErrorsInWords` reads `--debug`."""
 
 
-app = typer.Typer(
+app: Final = typer.Typer(
     name="outlast",
     cls=ErrorsInWords,
     help=_HELP,
@@ -130,43 +130,48 @@ _add(app, "Runs", show, tail, waits, finish, cancel)
 _add(app, "Recordings", record, export, replay, fork)
 _add(app, "Approvals", approve, reject, hold, say, release, audit)
 
-inboxes = typer.Typer(invoke_without_command=True, help=_help_of(inbox))
+inboxes: Final = typer.Typer(invoke_without_command=True, help=_help_of(inbox))
 inboxes.callback()(inbox)
 _add(inboxes, "Look", show=inbox_show)
 _add(inboxes, "Decide", approve, edit, reject, respond, ask, withdraw, approve_all, reject_all)
 _add(inboxes, "Work on a request", claim, unclaim)
 
-evaluations = typer.Typer(
+evaluations: Final = typer.Typer(
     help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True
 )
 _add(evaluations, "Evaluations", evals.dataset, evals.run)
 app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
 
-spans = typer.Typer(
+spans: Final = typer.Typer(
     help="Send spans of runs to OpenTelemetry, out of their histories.", no_args_is_help=True
 )
 _add(spans, "Traces", traces.export)
 app.add_typer(spans, name="traces", rich_help_panel="Recordings")
 
-policies = typer.Typer(help="Check and try a file of approval policies.", no_args_is_help=True)
+policies: Final = typer.Typer(
+    help="Check and try a file of approval policies.", no_args_is_help=True
+)
 _add(policies, "Policies", policy.check, **{"try": policy.try_on_runs})
 
-identities = typer.Typer(
+identities: Final = typer.Typer(
     help="Make identity keys, and show which ones are used.", no_args_is_help=True
 )
 _add(identities, "Keys", identity.new, identity.show)
 
-schedules = typer.Typer(help="Start runs, and send messages, at set times.", no_args_is_help=True)
+schedules: Final = typer.Typer(
+    help="Start runs, and send messages, at set times.", no_args_is_help=True
+)
 _add(schedules, "Schedules", schedule.create, list=schedule.list_schedules, show=schedule.show)
 _add(schedules, "Schedules", schedule.pause, schedule.resume, schedule.trigger, schedule.delete)
 app.add_typer(schedules, name="schedule", rich_help_panel="Runs")
 
-archives = typer.Typer(
+archives: Final = typer.Typer(
     help="Histories after retention: kept, checked, deleted.", no_args_is_help=True
 )
 _add(archives, "Archive", archive.status, archive.verify, list=archive.list_archived)
 _add(archives, "Archive", archive.delete)
 app.add_typer(archives, name="archive", rich_help_panel="Runs")
 
-for group, name in ((inboxes, "inbox"), (policies, "policy"), (identities, "identity")):
-    app.add_typer(group, name=name, rich_help_panel="Approvals")
+app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")
+app.add_typer(policies, name="policy", rich_help_panel="Approvals")
+app.add_typer(identities, name="identity", rich_help_panel="Approvals")

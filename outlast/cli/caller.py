@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
@@ -154,8 +154,8 @@ def _options_of(group: Callable[..., Any]) -> Iterable[inspect.Parameter]:
     return inspect.signature(group).parameters.values()
 
 
-on_server = _with_options(Caller)
+on_server: Final = _with_options(Caller)
 """Makes an async function, whose first argument is a `Caller`, a command that uses a server."""
 
-by_person = _with_options(PersonCaller)
+by_person: Final = _with_options(PersonCaller)
 """Makes an async function, whose first argument is a `PersonCaller`, a command on a run."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,6 @@ class Finding:
         return self.detail
 
 
-ok = partial(Finding, "ok")
-optional = partial(Finding, "optional")
-missing = partial(Finding, "missing")
+ok: Final = partial(Finding, "ok")
+optional: Final = partial(Finding, "optional")
+missing: Final = partial(Finding, "missing")

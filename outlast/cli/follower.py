@@ -101,7 +101,7 @@ class Follower:
     """
 
     def __init__(self, client: Client, run_id: str) -> None:
-        self.state = LoopState()
+        self.state: LoopState = LoopState()
         self.lost: tuple[str, ...] = ()
         self._hides = NOTHING  # what the run hides at the present, for what was said before
         self._client = client

@@ -35,7 +35,7 @@ DEFAULT_GRACE_SECONDS: Final = 30.0
 AFTER_GRACE_SECONDS: Final = 8.0
 """How long a worker may take to end after that, such as to flush exporters; then it is killed."""
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 def stop_message(grace_seconds: float) -> str:

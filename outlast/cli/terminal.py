@@ -21,6 +21,7 @@ from typing import Any, Self, TextIO, TypeAlias
 from rich.console import Console, Group
 from rich.live import Live
 from rich.measure import Measurement
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
@@ -331,7 +332,7 @@ class Waiting:
     """A spinner with a text about the reason for the wait."""
 
     def __init__(self, console: Screen, text: str) -> None:
-        self.status = console.status(_line(text))
+        self.status: Status = console.status(_line(text))
 
     def update(self, text: str) -> None:
         """Replace the text."""

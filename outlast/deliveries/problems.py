@@ -13,7 +13,7 @@ from outlast.agents.logs import get_logger
 from outlast.client.transport.delivered_value import ValueTooLarge
 from outlast.client.transport.outages import is_transient
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 RETRY_SECONDS: Final = 5
 

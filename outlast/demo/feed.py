@@ -57,7 +57,7 @@ class Feed:
     def __init__(
         self, client: Client, run_id: str, narrator: Narrator, *, patience: timedelta
     ) -> None:
-        self.state = LoopState()
+        self.state: LoopState = LoopState()
         self._client = client
         self._run_id = run_id
         self._narrator = narrator

@@ -163,11 +163,11 @@ class DataDir:
     """The paths of one data directory, and its locks."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.expanduser().resolve()
-        self.database = self.path / _DATABASE
-        self.log = self.path / _LOG
-        self.life_lock = self.path / _LIFE_LOCK
-        self.users_lock = self.path / _USERS_LOCK
+        self.path: Path = path.expanduser().resolve()
+        self.database: Path = self.path / _DATABASE
+        self.log: Path = self.path / _LOG
+        self.life_lock: Path = self.path / _LIFE_LOCK
+        self.users_lock: Path = self.path / _USERS_LOCK
         self._info = self.path / _INFO
 
     def running(self) -> ServerInfo | None:

@@ -26,7 +26,7 @@ AGAIN_SECONDS: Final = 60.0
 _PROBE: Final = b"\0" * 65_536
 """As much as a run needs for its next steps."""
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 def problem_of_writing(path: Path) -> str | None:

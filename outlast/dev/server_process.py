@@ -72,10 +72,12 @@ class ServerProcess:
         self._log = home.log
         self._log_start = home.log.stat().st_size if home.log.exists() else 0
         self._guard = _spawn(cli, settings, home, life)
-        self.pid = 0
+        self.pid: int = 0
         self.settings = settings
-        self.address = f"{HOST}:{settings.port}"
-        self.ui_url = None if settings.ui_port is None else f"http://{HOST}:{settings.ui_port}"
+        self.address: str = f"{HOST}:{settings.port}"
+        self.ui_url: str | None = (
+            None if settings.ui_port is None else f"http://{HOST}:{settings.ui_port}"
+        )
 
     @property
     def alive(self) -> bool:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, SerializerFunctionWrapHandler
 from pydantic import model_serializer as serializer
@@ -24,7 +24,7 @@ _APPROVES: Final = frozenset({"approve", "edit"})
 class Compact(BaseModel):
     """A model whose files leave out the fields that have their default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     @serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextvars
-from typing import Any, Self
+from typing import Any, Final, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from temporalio.client import Client
@@ -34,7 +34,7 @@ KEPT_IDLE = 20
 """How many idle workers on the program's own queues are kept. A program may use an agent name for
 each of its users, and every worker polls the server constantly."""
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 # By event loop: a script that configures nothing hands nothing down.
 _engines: WeakKeyDictionary[asyncio.AbstractEventLoop, "LocalEngine"] = WeakKeyDictionary()

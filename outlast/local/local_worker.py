@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -31,7 +31,7 @@ LOOK_AGAIN_SECONDS = 2.0
 _MARK_OF_ANSWERS = "__temporal_task_tag"
 """The name of the core's tasks that report a run's results to the server."""
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 def _operators_file() -> ApprovalFile | None:
@@ -57,7 +57,7 @@ class LocalWorker:
         self, client: Client, claim: QueueClaim, agent: Agent[Any], *, is_own: bool
     ) -> None:
         self.is_own = is_own
-        self.users = 0
+        self.users: int = 0
         self._client = client
         self._claim = claim
         self._agent = agent

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Final
 
 from outlast.agents.logs import get_logger
 from outlast.contract import names
 from outlast.dev.data_dir import create_data_dir, open_lock, try_lock
 from outlast.local.program import Program
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 # Of the process: a lock on a file that cannot be written keeps no second event loop out.
 _claimed_here: set[str] = set()

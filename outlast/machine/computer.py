@@ -3,14 +3,14 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 Environment: TypeAlias = Literal["mac", "windows", "ubuntu", "browser"]
 """The operating system or browser that a computer tool uses."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeAlias, Unpack, cast
+from typing import Any, ClassVar, Final, Generic, TypeAlias, Unpack, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
@@ -19,7 +19,7 @@ from outlast.loop.values import JsonObject
 from outlast.machine.computer import AsyncComputer, Computer, ComputerLike, act, action_problem
 from outlast.machine.computers import ComputerProvider, ComputerSource, ComputerT, RunComputers
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 LARGEST_SCREENSHOT_BYTES = 450_000
 """The size limit of a screenshot as a URL; each stays in the run's history."""
@@ -103,7 +103,7 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
             check_callable(on_safety_check, ("data",), what="ComputerTool: on_safety_check")
         self.computer: ComputerSource[ComputerT] = computer
         self.on_safety_check = on_safety_check
-        self.computers = RunComputers(computer)
+        self.computers: RunComputers = RunComputers(computer)
         super().__init__(
             "computer_use_preview",
             self._use,

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 from weakref import WeakSet
 
 from outlast.agents.callables import call
@@ -22,7 +22,7 @@ else:  # the default is for type checkers only, and its package takes 25 ms to i
 
     ComputerT = TypeVar("ComputerT")
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 KEPT_FOR = timedelta(minutes=30)
 """How long an unused computer of a run is kept."""

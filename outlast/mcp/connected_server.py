@@ -35,7 +35,13 @@ from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
 from outlast.mcp import tasks
 from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
-from outlast.mcp.options import CommonOptions, ServerOptions, check_task_timeout, retry_of
+from outlast.mcp.options import (
+    CommonOptions,
+    MessageHandler,
+    ServerOptions,
+    check_task_timeout,
+    retry_of,
+)
 
 T = TypeVar("T")
 
@@ -98,18 +104,18 @@ class ConnectedServer(MCPServer):
         check_seconds(f"{owner}: client_session_timeout_seconds", client_session_timeout_seconds)
         self.client_session_timeout_seconds = client_session_timeout_seconds
         self.tool_filter = tool_filter
-        self.max_list_pages = options.get("max_list_pages")
+        self.max_list_pages: int | None = options.get("max_list_pages")
         if self.max_list_pages is not None:
             expected = "a whole number from 1, or None"
             check_count(f"{owner}: max_list_pages", self.max_list_pages, expected=expected)
-        self.message_handler = options.get("message_handler")
-        self.tasks = options.get("tasks", not self.starts_process)
+        self.message_handler: MessageHandler | None = options.get("message_handler")
+        self.tasks: bool = options.get("tasks", not self.starts_process)
         check_flag(f"{owner}: tasks", self.tasks)
         self._task_timeout = options.get("task_timeout")
         check_task_timeout(owner, self._task_timeout)
-        self.max_retry_attempts = options.get("max_retry_attempts")
-        self.retry_backoff_seconds_base = options.get("retry_backoff_seconds_base", 1.0)
-        self.retry_backoff_seconds_max = options.get("retry_backoff_seconds_max")
+        self.max_retry_attempts: int | None = options.get("max_retry_attempts")
+        self.retry_backoff_seconds_base: float = options.get("retry_backoff_seconds_base", 1.0)
+        self.retry_backoff_seconds_max: float | None = options.get("retry_backoff_seconds_max")
         retry_of(options, owner)
         self._is_mute = False  # it did not initialize within its time to start
         self._status = 0  # of the newest HTTP error response

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.agents.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class OpeningTimeoutError(TimeoutError):
@@ -35,7 +35,7 @@ class Connection:
     ) -> None:
         """Start opening the connection; `patience` is the time-out."""
         self.is_kept = is_kept
-        self.has_expired = False
+        self.has_expired: bool = False
         self._name = name
         self._patience = patience
         self._uses = 0

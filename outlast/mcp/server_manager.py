@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from outlast.agents.checks import check_seconds
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPServer
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 Step = Callable[[], Awaitable[None]]

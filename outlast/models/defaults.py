@@ -7,7 +7,7 @@ Other processes are not affected: set their environment, or pass
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from outlast.agents.checks import check_choice
 from outlast.agents.config.model_defaults import (
@@ -57,7 +57,7 @@ class Defaults:
     transport: Transport = "http"
 
 
-defaults = Defaults()
+defaults: Final = Defaults()
 """The defaults of this process."""
 
 

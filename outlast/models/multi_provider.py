@@ -111,7 +111,7 @@ class MultiProvider:
         place = "MultiProvider(unknown_prefix_mode=...)"
         check_choice(place, unknown_prefix_mode, get_args(UnknownPrefixMode))
         self.provider_map = provider_map
-        self.openai_provider = OpenAIProvider(
+        self.openai_provider: OpenAIProvider = OpenAIProvider(
             api_key=openai_api_key,
             base_url=openai_base_url,
             openai_client=openai_client,

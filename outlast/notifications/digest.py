@@ -15,7 +15,7 @@ SHORTEST_PERIOD: Final = timedelta(minutes=1)  # more often, each request is a m
 ATTEMPTS: Final = 5  # within half a period; the next digest lists the same
 _FIRST_WAIT: Final = 1.0
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class Digest:

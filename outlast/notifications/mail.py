@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from email.message import EmailMessage
 from email.utils import formatdate
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.hosts import check_port, is_this_machine
@@ -72,7 +72,7 @@ class MailNotifier(DigestNotifier):
         name: tells it from the worker's other notifiers.
     """
 
-    timeout = timedelta(seconds=60)
+    timeout: ClassVar[timedelta] = timedelta(seconds=60)
 
     def __init__(  # noqa: PLR0913  the options of a mail account
         self,
@@ -100,7 +100,7 @@ class MailNotifier(DigestNotifier):
         self._sender = _checked_address(sender, "sender")
         self._to = _checked_recipients(to)
         self._base = None if link_base is None else check_link_base(link_base)
-        self.events = check_events(events)
+        self.events: frozenset[NoticeEvent] = check_events(events)
         self.name = name
         self._sent = SeenIds()
 

@@ -55,7 +55,7 @@ class SlackApi:
         value = cast("object", token)
         if not isinstance(value, str) or not value.isascii() or not value.startswith("x"):
             raise UserError("token= must be a token of Slack, such as xoxb-...")
-        self.client = AsyncWebClient(
+        self.client: AsyncWebClient = AsyncWebClient(
             token,
             base_url=check_url(url, "api_url"),
             timeout=_TIMEOUT_SECONDS,

@@ -32,7 +32,7 @@ DECIDE_SECONDS: Final = 30.0
 
 _TYPES: Final[dict[str, DecisionType]] = {APPROVE: "approve", REJECT: "reject"}
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class SlackApp:

@@ -68,7 +68,7 @@ class SlackNotifier(DigestNotifier):
             )
         self.channel = channel
         self._desk = None if link_base is None else check_link_base(link_base)
-        self.events = check_events(events)
+        self.events: frozenset[NoticeEvent] = check_events(events)
         self.name = name
         self._api = SlackApi(token, api_url)
         self._kept: OrderedDict[str, str] = OrderedDict()

@@ -62,9 +62,9 @@ class Webhook(DigestNotifier):
         timeout: timedelta = timedelta(seconds=10),
         allow_private: bool = True,
     ) -> None:
-        self.url = check_url(url, "url")
+        self.url: str = check_url(url, "url")
         self._secret = check_secret(secret, "secret")
-        self.events = check_events(events)
+        self.events: frozenset[NoticeEvent] = check_events(events)
         self.name = name
         self._timeout = timeout
         self.allow_private = allow_private

@@ -34,7 +34,7 @@ class SpanConverter:
     ) -> None:
         if include_content is None:
             include_content = os.environ.get(CONTENT_VARIABLE, "").strip().lower() == "true"
-        self.resource = _named(resource or Resource.create())
+        self.resource: Resource = _named(resource or Resource.create())
         self._describer = Describer(
             include_content=include_content, pricing=pricing or Pricing.load()
         )

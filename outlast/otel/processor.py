@@ -66,7 +66,7 @@ class OpenTelemetryProcessor(TracingProcessor):
         pricing: the prices of models; default: `Pricing.load()`, on first use.
     """
 
-    handover_seconds = 0.5
+    handover_seconds: float = 0.5
 
     def __init__(
         self,

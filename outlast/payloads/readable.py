@@ -25,7 +25,7 @@ from outlast.contract.records import NOT_JSON, Unreadable
 from outlast.loop.values import Json
 from outlast.payloads.key_order import in_key_order
 
-logger = logging.getLogger(__name__)
+logger: Final = logging.getLogger(__name__)
 
 Decode: TypeAlias = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 

@@ -10,7 +10,7 @@ from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelResponse
 
 
-class RunResponse(ModelResponse):
+class RunResponse(ModelResponse):  # noqa: PLW1641  unhashable: it holds lists
     """One model response, as `result.raw_responses` and hooks show it.
 
     Attributes:
@@ -75,8 +75,6 @@ class RunResponse(ModelResponse):
         if not isinstance(other, RunResponse):
             return NotImplemented
         return self._content() == other._content()
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  it holds lists
 
     def _content(self) -> tuple[object, ...]:
         written = [held.value() for held in self._held]

@@ -40,7 +40,7 @@ class LastItem:
     """Finds the last item of a call with a `probe`, an item that is added and deleted."""
 
     def __init__(self, send: SendRaw) -> None:
-        self.probe = f"{PREFIX}probe_{secrets.token_hex(8)}"
+        self.probe: str = f"{PREFIX}probe_{secrets.token_hex(8)}"
         self._send = send
         self._before: str | None = None
         self._item: JsonObject | None = None

@@ -71,7 +71,7 @@ from outlast.realtime.seed import new_id, output_text, session_item, session_ite
 from outlast.realtime.speech_checks import records_of
 from outlast.realtime.turns import FinishedTurn, Turns, call_raw
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 SESSION_LIMIT: Final = timedelta(minutes=55)
 """When a session gets a new connection; providers end sessions after 60 minutes."""
@@ -137,18 +137,18 @@ class Line:
         options: LineOptions,
         tell: Listener,
     ) -> None:
-        self.id = ""
-        self.agent = ""
+        self.id: str = ""
+        self.agent: str = ""
         self._model = model
         self._run = run
         self._worker = worker
         self._options = options
-        self.call_id = options.model_config.get("call_id")
+        self.call_id: str | None = options.model_config.get("call_id")
         self._initial = options.model_config.get("initial_model_settings") or {}
         of_run = options.run_config.get("model_settings") or {}
         self._settings: dict[str, Any] = {**of_run, **self._initial}
         self._tell = tell
-        self.state = LoopState()
+        self.state: LoopState = LoopState()
         self._changed = asyncio.Event()
         self._turns = Turns(f"line-{secrets.token_hex(6)}")
         self._event_taken = asyncio.Event()

@@ -128,7 +128,7 @@ class Progress:
     """Reads the states of a run for one line."""
 
     def __init__(self) -> None:
-        self.line = ""
+        self.line: str = ""
         self._own: list[JsonObject] = []
         self._state = LoopState()
         self._new: list[tuple[int, Item]] = []

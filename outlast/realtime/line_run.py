@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.service import RPCError, RPCStatusCode
@@ -28,7 +28,7 @@ from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 CLOSING_ATTEMPTS = 20  # with the waits, five seconds
 CLOSING_WAIT_SECONDS = 0.25
@@ -83,8 +83,8 @@ class TemporalLineRun:
     """
 
     def __init__(self, handle: RunHandle, label: str = "") -> None:
-        self.run_id = handle.id
-        self.line = ""
+        self.run_id: str = handle.id
+        self.line: str = ""
         self._handle = handle
         self._client = handle.client
         self._label = label

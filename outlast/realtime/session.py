@@ -105,7 +105,7 @@ class RealtimeSession(RealtimeModelListener):
         guardrails: list[OutputGuardrail[Any]],
         debounce: int,
     ) -> None:
-        self.id = run.id
+        self.id: str = run.id
         self._run = run
         self._model = model
         self._open_line = open_line

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.guardrails.guardrail import OutputGuardrail, OutputGuardrailResult
@@ -11,7 +11,7 @@ from outlast.agents.logs import get_logger
 from outlast.loop.checks import GuardrailRecord
 from outlast.realtime.agents import RealtimeAgent
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 DEBOUNCE = 100
 """How many characters of an answer pass between two checks."""

@@ -172,9 +172,9 @@ class ScriptedRealtimeModel(ListenedModel):
         self._waiting: deque[_Delivery] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._current: _Outcome | None = None
-        self.connected = False
-        self.closed = False
-        self.close_calls = 0
+        self.connected: bool = False
+        self.closed: bool = False
+        self.close_calls: int = 0
 
     @property
     def listeners(self) -> tuple[RealtimeModelListener, ...]:

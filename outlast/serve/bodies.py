@@ -3,7 +3,7 @@
 import base64
 import binascii
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeVar
+from typing import ClassVar, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -34,13 +34,13 @@ MOST_AT_ONCE: Final = 200
 class Body(BaseModel):
     """The body of a request: JSON with these fields and no others."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Query(BaseModel):
     """The query of a request: these parameters and no others, each once."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
 
 BodyT = TypeVar("BodyT", bound=Body)

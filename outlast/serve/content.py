@@ -14,7 +14,7 @@ from outlast.loop.values import Json, JsonObject
 from outlast.serve.customer_view import CustomerView
 from outlast.serve.uploads import content_of, image_kind
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _FILES: Final = ("image_url", "file_data")
 """The fields with the content of photos and files, which no list of messages needs."""

@@ -488,7 +488,7 @@ class FeedReader:
     """
 
     def __init__(self, run: _Run, after: Cursor | None, person: str, lag: float) -> None:
-        self.cursor = after or Cursor()
+        self.cursor: Cursor = after or Cursor()
         self.busy_since: float | None = asyncio.get_running_loop().time()
         self.is_cut = False
         self.person = person

@@ -36,7 +36,7 @@ from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import Desk, DeskRequest, check_origin, route
 from outlast.serve.staff_sessions import CookieJar, SessionRules, StaffSession
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 SCOPES: Final = ("openid", "profile", "email")
 

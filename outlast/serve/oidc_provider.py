@@ -22,7 +22,7 @@ from outlast.client.identity import TokenKeyUnknown, token_claims
 from outlast.hosts import is_this_machine
 from outlast.rendering import excerpt
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 SETTINGS_SECONDS: Final = 3_600
 """How long the provider's settings and keys count before they are fetched again."""
@@ -96,7 +96,7 @@ class Provider:
         client_secret: str | None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self.issuer = _checked_address(issuer, "The issuer")
+        self.issuer: str = _checked_address(issuer, "The issuer")
         if not client_id:
             raise UserError("client_id= is empty. Pass the id that the provider gave this desk.")
         self.client_id = client_id

@@ -14,7 +14,7 @@ from outlast.serve.cursor import InvalidCursor
 from outlast.serve.feed import TooManyReaders
 from outlast.serve.tokens import TokenRefused
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _STATUSES: Final[dict[type[Exception], int]] = {
     InvalidCursor: 400,

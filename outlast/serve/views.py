@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -50,7 +50,7 @@ from outlast.workflows.presentation import waits_for
 class View(BaseModel):
     """A part of an answer. A field that the caller may not see is absent."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     def record(self) -> JsonObject:
         """Return the view as JSON, without absent fields."""

@@ -5,7 +5,7 @@ import binascii
 import json
 import time
 from hashlib import sha256
-from typing import Any, Literal, TypedDict, TypeGuard, cast
+from typing import Any, Final, Literal, TypedDict, TypeGuard, cast
 
 from cryptography.fernet import Fernet, InvalidToken
 from cryptography.hazmat.primitives import hashes
@@ -20,7 +20,7 @@ from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, item_limit
 from outlast.sessions.wrapped import EVERYTHING, WrappedSession, replace_items
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _KEY_BYTES = 32
 _PURPOSE = b"agents.session-store.hkdf.v1"

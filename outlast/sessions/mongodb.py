@@ -24,7 +24,7 @@ from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.sessions.rows import ClientSession, RowsToKeep
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 BATCH_CHARACTERS: Final = 4_000_000
 """Rows that are written anew are divided into documents of about this size."""

@@ -4,7 +4,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from outlast.agents.config.session_input import SessionSettings, plain_item
 from outlast.agents.config.settings_field import as_settings
@@ -14,7 +14,7 @@ from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.ports.session import SessionABC, item_limit
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 RowsToKeep: TypeAlias = Callable[[Sequence[str]], list[str] | None]
 """Returns the rows after those to replace; None if the rows begin differently."""
@@ -89,7 +89,9 @@ class RowSession(SessionABC):
         if not isinstance(cast("object", session_id), str) or not session_id or "\0" in session_id:
             raise UserError(f"{type(self).__name__}: session_id must be a non-empty string.")
         self.session_id = session_id
-        self.session_settings = as_settings(SessionSettings, session_settings or {})
+        self.session_settings: SessionSettings | None = as_settings(
+            SessionSettings, session_settings or {}
+        )
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest items, at most `limit` of them, oldest first.

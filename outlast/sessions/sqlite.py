@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
@@ -22,7 +22,7 @@ from outlast.sessions.rows import RowSession, RowsToKeep
 
 T = TypeVar("T")
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 MEMORY = ":memory:"
 KIND = "sqlite"
@@ -76,7 +76,7 @@ class SQLiteSession(RowSession):
         self.sessions_table = sessions_table
         self.messages_table = messages_table
         # An absolute path, because the working directory of the process may change later.
-        self.db_path = MEMORY if str(db_path) == MEMORY else str(Path(db_path).absolute())
+        self.db_path: str = MEMORY if str(db_path) == MEMORY else str(Path(db_path).absolute())
         if self.db_path != MEMORY:
             note_created(self.db_path)
         self._sql = Statements(

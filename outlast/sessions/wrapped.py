@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from outlast.agents.config.session_input import SessionSettings, check_session
 from outlast.ports.session import IdempotentSession, Session, SessionABC, store_name_of
@@ -94,7 +94,7 @@ class WrappedSession(SessionABC):
         self.underlying_session = underlying_session
         check_session(self)
         if isinstance(underlying_session, IdempotentSession):
-            self.add_items_once = self._add_items_once
+            self.add_items_once: Final = self._add_items_once
 
     if not TYPE_CHECKING:  # there, it is the attribute of the base class
 

@@ -57,8 +57,8 @@ class DeltaReader:
     """
 
     def __init__(self) -> None:
-        self.attempt = 0
-        self.is_complete = False
+        self.attempt: int = 0
+        self.is_complete: bool = False
         self._forget()
 
     def feed(self, details: object) -> list[JsonObject]:

@@ -110,14 +110,14 @@ class DeltaWindow:
         self._attempt = attempt
         self._usual = min(WINDOW_BYTES, limit_bytes)
         self._longest = limit_bytes
-        self.fed_bytes = 0
+        self.fed_bytes: int = 0
         self._sends = deque([(0.0, 0)])
         self._first = 0
         self._entries: list[_Entry] = []
         self._size = self._empty = _json_bytes(self.details())
         self._said: dict[TextPlace, int] = {}
         self._halves: dict[TextPlace, str] = {}
-        self.has_news = False
+        self.has_news: bool = False
 
     def feed(self, raw_event: JsonObject) -> None:
         """Add the next event of the provider's stream; the event is not changed."""

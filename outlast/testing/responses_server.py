@@ -34,7 +34,7 @@ class ScriptedResponsesServer(SocketServer):
     def __init__(self, *steps: Step, always: Step | None = None, repeat: bool = False) -> None:
         """Set the script, as for `ScriptedModel`."""
         super().__init__()
-        self.script = _Script(*steps, always=always, repeat=repeat)
+        self.script: _Script = _Script(*steps, always=always, repeat=repeat)
         self._stored: dict[str, list[JsonObject]] = {}
         self._forgotten = False
         self._reached = False

@@ -138,7 +138,7 @@ class ScriptedModel:
         self._repeat = repeat
         self.requests: list[ModelRequest] = []
         self.names: list[str | None] = []
-        self.closed = 0
+        self.closed: int = 0
 
     def then(self, *steps: Step) -> None:
         """Add steps to the script."""

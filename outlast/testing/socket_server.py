@@ -129,10 +129,10 @@ class ServerSocket:
         self.number = number
         request = connection.request
         url = urlsplit(request.path if request is not None else "")
-        self.path = url.path
-        self.query = parse_qs(url.query)
+        self.path: str = url.path
+        self.query: dict[str, list[str]] = parse_qs(url.query)
         headers = request.headers.raw_items() if request is not None else ()
-        self.headers = {name.lower(): value for name, value in headers}
+        self.headers: dict[str, str] = {name.lower(): value for name, value in headers}
         self._connection = connection
         self._log = log
 

@@ -67,7 +67,7 @@ class Trace:
         origin: Origin | None = None,
     ) -> None:
         self.name = name
-        self.trace_id = NO_ID if disabled else trace_id
+        self.trace_id: str = NO_ID if disabled else trace_id
         self.group_id = group_id
         self.metadata = metadata
         self.disabled = disabled
@@ -171,16 +171,16 @@ class Span(Generic[D]):
         sensitive: bool = True,
         durable: bool = False,
     ) -> None:
-        self.trace = trace
-        self.span_id = span_id
-        self.parent_id = parent_id
-        self.span_data = span_data
+        self.trace: Trace = trace
+        self.span_id: str = span_id
+        self.parent_id: str | None = parent_id
+        self.span_data: D = span_data
         self.error: SpanError | None = None
         self.facts: dict[str, Any] = {}
         self.started_seconds: float | None = None
         self.ended_seconds: float | None = None
-        self.sensitive = sensitive
-        self.durable = durable
+        self.sensitive: bool = sensitive
+        self.durable: bool = durable
         self._receivers = receivers
         self._children = itertools.count()
         self._leave: tuple[Callable[[], None], ...] = ()

@@ -122,7 +122,7 @@ class FunctionSpanData(_FieldsData):
     """The data of a span of a tool call; the output is exported as a string."""
 
     kind = "function"
-    content = ("input", "output", "mcp_data")
+    content: ClassVar[tuple[str, ...]] = ("input", "output", "mcp_data")
     name: str
     input: str | None = None
     output: Any = None
@@ -142,7 +142,7 @@ class GenerationSpanData(_FieldsData):
     """
 
     kind = "generation"
-    content = ("input", "output")
+    content: ClassVar[tuple[str, ...]] = ("input", "output")
     input: Sequence[Mapping[str, Any]] | None = None
     output: Sequence[Mapping[str, Any]] | None = None
     model: str | None = None

@@ -28,7 +28,7 @@ from outlast.tracing.receivers import (
     mark_observer_thread,
 )
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class TracingExporter(ABC):

@@ -12,7 +12,7 @@ status.
 import json
 import sys
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
@@ -31,7 +31,7 @@ from outlast.tracing.current import (
 from outlast.tracing.kinds import CustomSpanData, SpanData
 from outlast.tracing.receivers import HANDOVER_SECONDS, REGISTRATION
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 D = TypeVar("D", bound=SpanData)
 

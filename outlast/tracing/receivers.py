@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from outlast.agents.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 DISABLING_VARIABLES = ("OUTLAST_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING")
 """Environment variables that disable tracing with `1` or `true`; the first one set counts."""
@@ -94,7 +94,7 @@ class Losses:
     """Counts what is lost; logs the first loss, the tenth and so on, with a `%d` for the number."""
 
     def __init__(self, message: str) -> None:
-        self.count = 0
+        self.count: int = 0
         self._message = message
         self._next_logged = 1
         self._lock = threading.Lock()
@@ -132,11 +132,11 @@ class Receiver:
 
     def __init__(self, processor: object) -> None:
         self.processor = processor
-        self.unused = _unused_methods(processor)
+        self.unused: frozenset[str] = _unused_methods(processor)
         self.enter_span: EnterSpan | None = getattr(processor, "enter_span", None)
         self._handover = float(getattr(processor, "handover_seconds", HANDOVER_SECONDS))
-        self.is_late = False
-        self.lost = Losses(f"{self.name} is too slow: %d of its calls were dropped so far")
+        self.is_late: bool = False
+        self.lost: Losses = Losses(f"{self.name} is too slow: %d of its calls were dropped so far")
         self._failures = 0
         self._waiting: deque[Report] = deque()
         self._changed = threading.Condition()
@@ -269,8 +269,8 @@ class Inline:
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self.unused = receiver.unused
-        self.enter_span = receiver.enter_span
+        self.unused: frozenset[str] = receiver.unused
+        self.enter_span: EnterSpan | None = receiver.enter_span
 
     def call(self, method: str, *arguments: object) -> None:
         """Call a method of the processor."""

@@ -34,8 +34,8 @@ class Scope:
     The `set` methods return what the `reset` methods take.
     """
 
-    get_current_trace = staticmethod(get_current_trace)
-    get_current_span = staticmethod(get_current_span)
+    get_current_trace: Final = staticmethod(get_current_trace)
+    get_current_span: Final = staticmethod(get_current_span)
 
     @staticmethod
     def set_current_trace(trace: Trace | None) -> "Token[Current | None]":
@@ -49,7 +49,8 @@ class Scope:
         trace = place.trace if place is not None else getattr(span, "trace", None)
         return CURRENT.set(None if trace is None else Current(trace, span))
 
-    reset_current_trace = reset_current_span = staticmethod(CURRENT.reset)
+    reset_current_trace: Final = staticmethod(CURRENT.reset)
+    reset_current_span: Final = staticmethod(CURRENT.reset)
 
 
 class TraceImpl(Trace):

@@ -1,6 +1,7 @@
 """The functions of tracing as one object, for programs that ask for the trace provider."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 from outlast.loop.values import JsonObject
 from outlast.tracing import provider
@@ -24,15 +25,15 @@ class TraceProvider:
         """Send all further traces and spans to one more processor."""
         provider.add_trace_processor(processor)
 
-    set_processors = staticmethod(provider.set_trace_processors)
-    get_current_trace = staticmethod(provider.get_current_trace)
-    get_current_span = staticmethod(provider.get_current_span)
-    set_disabled = staticmethod(provider.set_tracing_disabled)
-    gen_trace_id = staticmethod(gen_trace_id)
-    gen_span_id = staticmethod(gen_span_id)
-    gen_group_id = staticmethod(gen_group_id)
-    time_iso = staticmethod(time_iso)
-    force_flush = staticmethod(provider.flush_traces)
+    set_processors: Final = staticmethod(provider.set_trace_processors)
+    get_current_trace: Final = staticmethod(provider.get_current_trace)
+    get_current_span: Final = staticmethod(provider.get_current_span)
+    set_disabled: Final = staticmethod(provider.set_tracing_disabled)
+    gen_trace_id: Final = staticmethod(gen_trace_id)
+    gen_span_id: Final = staticmethod(gen_span_id)
+    gen_group_id: Final = staticmethod(gen_group_id)
+    time_iso: Final = staticmethod(time_iso)
+    force_flush: Final = staticmethod(provider.flush_traces)
 
     def create_trace(
         self,

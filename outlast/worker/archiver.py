@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from typing import Final
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -11,7 +12,7 @@ from outlast.agents.errors import AgentsException
 from outlast.archive import Archive, Sweep, Swept
 from outlast.archive.expiry import expire
 
-logger = logging.getLogger("outlast")
+logger: Final = logging.getLogger("outlast")
 
 
 async def archive_histories(client: Client, archive: Archive, task_queue: str) -> None:

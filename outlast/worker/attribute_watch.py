@@ -14,7 +14,7 @@ from outlast.visibility.search_attributes import lacks_search_attributes
 LOOKS_EVERY: Final = timedelta(seconds=10)
 """How long a run that needs a missing attribute is stuck, roughly."""
 
-logger = logging.getLogger("outlast")
+logger: Final = logging.getLogger("outlast")
 
 
 async def watch_search_attributes(client: Client, state: WorkerState) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from temporalio import workflow
 from temporalio.client import Client
@@ -73,7 +73,7 @@ from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 ENDING_SECONDS = 2.0
 """How long a worker may take to end when the program ends."""
@@ -127,7 +127,7 @@ class OutlastPlugin(SimplePlugin):
             UserError: no agents, two agents with one name, or an invalid argument.
         """
         _prepare_process()
-        self.registry = _registry_of(agents)
+        self.registry: Registry = _registry_of(agents)
         _add_context_types(self.registry, context_types)
         self.registry.add_references(references)
         _allow_sessions(sessions)

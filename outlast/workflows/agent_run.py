@@ -298,10 +298,10 @@ class AgentRun:
         except Exception:  # noqa: BLE001  whatever it is, the run goes on
             workflow.logger.exception("The stages of a run could not be reported")
 
-    signal_cancel = described_signal(
+    signal_cancel: Any = described_signal(
         names.SIGNAL_CANCEL, 'Stop the run: {"mode": "immediate" or "after_turn"}'
     )
-    signal_nested = described_signal(
+    signal_nested: Any = described_signal(
         names.SIGNAL_NESTED, "From nested runs: their pending approvals"
     )
 
@@ -310,12 +310,12 @@ class AgentRun:
         """Take a signal that only programs send, or record an unknown one for its sender to see."""
         self.take_signal(name, arguments[:1])
 
-    update_send = described_update(
+    update_send: Any = described_update(
         names.UPDATE_SEND,
         'Send a message: {"input": "...", "message_id": "a unique id", "mode": "queue", "steer" or '
         '"interrupt"}',
     )
-    update_retry = described_update(
+    update_retry: Any = described_update(
         names.UPDATE_RETRY,
         'Ask the last question again, which failed: {"answers": the number of answers}',
     )

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
 from temporalio import activity
 from temporalio.service import RPCError
@@ -27,7 +28,7 @@ from outlast.ports.notifier import (
     notification,
 )
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 async def notify_people(

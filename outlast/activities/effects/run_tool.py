@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.activities.approvals.deliveries import unproven_deliveries
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict, with_defaults
@@ -69,7 +69,7 @@ from outlast.loop.phrases import OFF_IN_FORK, REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.identity import WorkerIdentity
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 LARGEST_OUTPUT_BYTES = 500_000
 """The maximum size of an output: more than any model reads, and below the limit of history."""

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 from pydantic_core import to_json
 
@@ -26,7 +27,7 @@ from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, is_openai_responses_compaction_aware_session
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 LONGEST_COMPACTION_SECONDS = 45.0
 """The time limit of one compaction: shorter than that of a save, which must not fail with it."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from temporalio import activity
 from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
@@ -25,7 +25,7 @@ from outlast.contract import policies
 ASKING = timedelta(seconds=5)
 """How long the server may take to confirm that it waits for an attempt."""
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 def heartbeat_timeout(info: activity.Info) -> timedelta:

@@ -28,7 +28,7 @@ BEGIN_SECONDS: Final = 1.0
 
 BEGIN_LOOK_SECONDS: Final = 0.01  # a cancelled attempt must not run on for long
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 # Keyed by what they belong to: the SDK makes the worker and the loop, and neither can carry more.
 _relieved: "WeakSet[Any]" = WeakSet()

@@ -32,7 +32,7 @@ IDLE_SECONDS: Final = 10.0
 
 _NEVER: Final = float("inf")
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 @dataclass(eq=False, slots=True)
@@ -246,7 +246,7 @@ def _warning(blocker: _Blocker, beats: list[Beat]) -> str:
     )
 
 
-heartbeats = Heartbeats()
+heartbeats: Final = Heartbeats()
 """The instance of this process: its workers may share event loops, and one thread watches all."""
 
 

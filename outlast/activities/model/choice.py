@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
 from outlast.activities.inner_spans import own_name
@@ -18,7 +18,7 @@ from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import CompactingModel, Model, ModelError, ModelProvider
 from outlast.pricing import ModelPrice, Pricing, micros
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 def model_label(model: object) -> str:

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import cast
+from typing import Final, cast
 
 from outlast.activities.errors import EffectError
 from outlast.agents.callables import call
@@ -22,7 +22,7 @@ from outlast.contract.policies import MODEL
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 OF_THE_MODEL = frozenset({failures.MODEL_CALL_FAILED, ModelTimeoutError.code})
 """The codes of failures of the model, rather than of user code around its call."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from outlast.activities.errors import lacking, of_user_code, user_code
 from outlast.activities.failure_words import failure_words
@@ -14,7 +14,7 @@ from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal, MC
 from outlast.agents.mcp.tools import mcp_tools_of
 from outlast.agents.tools.definition import FunctionTool
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 LATE_ATTEMPTS = 2
 """Attempts for a server whose answer is late or invalid."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from outlast.activities.errors import EffectError, mistake, user_code
 from outlast.activities.invocation import Invocation
@@ -20,7 +20,7 @@ from outlast.contract.policies import MODEL
 from outlast.ports.model import ToolSpec
 from outlast.ports.model_arguments import function_specs, is_function
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from outlast.activities.approvals.gate import handoff_digest, tool_digest, with_defaults
 from outlast.activities.approvals.rule import (
@@ -62,7 +62,7 @@ from outlast.loop.items import Item, program_of, refusal_of, text_of
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 LONGEST_FAST = timedelta(seconds=5)  # half of what the server gives a workflow task
 

@@ -34,6 +34,7 @@ from outlast.agents.tools.definition import (
     EnabledPredicate,
     FunctionTool,
     ToolErrorFunction,
+    ToolFunction,
     ToolRetry,
 )
 from outlast.lazy import load
@@ -89,7 +90,7 @@ class AgentTool(FunctionTool):
     on_stream_max_pending_events: int | None = LONGEST_BACKLOG
 
     def __post_init__(self, timeout_seconds: float | None) -> None:
-        self.on_invoke_tool = partial(_run_alone, self)
+        self.on_invoke_tool: ToolFunction = partial(_run_alone, self)
         FunctionTool.__post_init__(self, timeout_seconds)
         owner = f"Tool {self.name!r}"
         check_fields(self, _RULES, owner)

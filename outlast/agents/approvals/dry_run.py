@@ -54,7 +54,7 @@ class DryRun:
     def __init__(self, file: ApprovalFile) -> None:
         self._file = file
         self._tallies: dict[tuple[PointKind, str, str], Tally] = {}
-        self.runs = 0
+        self.runs: int = 0
 
     def add(self, state: LoopState) -> None:
         """Count the calls and answers of a run."""

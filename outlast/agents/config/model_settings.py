@@ -17,7 +17,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

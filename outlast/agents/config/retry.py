@@ -263,7 +263,7 @@ class RetryPolicies:
         return policy
 
 
-retry_policies = RetryPolicies()
+retry_policies: Final = RetryPolicies()
 """The ready-made retry policies, and combinations: `retry_policies.any(...)`."""
 
 

@@ -42,7 +42,7 @@ from outlast.agents.logs import get_logger
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.values import JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 DEFAULT_WORKFLOW_NAME = "Agent workflow"
 

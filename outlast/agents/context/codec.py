@@ -135,9 +135,9 @@ class BorrowedContext:
         self._may_add = may_add
         self.context_type = context_type
         self._is_own = is_own
-        self.context = read_context(value, context_type, self._live, is_own=is_own)
-        self.is_new = value is None  # changes hold the whole context
-        self.value = _written(self.context, context_type, value)[0]
+        self.context: Any = read_context(value, context_type, self._live, is_own=is_own)
+        self.is_new: bool = value is None  # changes hold the whole context
+        self.value: Json = _written(self.context, context_type, value)[0]
 
     def restore(self, value: Json) -> None:
         """Make the object again, of this JSON, as if it had been lent out like that.
@@ -188,6 +188,7 @@ class ProgramContext:
 
     def __init__(self, owner: Any) -> None:
         self.owner: Any = owner
+        self.live: LiveValues
         self._sent, self.live = write_parts(owner)
 
     def update(self, value: Json) -> None:

@@ -23,7 +23,7 @@ PATIENCE_SECONDS: Final = 60.0
 KEPT_RUNS: Final = 1_000
 """A worker keeps the contexts of this many runs, the most recently used."""
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class ContextFactories:

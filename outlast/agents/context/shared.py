@@ -67,7 +67,7 @@ class Borrower:
         self._share = share
         self._call = call
         self._taken: tuple[Change, ...] = ()
-        self.order = 0
+        self.order: int = 0
 
     @property
     def borrowed(self) -> BorrowedContext:
@@ -116,7 +116,7 @@ class SharedContexts:
     """
 
     def __init__(self) -> None:
-        self.host = secrets.token_hex(4)
+        self.host: str = secrets.token_hex(4)
         self._shares: OrderedDict[Hashable, _Share] = OrderedDict()
 
     @contextmanager

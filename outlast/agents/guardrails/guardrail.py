@@ -95,7 +95,7 @@ class InputGuardrail(AnyGuardrail, Generic[TContext]):
     run_in_parallel: bool = True
 
     kind = "Input guardrail"
-    parameters = ("context", "agent", "input")
+    parameters: ClassVar[tuple[str, ...]] = ("context", "agent", "input")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,7 +133,7 @@ class OutputGuardrail(AnyGuardrail, Generic[TContext]):
     judges_people: bool = False
 
     kind = "Output guardrail"
-    parameters = ("context", "agent", "agent_output")
+    parameters: ClassVar[tuple[str, ...]] = ("context", "agent", "agent_output")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, cast, overload
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypedDict, cast, overload
 
 from outlast.agents.context.wrapper import TContext, ToolContext
 from outlast.agents.errors import UserError
@@ -124,9 +124,9 @@ ToolOutputGuardrailFunction: TypeAlias = Callable[[ToolOutputGuardrailData], Too
 
 
 class _ToolGuardrail(AnyGuardrail):
-    parameters = ("data",)
-    verdict = ToolGuardrailFunctionOutput
-    verdict_form = (
+    parameters: ClassVar[tuple[str, ...]] = ("data",)
+    verdict: ClassVar[type] = ToolGuardrailFunctionOutput
+    verdict_form: ClassVar[str] = (
         "ToolGuardrailFunctionOutput.allow(), .reject_content(message) or .raise_exception()"
     )
 

@@ -24,7 +24,7 @@ class _RawItem:
 
 
 @dataclass(eq=False, repr=False)
-class RunItemBase:
+class RunItemBase:  # noqa: PLW1641  unhashable: items can be changed
     """The base class of all items.
 
     Attributes:
@@ -55,8 +55,6 @@ class RunItemBase:
         if type(self) is not type(other):
             return NotImplemented
         return _content(self) == _content(cast("RunItemBase", other))
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  items can be changed
 
     def __repr__(self) -> str:
         names = (field.name for field in fields(self))

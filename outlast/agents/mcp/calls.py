@@ -20,7 +20,7 @@ from outlast.agents.mcp.replies import LEAST_POLL_SECONDS, MCPInputRequired, MCP
 from outlast.agents.mcp.server import MCPFault, MCPNotSent, MCPRefusal, MCPServer
 from outlast.loop.values import JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 NOTE: Final = "mcp"
 """The name under which a call notes what has happened so far."""

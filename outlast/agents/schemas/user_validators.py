@@ -13,7 +13,7 @@ from pydantic_core import SchemaError, SchemaSerializer, SchemaValidator
 
 from outlast.agents.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _KEPT: Final = frozenset(
     {"cls", "config", "default", "expected", "function", "members", "ref", "serialization"}
@@ -48,8 +48,8 @@ class Shape:
     """A schema without user code, in which classes are dicts."""
 
     def __init__(self, schema: Any) -> None:
-        self.validator = SchemaValidator(schema)
-        self.serializer = SchemaSerializer(schema)
+        self.validator: SchemaValidator = SchemaValidator(schema)
+        self.serializer: SchemaSerializer = SchemaSerializer(schema)
 
 
 def shape_of(schema: Any, owner: str) -> Shape | None:

@@ -35,7 +35,7 @@ from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 ToolFunction: TypeAlias = Callable[[ToolContext[Any], str], Awaitable[Any]]
 EnabledPredicate: TypeAlias = Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
@@ -238,7 +238,7 @@ class FunctionTool:
     custom_data_extractor: CustomDataExtractor | None = None
     timeout_seconds: InitVar[float | None] = None
 
-    __wrapped__ = _Wrapped()
+    __wrapped__: ClassVar[_Wrapped] = _Wrapped()
 
     form: ClassVar[str] = FUNCTION
     """The item type of the tool's calls, a key of `outlast.loop.call_forms.FORMS`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call, check_callable
 from outlast.agents.checks import InvalidType, InvalidValue, check_count
@@ -12,7 +12,7 @@ from outlast.agents.items.run_items import RunItem
 from outlast.agents.logs import get_logger
 from outlast.agents.tools.definition import FunctionTool
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 class StopAtTools(TypedDict):

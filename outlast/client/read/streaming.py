@@ -81,7 +81,7 @@ class RunResultStreaming(RunResultBase):
     ) -> None:
         super().__init__(LoopState(), definitions)
         self.max_turns = max_turns
-        self.is_complete = False
+        self.is_complete: bool = False
         self._run_input = run_input
         self._starting_agent = starting_agent
         self._source = source
@@ -256,7 +256,8 @@ class RunResultStreaming(RunResultBase):
         self._events.put_nowait(None)
 
     def _advance(self, state: LoopState) -> None:
-        before, self.snapshot = self.snapshot, state
+        before = self.snapshot
+        self.snapshot: LoopState = state
         self._forget()
         if state.context is not self._context:  # before the events, whose reader may look
             self._context = state.context

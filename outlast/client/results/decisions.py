@@ -24,7 +24,8 @@ class ResultDecisions:
 
     def __init__(self, waiting: RunState, snapshot: loop.LoopState) -> None:
         self.waiting = waiting
-        self.approve, self.reject = waiting.approve, waiting.reject
+        self.approve: Final = waiting.approve
+        self.reject: Final = waiting.reject
         self._snapshot = snapshot
 
     def is_approved(self, tool_name: str, call_id: str) -> bool | None:

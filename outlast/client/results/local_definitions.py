@@ -76,7 +76,9 @@ class LocalDefinitions:
         self.make_context = make_context
         self._config = as_run_config(run_config)
         self.context_type: Any = context_type if context is None else type(context)
-        self.program_context = program_context if context is None else ProgramContext(context)
+        self.program_context: ProgramContext | None = (
+            program_context if context is None else ProgramContext(context)
+        )
         self._registry: Registry | None = None
         self._origins: dict[str, ToolOrigin] = {}
         self._served: dict[tuple[str, str], FunctionTool] = {}

@@ -72,7 +72,7 @@ class RunResultBase:
         answer: Answer | None = None,
         client: Any = None,
     ) -> None:
-        self.snapshot = state
+        self.snapshot: LoopState = state
         self._definitions = definitions
         self._answer = answer
         self._client = client

@@ -27,7 +27,7 @@ from outlast.loop.values import Failure
 from outlast.pricing import Cost
 
 
-class RunResult(RunResultBase):
+class RunResult(RunResultBase):  # noqa: PLW1641  unhashable: states hold lists
     """The result of a run.
 
     Two results are equal if they have the same state of a run. Tests may make one of its parts:
@@ -52,8 +52,6 @@ class RunResult(RunResultBase):
             return NotImplemented
         return (self.snapshot, self._answer) == (other.snapshot, other._answer)
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  states hold lists
-
     def __repr__(self) -> str:
         return (
             f"RunResult(run_id={self.run_id!r}, status={self.status!r}, "
@@ -64,7 +62,7 @@ class RunResult(RunResultBase):
         return result_summary("RunResult", self)
 
 
-class MadeResult(RunResult):
+class MadeResult(RunResult):  # noqa: PLW1641  unhashable, as its base
     """A result that a program made of its parts, such as a test of what reads results.
 
     It belongs to no run: what a run would have to say, such as `snapshot`, is not there.
@@ -120,8 +118,6 @@ class MadeResult(RunResult):
     def __eq__(self, other: object) -> bool:
         """Compare the identity: there is no run to compare."""
         return self is other
-
-    __hash__ = None
 
     def __repr__(self) -> str:
         return f"RunResult(input={self.input!r}, final_output={self.final_output!r})"

@@ -109,7 +109,7 @@ class RunState(Generic[TContext, TAgent]):
         self.first_execution_id = first_execution_id
         self.is_stored = False
         self.context_override: Any = None
-        self.definitions = definitions or LocalDefinitions()
+        self.definitions: LocalDefinitions = definitions or LocalDefinitions()
         self._interruptions = list(interruptions)
         self._decisions: dict[tuple[str, str], StagedDecision] = {}
         self._input: list[StagedInput] = []

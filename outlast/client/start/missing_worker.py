@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from typing import Final
 
 from temporalio.service import RPCError
 
@@ -16,7 +17,7 @@ from outlast.rendering import visible
 WARN_AFTER = timedelta(seconds=5)
 """A running worker starts a run well before this."""
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 
 @asynccontextmanager

@@ -47,11 +47,13 @@ class RunHost:
         self._agent = agent
         self._client = client
         self._queue = task_queue
-        self.objects = RunObjects()
+        self.objects: RunObjects = RunObjects()
         if context is not None:
             self.objects.live = context.live
             self.objects.context_type = context_class(context.owner)
-        self.patience = patience_of(patience, PROGRAM_PATIENCE if self._is_here else PATIENCE)
+        self.patience: timedelta = patience_of(
+            patience, PROGRAM_PATIENCE if self._is_here else PATIENCE
+        )
         self._engine: Engine | None = None
         self._serving: list[Serving] = []
         self._attended: list[RunKey] = []

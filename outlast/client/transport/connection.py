@@ -1,7 +1,7 @@
 """Connects to the Temporal server, and adds the search attributes of runs."""
 
 import re
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from temporalio.client import Client
 from temporalio.converter import DataConverter
@@ -20,7 +20,7 @@ from outlast.visibility.search_attributes import ensure_search_attributes
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 DEFAULT_ADDRESS = "localhost:7233"
 

@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -104,7 +104,7 @@ class RunAddress:
     ) -> None:
         self.run_id = run_id
         self.first = first
-        self.patience = patience_of(patience)
+        self.patience: timedelta = patience_of(patience)
         self._client = client
         self._turns: dict[str, asyncio.Lock] = {}
         self._signalled = first

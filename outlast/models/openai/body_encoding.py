@@ -14,7 +14,7 @@ class EncodedItems(list[JsonObject]):
 
     def __init__(self, items: Iterable[JsonObject], data: list[bytes]) -> None:
         super().__init__(items)
-        self.data = data
+        self.data: list[bytes] = data
 
 
 def encode(body: JsonObject) -> bytes:

@@ -56,7 +56,8 @@ class ChatCompletionsModel:
 
         With `rich_outputs`, the server accepts images and files in outputs; else they are left out.
         """
-        self.name = self.model = name
+        self.name: str = name
+        self.model: str = name
         self._connection = connection
         self._rich_outputs = rich_outputs
 

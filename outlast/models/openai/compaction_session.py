@@ -1,7 +1,7 @@
 """Sessions that OpenAI's compaction keeps short."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.callables import check_callable
 from outlast.agents.checks import InvalidValue, check_choice, check_count
@@ -17,7 +17,7 @@ from outlast.sessions.wrapped import EVERYTHING, WrappedSession, replace_items
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 OpenAIResponsesCompactionMode: TypeAlias = Literal["previous_response_id", "input", "auto"]
 """What a compaction reads: the provider's copy of a response, or the session's items."""

@@ -55,7 +55,9 @@ class OpenAIConversationsSession(SessionABC):
                 factory for a session with a client.
             session_settings: how to read the session, unless the run has its own settings.
         """
-        self.session_settings = as_settings(SessionSettings, session_settings or {})
+        self.session_settings: SessionSettings | None = as_settings(
+            SessionSettings, session_settings or {}
+        )
         self._conversation_id = conversation_id
         self._has_client = openai_client is not None
         self._connection = OpenAIConnection(client=openai_client)

@@ -74,14 +74,15 @@ class ResponsesModel:
         api: the API; spans of its calls are `response` spans.
     """
 
-    api: ClassVar = "responses"
+    api: ClassVar[str] = "responses"
 
     def __init__(self, name: str, connection: ModelConnection, *, is_default: bool = False) -> None:
         """Create the model; the caller closes the connection.
 
         If the name `is_default`, a stored prompt may choose its own model.
         """
-        self.name = self.model = name
+        self.name: str = name
+        self.model: str = name
         self._connection = connection
         self._is_default = is_default
 

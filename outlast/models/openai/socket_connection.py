@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from openai.resources.responses.responses import AsyncResponses, AsyncResponsesConnection
     from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _OPEN_SECONDS = 10.0
 """The limit for opening a connection, with the handshakes of TLS and WebSocket."""

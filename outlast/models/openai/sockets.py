@@ -77,10 +77,10 @@ class Socket:
     def __init__(self, connection: "AsyncResponsesConnection", route: Hashable) -> None:
         self.route = route
         self.held: HeldResponse | None = None
-        self.opened_at = asyncio.get_running_loop().time()
-        self.reserved_until = 0.0
+        self.opened_at: float = asyncio.get_running_loop().time()
+        self.reserved_until: float = 0.0
         self.is_reusable = True
-        self.is_free = asyncio.Event()
+        self.is_free: asyncio.Event = asyncio.Event()
         self.expiry: asyncio.TimerHandle | None = None
         self._connection = connection
         self._current: str | None = None

@@ -4,7 +4,7 @@ import asyncio
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from openai.types.realtime.realtime_error import RealtimeError
 from pydantic import BaseModel, ValidationError
@@ -20,7 +20,7 @@ from outlast.realtime.openai.playback import Playback
 from outlast.realtime.openai.response_queue import ResponseQueue
 from outlast.realtime.port import model_events as events
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 _PASSED_ON: dict[str, type[events.RealtimeModelEvent]] = {
     "conversation.item.deleted": events.RealtimeModelItemDeletedEvent,

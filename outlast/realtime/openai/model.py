@@ -5,7 +5,7 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import to_json
 from websockets.asyncio.client import ClientConnection
@@ -44,7 +44,7 @@ from outlast.realtime.port.model import ListenedModel, RealtimeModelConfig
 if TYPE_CHECKING:
     from openai.types.realtime.realtime_session_create_request import RealtimeSessionCreateRequest
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 FIRST_EVENT_S = 5.0
 """How long to wait for the provider's first event of a session."""
@@ -63,7 +63,7 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
 
     def __init__(self, *, transport_config: TransportConfig | None = None) -> None:
         super().__init__()
-        self.model = DEFAULT_REALTIME_MODEL
+        self.model: str = DEFAULT_REALTIME_MODEL
         self._transport = check_transport(transport_config)
         self._socket: ClientConnection | None = None
         self._listening: asyncio.Task[ModelError | None] | None = None

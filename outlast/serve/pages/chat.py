@@ -61,7 +61,7 @@ from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 
-logger = get_logger(__name__)
+logger: Final = get_logger(__name__)
 
 LONGEST_TEXT: Final = 50_000
 """The most characters of a message."""

@@ -226,7 +226,7 @@ class Form:
     """
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        self.pairs = tuple(pairs)
+        self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             self._values.setdefault(name, []).append(value)

@@ -68,7 +68,7 @@ class TaskProgress:
 
     def __init__(self, task_id: TaskId, *, is_team: bool) -> None:
         self.state: TaskState = "TASK_STATE_WORKING"
-        self.at_ms = 0
+        self.at_ms: int = 0
         self._id = task_id
         self._is_team = is_team
         self._texts: list[_Text] = []

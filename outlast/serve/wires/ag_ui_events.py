@@ -110,7 +110,7 @@ class EventWriter:
         self._notices: set[str] = set()
         self._open: str | None = None
         self._runs = 0
-        self.is_in_run = False
+        self.is_in_run: bool = False
 
     def go_on(self, known: Sequence[Part]) -> None:
         """Send what comes after a position event by event, without a snapshot if that is possible.

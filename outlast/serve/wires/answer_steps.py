@@ -99,7 +99,7 @@ class AnswerSteps:
         seen: Seen | None = None,
         only_open: bool = False,
     ) -> None:
-        self.is_over = False
+        self.is_over: bool = False
         self.calls: dict[str, Item] = {}  # by their ids for clients
         self.requests: dict[str, ApprovalRequest] = {}
         self.begins = None if goes_on is None else goes_on.event

@@ -60,7 +60,7 @@ class NestedRequests:
         self._decides = isinstance(caller, Staff) and may(caller, "decide") is None
         self._shown = set(shown)
         self._looked_at: object = None
-        self.goes_on = False
+        self.goes_on: bool = False
 
     async def settled(self, steps: AnswerSteps, reader: FeedReader) -> list[Step]:
         """Return the steps of requests that the client has, and that are settled by now."""
