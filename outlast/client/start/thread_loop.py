@@ -12,9 +12,12 @@ import sys
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+CLOSING_SECONDS: Final = 1.0
+"""How long a task may take that begins while the loop is being closed, such as to close a socket."""
 
 
 class ThreadLoop:
@@ -34,12 +37,18 @@ class ThreadLoop:
         return runner.run(work, context=contextvars.copy_context())
 
     def close(self) -> None:
-        """Close the loop as `asyncio.run` does; cancel its remaining tasks."""
+        """Close the loop, and cancel its remaining tasks.
+
+        Unlike `asyncio.Runner`, this does not wait in a new thread for the loop's threads: Python
+        3.12 starts no thread while the interpreter exits, and has ended those of the loop.
+        """
         loop, self._loop = self._loop, None
         if loop is None or loop.is_closed() or not self._is_ours or self._pid != os.getpid():
             return
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.get_loop()
+        try:
+            loop.run_until_complete(_end_tasks(asyncio.all_tasks(loop)))
+        finally:
+            loop.close()
 
     def __del__(self) -> None:
         with suppress(Exception):  # the interpreter may be ending, and nobody can handle it
@@ -52,6 +61,21 @@ class ThreadLoop:
             self._pid, self._is_ours = os.getpid(), usual is None
             self._loop = usual or asyncio.new_event_loop()
         return self._loop
+
+
+async def _end_tasks(tasks: "set[asyncio.Task[Any]]") -> None:
+    """Cancel tasks and wait for them, and for tasks that close what was open until now."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    if begun := asyncio.all_tasks() - {asyncio.current_task()}:
+        _, late = await asyncio.wait(begun, timeout=CLOSING_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 _of_thread = threading.local()

@@ -3,10 +3,13 @@
 import asyncio
 import contextvars
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 
+from outlast.client.start import thread_loop as thread_loop_module
 from outlast.client.start.thread_loop import ThreadLoop, thread_loop
 
 WHO = contextvars.ContextVar("who", default="nobody")
@@ -102,6 +105,54 @@ def test_a_task_that_is_left_goes_on_with_the_next_call_and_is_cancelled_at_the_
     assert task.done()
 
 
+def test_a_task_that_stops_slowly_is_cancelled_once(
+    loop: ThreadLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+
+    async def serve() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            log.append("stopped")
+
+    async def begin() -> "asyncio.Task[None]":
+        task = asyncio.create_task(serve())
+        await asyncio.sleep(0)
+        return task
+
+    monkeypatch.setattr(thread_loop_module, "CLOSING_SECONDS", 0)
+    task = loop.run(begin())
+    loop.close()
+    assert task.cancelled()
+    assert log == ["stopped"]
+
+
+def test_what_closes_a_connection_at_the_end_has_time_for_it_and_not_for_ever(
+    loop: ThreadLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+
+    async def close_connection() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        log.append("closed")
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append("cancelled")
+
+    monkeypatch.setattr(thread_loop_module, "CLOSING_SECONDS", 0.01)
+    used = loop.run(loop_of_call())
+    for closing in (close_connection(), hang()):
+        used.call_soon_threadsafe(used.create_task, closing)
+    loop.close()
+    assert log == ["closed", "cancelled"]
+
+
 def test_a_forked_process_leaves_its_parents_loop_alone(
     loop: ThreadLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,3 +162,47 @@ def test_a_forked_process_leaves_its_parents_loop_alone(
     assert not parents.is_closed()
     loop.close()
     parents.close()
+
+
+def test_the_loop_is_closed_where_no_thread_can_be_started_any_more(
+    loop: ThreadLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")  # as Python 3.12 does
+
+    async def work_in_a_thread() -> asyncio.AbstractEventLoop:
+        await asyncio.to_thread(threading.get_ident)
+        return asyncio.get_running_loop()
+
+    used = loop.run(work_in_a_thread())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        loop.close()
+    assert used.is_closed()
+
+
+SCRIPT = """
+import asyncio
+from outlast.client.start.thread_loop import thread_loop
+
+async def main():
+    await asyncio.to_thread(print, "done")
+    asyncio.create_task(ended()).add_done_callback(KEPT.add)
+    await asyncio.sleep(0)
+
+async def ended():
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("cancelled")
+
+KEPT = set()
+thread_loop().run(main())
+"""
+
+
+def test_a_script_that_used_threads_ends_without_a_word_on_the_side() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\ncancelled\n", "")
