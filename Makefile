@@ -23,10 +23,10 @@ LITELLM := $(CURDIR)/.venv-litellm
 PEERS := $(CURDIR)/.venv-peers
 # The frameworks of docs/coming-from, which its programs run with.
 COMING_FROM := $(CURDIR)/.venv-coming-from
-# The tests that depend most on Python; the environment of another one is .venv-VERSION.
-PYTHONS ?= python3.12 python3.13 python3.14
-PYTHON_TESTS := tests/unit/loop tests/unit/contract tests/unit/agents tests/unit/models tests/unit/sessions tests/unit/mcp \
-	tests/unit/worker tests/unit/activities tests/unit/test_lazy.py tests/unit/test_sdk.py tests/replay
+# The environment of each is .venv-VERSION.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14
+# What tests need beside the dependencies of the package.
+EXTRAS := $(addprefix --extra ,blobs cli dev encrypt evals identity mcp mongodb otel realtime redis serve slack speed sqlalchemy viz)
 LITELLM_TOOL := litellm[proxy]==1.106.2
 # Phoenix, which shows traces of agents, and a collector that is built from its Go modules.
 PHOENIX := $(CURDIR)/.venv-phoenix
@@ -148,17 +148,17 @@ newest: | $(BIN)/uv ## the same tests with the newest versions that pyproject.to
 	@VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip list --quiet --format freeze | grep -E '^($(NAMED))==' | tr '\n' ' '; echo
 	@$(NEWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 
-# A Python that is not on this machine is named, and left out. PYTHONS= says which, also by path.
-pythons: $(VENV)/.test ## tests with the other versions of Python that are on this machine
-	@for python in $(PYTHONS); do \
-		number=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) \
-			|| { echo "$$python: NOT TESTED, it is not on this machine"; continue; }; \
-		place=$(CURDIR)/.venv-$$number; \
-		echo "$$python: installing into .venv-$$number"; \
-		$(BIN)/uv venv --quiet --clear --python $$python $$place && UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$$place $(BIN)/uv pip install --quiet \
-			--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,slack,speed,sqlalchemy,viz]' --group test \
-			&& $$place/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m "not full" $(PYTHON_TESTS) || exit 1; \
-	done
+# A Python that is neither in the path nor pyenv's is named, and left out. PYTHONS= says which, also by path.
+pythons: $(VENV)/.test ## what `make test` runs, with each version of Python that is on this machine; TESTS=
+	@failed=; for name in $(PYTHONS); do \
+		python=; for one in $$name $(HOME)/.pyenv/versions/*/bin/$$name; do $$one -c '' 2>/dev/null && python=$$one && break; done; \
+		test -n "$$python" || { echo "$$name: NOT TESTED, it is not on this machine"; continue; }; \
+		place=$(CURDIR)/.venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		echo "$$($$python --version), in $${place##*/}"; \
+		$(BIN)/uv venv --quiet --clear --python $$python $$place \
+			&& UV_SYSTEM_CERTS=1 UV_PROJECT_ENVIRONMENT=$$place $(BIN)/uv sync --quiet --locked $(EXTRAS) --group test --compile-bytecode \
+			&& $$place/bin/python -m tests.pool -n 2 -w 2 -m "not full" $(TESTS) || failed="$$failed $$name"; \
+	done; test -z "$$failed" || { echo "make pythons: failed with$$failed"; exit 1; }
 
 # What `make test` has left out, and laws as often as they are worth it. `coverage` runs the tests of the
 # loop, with all laws, and `types` those of types.
@@ -264,7 +264,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf dist $(VENV) $(LOWEST) $(NEWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) .venv-3.* $(LOWEST) $(NEWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -305,7 +305,7 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra evals --extra identity --extra mcp --extra mongodb --extra otel --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --compile-bytecode
+	@$(SYNC) $(EXTRAS) --group test --compile-bytecode
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.test
@@ -355,5 +355,5 @@ $(TOOLS)/%/.installed: tests/server_versions/%.txt | $(VENV)/.test
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra encrypt --extra evals --extra identity --extra mcp --extra mongodb --extra otel --extra realtime --extra redis --extra serve --extra slack --extra speed --extra sqlalchemy --extra viz --group test --group lint --group browser --compile-bytecode
+	@$(SYNC) $(EXTRAS) --group test --group lint --group browser --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

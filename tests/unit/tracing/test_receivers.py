@@ -141,9 +141,10 @@ def test_nobody_is_active_while_disabled() -> None:
 
 def test_processors_are_shut_down_when_the_process_ends() -> None:
     program = """
+import sys
 from outlast.tracing.receivers import REGISTRATION
 class Says:
-    def shutdown(self): print("sent the rest")
+    def shutdown(self): sys.stdout.write("sent the rest\\n")  # in one piece, unlike print
 REGISTRATION.add([Says()])
 REGISTRATION.add([Says()])
 print("last line")
