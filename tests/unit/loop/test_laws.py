@@ -370,7 +370,9 @@ def test_a_run_ends_when_everything_it_asks_for_is_answered(
             play.take(awaited(play, parked[choice % len(parked)]))
             continue
         assert out, "an open run waits for something"
-        play.take(answer_to(out[choice % len(out)], answers, choice, play.now_ms))
+        # A provider that goes on making one response for ever is asked for it for ever.
+        how = choice if step < 100 else 0
+        play.take(answer_to(out[choice % len(out)], answers, how, play.now_ms))
     assert play.state.phase == "closed"
     assert play.finish.status in {"completed", "failed", "cancelled"}
 
