@@ -615,4 +615,6 @@ def _of_reply(reply: ModelReply, before: LoopState, after: LoopState) -> dict[st
     }
     if reply.failure is not None:
         found |= {"status": "failed", "failure": reply.failure}
+    if reply.withheld:  # a request to stop the run came first
+        found |= {"status": "cancelled"}
     return found

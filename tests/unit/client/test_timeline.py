@@ -148,6 +148,16 @@ def test_a_model_call_has_its_model_tokens_calls_and_duration() -> None:
     assert [play.state.items[at].kind for at in step.items] == ["reasoning", "tool_call"]
 
 
+def test_a_model_that_was_not_called_since_the_run_is_to_stop_has_replied_nothing() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1"))
+    play.returns("c1", "one")
+    play.cancelled("after_turn")
+    play.replies(withheld=True)
+    models = [one for one in steps_of(play) if one.kind == "model"]
+    assert [one.status for one in models] == ["done", "cancelled"]
+
+
 def test_a_tool_has_its_call_and_its_output() -> None:
     play = play_in("running")
     play.returns("c2", "2 orders")
