@@ -394,7 +394,7 @@ class Play:
         check_compaction(before, event, self.state, commands)
         check_background(before, event, self.state)
         self._wait_laws.check(before, timed, event, self.state, commands)
-        self._stage_laws.check(self.state, self.stages, changes)
+        self._stage_laws.check(event, self.state, self.stages, changes)
         return commands
 
     # What tests say happened ------------------------------------------------------------------

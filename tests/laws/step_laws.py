@@ -480,6 +480,15 @@ OUTER = {"agent": "question", "turn": "agent", "handoff": "turn", "nested_run": 
 """Which stage each stage is in."""
 
 
+def _is_withheld(event: Event) -> bool:
+    """Whether a model was not called, since a program was about to stop the run."""
+    return (
+        isinstance(event, EffectAnswered)
+        and isinstance(event.result, ModelReply)
+        and event.result.withheld
+    )
+
+
 class StageLaws:
     """Checks the stages of one run, event by event."""
 
@@ -488,12 +497,17 @@ class StageLaws:
         self._begun: set[Any] = set()
 
     def check(
-        self, state: LoopState, stages: Sequence[Stage], changes: Sequence[StageChange]
+        self,
+        event: Event,
+        state: LoopState,
+        stages: Sequence[Stage],
+        changes: Sequence[StageChange],
     ) -> None:
         """Every stage begins once and ends once, inside of the one around it, before its run ends.
 
         Args:
-            state: the state after an event.
+            event: an event.
+            state: the state after it.
             stages: the stages after it.
             changes: the stages that began and ended with it.
         """
@@ -515,6 +529,8 @@ class StageLaws:
                 assert change.at_ms >= stage.since_ms
                 assert all(count >= 0 for count in asdict(change.usage).values())
                 under_way.remove(stage)
+                if stage.kind == "turn" and _is_withheld(event):
+                    self._begun.remove(stage.identity)  # it made no turn, which begins again
         assert under_way == list(stages)
         assert not stages or state.question.answering
         assert not stages or state.phase not in {"closing", "closed", "idle"}
