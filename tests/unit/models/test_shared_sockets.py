@@ -234,7 +234,10 @@ async def test_a_response_that_is_gone_with_its_socket_is_an_error_and_never_ano
         model = ResponsesModel("gpt-test", connection)
         first = await model.get_response(chained(None))
         if gone == "dropped":
+            (idle,) = connection._pool()._idle
             await server.sockets[0].close(1006)
+            while await idle.is_usable():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         if gone == "closed":
             await connection.aclose()
         await until(lambda: server.sockets[0].is_closed)
