@@ -182,7 +182,11 @@ def _split(content: LargeContent, request: EffectRequest[Any], result: Any, foun
         case ModelReply():
             items = tuple(_split_reply(raw, least, found) for raw in result.items)
             stores = has_store and _holds_much(request)
-            return replace(result, items=items, value=blobs.escape(result.value), stores=stores)
+            value = blobs.escape(result.value)
+            is_same = all(map(is_, items, result.items)) and value is result.value
+            if is_same and stores == result.stores:
+                return result
+            return replace(result, items=items, value=value, stores=stores)
         case ToolResult() if isinstance(request.effect, RunTool):
             return _split_output(request.effect, result, least, found)
         case FinalizedAnswer():
@@ -226,4 +230,6 @@ def _split_output(request: RunTool, result: ToolResult, least: int, found: Conte
     moves = FORMS[request.form].text if isinstance(output, str) else not request.final
     output = blobs.split(output, least if moves else blobs.NEVER, found)
     value = blobs.split(value, least if isinstance(value, str) else blobs.NEVER, found)
+    if output is result.output and value is result.value:
+        return result
     return replace(result, output=output, value=value)

@@ -69,7 +69,7 @@ class Invocation:
         self.borrowed = borrowed
         self.wrapper.context = borrowed.context
 
-    @property
+    @cached_property
     def run_key(self) -> str:
         """The run's id and its first execution; two runs with one id have two keys."""
         key = self.worker.key

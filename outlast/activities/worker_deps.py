@@ -152,6 +152,8 @@ class WorkerDeps:
             UserError: a live value is not in this process, and no factory makes it; or the context
                 has an object of a class that a function of the run's program has made.
         """
+        if context is None:
+            return self
         if (absent_one := absent_class(context, self.live or {})) is not None:
             raise UserError(absent_one)
         missing = _missing(context, self.live or {})

@@ -80,10 +80,13 @@ def message_of_person(text: str) -> JsonObject:
 
 def call_id_of(raw: JsonObject) -> str:
     """Return the id that a call and its output share."""
-    return str(raw.get(_CALL_IDS.get(str(raw.get("type")), "call_id"), ""))
+    return str(raw.get(OTHER_CALL_IDS.get(str(raw.get("type")), "call_id"), ""))
 
 
-_CALL_IDS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
+OTHER_CALL_IDS: Final = {
+    "mcp_approval_request": "id",
+    "mcp_approval_response": "approval_request_id",
+}
 """The field of the id, where it is not `call_id`."""
 
 

@@ -235,6 +235,8 @@ def _with_needs(invocation: Invocation, reply: ModelReply) -> ModelReply:
 
     A handoff may lead to an agent whose model has a smaller window.
     """
+    if invocation.agent.compaction is None and all(one.kind != "handoff" for one in reply.calls):
+        return reply
 
     def need_of(agent: Agent[Any]) -> CompactionNeed:
         return "" if agent.compaction is None else agent.compaction.need_after(reply.usage)

@@ -372,7 +372,7 @@ async def _invoke(this: _Attempt) -> ToolResult:
         if isinstance(value, Wait):
             wait = _checked_wait(this, value.begun(is_output=True))
             return ToolResult(output=None, wait=wait, changes=changes)
-        return replace(_result(this, value), changes=changes)
+        return _result(this, value, changes)
     except WaitDropped:
         return ToolResult(output=None)
     except TimeoutError as error:
@@ -526,11 +526,11 @@ async def _waits(worker: WorkerDeps, request: RunTool, made: Attempt) -> Waits:
     )
 
 
-def _result(this: _Attempt, value: Any) -> ToolResult:
+def _result(this: _Attempt, value: Any, changes: tuple[Change, ...]) -> ToolResult:
     if isinstance(this.tool, LocalTool):  # local tools write their output themselves
-        return ToolResult(output=_limit(this.tool, value))
+        return ToolResult(output=_limit(this.tool, value), changes=changes)
     output = _limit(this.tool, encode_output(value, tool_name=this.tool.name))
-    return ToolResult(output=output, value=_value(this, value, output))
+    return ToolResult(output=output, value=_value(this, value, output), changes=changes)
 
 
 def _value(this: _Attempt, value: Any, output: Json) -> Json:
@@ -675,7 +675,8 @@ def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
     failure = result.failure
     if failure is not None:
         failure = replace(failure, message=cut(failure.message))
-    result = replace(result, output=output, value=value, failure=failure)
+    if output is not result.output or value is not result.value or failure is not None:
+        result = replace(result, output=output, value=value, failure=failure)
     size = len(json.dumps(write(result))) if fast else 0
     if size > LARGEST_FAST_RESULT_BYTES:
         message = (

@@ -16,7 +16,7 @@ from outlast.loop.call_forms import (
     name_of,
     same_call,
 )
-from outlast.loop.items import Item, call_id_of, program_of
+from outlast.loop.items import OTHER_CALL_IDS, Item, call_id_of, program_of
 from outlast.loop.state import CALL_KINDS
 from outlast.loop.values import Failure, JsonObject
 
@@ -129,7 +129,10 @@ def without_repeats(
     earlier = {
         call_id_of(item.raw): item.raw
         for item in history
-        if item.kind in CALL_KINDS and call_id_of(item.raw) in ids
+        if item.kind in CALL_KINDS
+        # Long conversations have thousands of calls: nearly all are told apart at once.
+        and (str(item.raw.get("call_id", "")) in ids or str(item.raw.get("type")) in OTHER_CALL_IDS)
+        and call_id_of(item.raw) in ids
     }
     seen = dict(earlier)
     items: list[JsonObject] = []

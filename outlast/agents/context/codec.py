@@ -98,10 +98,10 @@ def write_parts(context: Any) -> tuple[Json, LiveValues]:
 
 
 def _written(context: Any, hint: Any, before: Json = None) -> tuple[Json, LiveValues]:
-    from pydantic_core import to_json
-
     if context is None:
         return None, {}
+    from pydantic_core import to_json
+
     value, live = encode(context, hint, before)
     if (size := len(to_json(value))) > LARGEST_BYTES:
         raise UserError(

@@ -632,9 +632,11 @@ _CLASS_TAGS: Final = ("$class", "$enum", "$value")
 
 def absent_class(context: Json, live: Mapping[ValuePath, Any]) -> str | None:
     """Say which class made in a function a context needs, and the run does not have here, if any."""
-    from pydantic_core import to_json
+    if not isinstance(context, dict):
+        return None
+    import pydantic_core
 
-    if not isinstance(context, dict) or b"#" not in to_json(context):
+    if b"#" not in pydantic_core.to_json(context):
         return None
     own = _own_classes(live)
     for path, name in _made_classes(cast("JsonObject", context)):

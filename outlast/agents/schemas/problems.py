@@ -14,10 +14,12 @@ _MOST_CHARACTERS = 300  # of a message, which may quote the value; the model rea
 
 def object_problem(tool: str, arguments: str) -> str | None:
     """Return why arguments are no JSON object, for the model, or None."""
-    from pydantic_core import from_json
+    import pydantic_core
 
     try:  # NaN is not JSON and would pass any limit
-        is_object = isinstance(from_json(arguments.strip() or "{}", allow_inf_nan=False), dict)
+        is_object = isinstance(
+            pydantic_core.from_json(arguments.strip() or "{}", allow_inf_nan=False), dict
+        )
     except (ValueError, TypeError) as error:  # TypeError: a lone surrogate
         return f"Invalid JSON input for tool {tool}: {error}."
     return None if is_object else f"Invalid JSON input for tool {tool}: expected a JSON object."

@@ -252,7 +252,8 @@ def test_the_key_of_a_call_tells_runs_apart_that_use_one_id() -> None:
     tool = guarded(allow)
     context = tool_context(invocation, PAY, tool)
     assert (context.run_key, context.idempotency_key) == ("support-42", "support-42:c1")
-    invocation.worker = replace(invocation.worker, key=RunKey("default", "first-execution"))
+    keyed = replace(invocation.worker, key=RunKey("default", "first-execution"))
+    invocation = replace(invocation, worker=keyed)
     context = tool_context(invocation, PAY, tool)
     assert context.run_key == "support-42@st-execution"
     assert context.idempotency_key == "support-42@st-execution:c1"
