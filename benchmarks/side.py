@@ -13,6 +13,7 @@ worker answers each line on standard input with its resource usage, the starter 
 import asyncio
 import cProfile
 import gc
+import importlib
 import json
 import sys
 import time
@@ -55,10 +56,10 @@ def agents() -> list[Any]:
 async def connected(address: str, namespace: str) -> Any:
     """Return a client as the checkout's own programs connect."""
     try:
-        from outlast.client.transport.connection import connect
+        module: Any = importlib.import_module("outlast.client.transport.connection")
     except ImportError:
-        from outlast.client.connection import connect  # type: ignore[no-redef]
-    return await connect(address, namespace)
+        module = importlib.import_module("outlast.client.connection")
+    return await module.connect(address, namespace)
 
 
 async def work(address: str, namespace: str, model_url: str) -> None:
@@ -114,13 +115,12 @@ async def start(address: str, namespace: str) -> None:
 
 async def effects() -> dict[str, float]:
     """Return the CPU of one attempt in microseconds, and its Python calls, for each effect."""
-    from benchmarks import effects as own
+    own: Any = importlib.import_module("benchmarks.effects")
+    from outlast import Agent
     from outlast.activities.worker_deps import WorkerDeps
     from outlast.agents.registry import Registry
 
     tool: Any = agents()[0].tools[0]
-    from outlast import Agent
-
     agent = Agent(name="Notes", instructions="You keep notes.", tools=[tool])
     worker = WorkerDeps(registry=Registry([agent]), models=own.InstantModel())
     measured: dict[str, float] = {}
@@ -163,7 +163,7 @@ async def memory() -> dict[str, float]:
 def imports() -> dict[str, float]:
     """Return how many modules `import outlast.worker` loads: ours, and others."""
     before = set(sys.modules)
-    import outlast.worker  # noqa: F401
+    importlib.import_module("outlast.worker")
 
     loaded = set(sys.modules) - before
     ours = {one for one in loaded if one.partition(".")[0] == "outlast"}
