@@ -210,7 +210,7 @@ lint: $(VENV)/.lint ## style and spelling
 	@$(BIN)/ruff format --check .
 	@UV_SYSTEM_CERTS=1 $(BIN)/uv lock --check --quiet
 
-types: $(VENV)/.lint ## static types, also of users' programs, and of the package as they install it
+types: $(VENV)/.lint $(VENV)/.site ## static types, also of users' programs, and of the package as they install it
 	@$(BIN)/pyright
 	@$(BIN)/python -m tests.release.type_completeness
 	@$(BIN)/pytest -q tests/architecture/test_user_types.py
