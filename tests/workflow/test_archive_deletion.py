@@ -374,7 +374,7 @@ async def test_a_deletion_that_was_killed_after_a_session_was_cleared_is_finishe
             raise Killed
 
     with pytest.raises(Killed):
-        await Dying(desk.client, archive, by="dpo").delete_run(handle.id)
+        await Dying(desk.client, archive, by="dpo", sessions=[tmp_path]).delete_run(handle.id)
     assert await items(session) == 0
     stone = await Deletion(desk.client, archive, by="dpo").delete_run(handle.id)
     assert [one["items"] for one in stone.sessions] == [2], "as many as there were"

@@ -145,7 +145,9 @@ async def test_a_request_reads_the_history_once(desk: Desk, reads: list[str]) ->
 
 async def test_a_stream_goes_on_from_its_last_event_in_another_process(desk: Desk) -> None:
     agent = Agent[Any](name="Helper")
-    await desk.open(agent, model=ScriptedModel("Hello.", paced(0.05, WORDS)))
+    await desk.open(
+        agent, model=ScriptedModel("Hello.", paced(0.2, WORDS))
+    )  # it still speaks when the other begins
     run_id = desk.new_id()
     first, body = body_of(run_id, ("m1", "Hi")), body_of(run_id, ("m2", "Tell me."))
     mine = bearer(TOKENS.mint(run_id))
