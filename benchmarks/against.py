@@ -53,7 +53,7 @@ BARS: Final = {
 """The greatest ratio that is no step back."""
 
 COUNTS: Final = {"run_tool_calls": 300, "call_model_calls": 800, "modules_ours": 245}
-"""The greatest numbers, which do not depend on the machine."""
+"""The greatest counts of calls and modules, which are the same on every machine."""
 
 TITLES: Final = {
     **{

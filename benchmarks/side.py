@@ -54,7 +54,7 @@ def agents() -> list[Any]:
 
 
 async def connected(address: str, namespace: str) -> Any:
-    """Return a client as the checkout's own programs connect."""
+    """Return a client that the checkout's own `connect` made."""
     try:
         module: Any = importlib.import_module("outlast.client.transport.connection")
     except ImportError:
