@@ -56,9 +56,15 @@ class Usage:
         """Return the public record of a run's sums; a `Usage` is returned unchanged."""
         if isinstance(usage, cls):
             return usage
-        entries = [request_usage(request) for request in requests if request.total_tokens > 0]
-        counts = _counts(RequestUsage, usage)
-        return cls(requests=usage.requests, **counts, request_usage_entries=entries)
+        return cls(
+            requests=usage.requests,
+            input_tokens=usage.input_tokens,
+            input_tokens_details=usage.input_tokens_details,
+            output_tokens=usage.output_tokens,
+            output_tokens_details=usage.output_tokens_details,
+            total_tokens=usage.total_tokens,
+            request_usage_entries=[request_usage(one) for one in requests if one.total_tokens > 0],
+        )
 
     @property
     def cached_tokens(self) -> int:
@@ -77,25 +83,24 @@ class Usage:
 
     def add(self, other: "AnyUsage") -> None:
         """Add another usage with its requests; one request without entries becomes an entry."""
-        for name in ("requests", "input_tokens", "output_tokens", "total_tokens"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.requests += other.requests
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.total_tokens += other.total_tokens
+        mine, more = self.input_tokens_details, other.input_tokens_details
         self.input_tokens_details = InputTokensDetails(
-            cached_tokens=self.cached_tokens + other.input_tokens_details.cached_tokens,
-            cache_write_tokens=(
-                self.cache_write_tokens + other.input_tokens_details.cache_write_tokens
-            ),
+            cached_tokens=mine.cached_tokens + more.cached_tokens,
+            cache_write_tokens=mine.cache_write_tokens + more.cache_write_tokens,
         )
+        reasoning = other.output_tokens_details.reasoning_tokens
         self.output_tokens_details = OutputTokensDetails(
-            reasoning_tokens=self.reasoning_tokens + other.output_tokens_details.reasoning_tokens
+            reasoning_tokens=self.output_tokens_details.reasoning_tokens + reasoning
         )
         entries = other.request_usage_entries if isinstance(other, Usage) else []
         if entries:
             self.request_usage_entries.extend(deepcopy(entries))
         elif other.requests == 1 and other.total_tokens > 0:
-            entry = request_usage(other)
-            entry.input_tokens_details = replace(entry.input_tokens_details)
-            entry.output_tokens_details = replace(entry.output_tokens_details)
-            self.request_usage_entries.append(entry)
+            self.request_usage_entries.append(request_usage(other))
 
     def __add__(self, other: "AnyUsage") -> "Usage":
         """Return the sum of two usages, with the requests of both; see `add`."""
@@ -131,16 +136,6 @@ def deserialize_usage(data: Mapping[str, Any]) -> Usage:
     return replace(Usage(**known), request_usage_entries=entries)
 
 
-_COUNTS: Final = (
-    "requests",
-    "input_tokens",
-    "output_tokens",
-    "total_tokens",
-    "cached_tokens",
-    "reasoning_tokens",
-    "cache_write_tokens",
-)
-
 _DETAILS: Final[dict[str, type[Any]]] = {
     "input_tokens_details": InputTokensDetails,
     "output_tokens_details": OutputTokensDetails,
@@ -149,6 +144,13 @@ _DETAILS: Final[dict[str, type[Any]]] = {
 
 def _convert_details(usage: Usage | RequestUsage) -> None:
     """Convert details that are dicts or lack numbers: providers send None, which counts as 0."""
+    read, written = usage.input_tokens_details, usage.output_tokens_details
+    if (
+        type(read) is InputTokensDetails
+        and type(written) is OutputTokensDetails
+        and None not in (read.cached_tokens, read.cache_write_tokens, written.reasoning_tokens)
+    ):
+        return
     for name, kind in _DETAILS.items():
         details: Any = getattr(usage, name)
         is_mapping = isinstance(details, Mapping)
@@ -168,7 +170,7 @@ def plain_usage(usage: AnyUsage) -> values.Usage:
     """Return the plain sums of a usage, without a cost: only workers price calls."""
     if isinstance(usage, values.Usage) and not (usage.cost_micros or usage.priced):
         return usage
-    return values.Usage(**{name: getattr(usage, name) for name in _COUNTS})
+    return values.Usage(**_counts(usage))
 
 
 def readable_usage(usage: AnyUsage) -> AnyUsage:
@@ -177,10 +179,13 @@ def readable_usage(usage: AnyUsage) -> AnyUsage:
     A model's server may report a negative count, 1e30 or a text, which budgets, sums and
     OpenTelemetry cannot take.
     """
-    reported = {name: getattr(usage, name) for name in _COUNTS}
-    counts = {name: _readable(count) for name, count in reported.items()}
-    if all(type(count) is int and count == counts[name] for name, count in reported.items()):
+    reported = _counts(usage)
+    for count in reported.values():
+        if type(count) is not int or not 0 <= count <= LARGEST_COUNT:
+            break
+    else:
         return usage
+    counts = {name: _readable(count) for name, count in reported.items()}
     total = counts["total_tokens"] or counts["input_tokens"] + counts["output_tokens"]
     return values.Usage(**{**counts, "total_tokens": total})
 
@@ -194,12 +199,27 @@ def _readable(count: object) -> int:
 
 def request_usage(usage: AnyUsage) -> RequestUsage:
     """Return the tokens of a usage."""
-    return RequestUsage(**_counts(RequestUsage, usage))
+    return RequestUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        input_tokens_details=usage.input_tokens_details,
+        output_tokens_details=usage.output_tokens_details,
+    )
 
 
-def _counts(kind: type[RequestUsage | values.Usage], usage: AnyUsage) -> dict[str, Any]:
-    """Return the fields of a record that a usage has as well."""
-    return {name: getattr(usage, name) for name in _names_of(kind)}
+def _counts(usage: AnyUsage) -> dict[str, int]:
+    """Return the counts of tokens and requests, by their names in the plain sums."""
+    read, written = usage.input_tokens_details, usage.output_tokens_details
+    return {
+        "requests": usage.requests,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "cached_tokens": read.cached_tokens,
+        "reasoning_tokens": written.reasoning_tokens,
+        "cache_write_tokens": read.cache_write_tokens,
+    }
 
 
 @cache
