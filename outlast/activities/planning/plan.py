@@ -32,11 +32,10 @@ from outlast.activities.planning.plan_callbacks import (
     rejection_text,
 )
 from outlast.activities.planning.reply_calls import (
-    ReplyCalls,
-    handoff_of,
+    ReplyItem,
     nonsense,
     program_problem,
-    tool_of,
+    reply_items,
     unknown_call,
     without_repeats,
 )
@@ -55,7 +54,7 @@ from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.use_behavior import final_call
 from outlast.contract import failures
 from outlast.loop.approvals import DEFAULT_TERMS
-from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, arguments_of, form_of, name_of
+from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, arguments_of
 from outlast.loop.calls import ExecutionOptions, FinalKind, PlannedCall
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import Item, program_of, refusal_of, text_of
@@ -105,39 +104,34 @@ async def plan_reply(
     problem = _recording_problem(output)
     if problem is not None:
         return Plan(items=(), failure=nonsense(problem))
-    ours = ReplyCalls(output, offer)
-    items, reused = without_repeats(output, history, ours)
-    failure = reused or unknown_call(items, ours, offer)
-    failure = failure or program_problem(items, history, ours, offer)
-    if failure is None:
-        failure = await _disabled_meanwhile(items, ours, offer, invocation)
+    replied = reply_items(output, offer)
+    kept, reused = without_repeats(replied, history)
+    failure = reused or unknown_call(kept, offer) or program_problem(kept, history, offer)
+    failure = failure or await _disabled_meanwhile(kept, invocation)
+    rest = tuple([one.raw for one in kept if not one.is_planned])
     if failure is not None:
-        return Plan(
-            items=tuple(raw for raw in items if not ours.has(raw)),
-            failure=failure,
-            reuses_call_id=reused is not None,
-        )
-    ends_with = _ends_with(items, offer, invocation.agent)
+        return Plan(items=rest, failure=failure, reuses_call_id=reused is not None)
+    ends_with = _ends_with(kept, invocation.agent)
     calls = [
-        await _plan_call(index, raw, offer, invocation, final=ends_with == index)
-        for index, raw in enumerate(items)
-        if ours.has(raw)
+        await _plan_call(index, one, offer, invocation, final=ends_with == index)
+        for index, one in enumerate(kept)
+        if one.is_planned
     ]
-    checks = tuple(check for call in calls for check in call.checks)
+    checks = tuple([check for call in calls for check in call.checks])
     refused = next((call.failure for call in calls if call.failure is not None), None)
     if refused is not None:
-        rest = tuple(raw for raw in items if not ours.has(raw))
         return Plan(items=rest, failure=refused, checks=checks)
+    items = tuple([one.raw for one in kept])
     if calls:
-        plans = tuple(_of_program(call.plan, items[call.plan.item], offer) for call in calls)
-        return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
-    if any(ours.has(raw) for raw in output):  # only repeated calls: their outputs stand
-        return Plan(items=tuple(items), final="again")
+        plans = tuple([_of_program(call.plan, kept[call.plan.item]) for call in calls])
+        return Plan(items=items, calls=plans, ends_with=ends_with, checks=checks)
+    if len(rest) < len(replied):  # only repeated calls: their outputs stand
+        return Plan(items=items, final="again")
     final, value, invalid = _final(items, invocation)
     approval = APPROVED
     if invalid is None and final != "again":
         approval = await _answer_approval(items, final, value, invocation)
-    return Plan(items=tuple(items), final=final, value=value, failure=invalid, approval=approval)
+    return Plan(items=items, final=final, value=value, failure=invalid, approval=approval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +142,18 @@ class _Planned:
 
 
 async def _plan_call(
-    index: int, raw: JsonObject, offer: OfferedTools, invocation: Invocation, *, final: bool
+    index: int, one: ReplyItem, offer: OfferedTools, invocation: Invocation, *, final: bool
 ) -> _Planned:
-    entry = handoff_of(raw, offer)
-    if entry is not None:
-        return _Planned(await _plan_handoff(index, raw, entry, invocation))
-    if form_of(raw) == MCP_APPROVAL:
+    raw, tool = one.raw, one.tool
+    if one.handoff is not None:
+        return _Planned(await _plan_handoff(index, raw, one.handoff, invocation))
+    if one.form == MCP_APPROVAL:
         return _Planned(await _plan_hosted_approval(index, raw, offer, invocation))
-    tool = tool_of(raw, offer)
     if tool is None:
         problem = await not_offered(invocation, raw, [*offer.tools, *offer.handoffs], offer.away)
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
-    problem = _argument_problem(tool, arguments_of(raw), invocation)
+    written = arguments_of(raw)
+    problem = _argument_problem(tool, written, invocation)
     rule, rejection, checked = APPROVED, None, ToolCheck()
     if problem is None:
         rule = await approval_rule_of(tool, raw, invocation)
@@ -174,16 +168,16 @@ async def _plan_call(
         checked = await checked_before_approval(invocation, tool, raw)
         problem = checked.message
         needs_approval = needs_approval and problem is None
-    filled = arguments_of(raw)
+    filled = written
     if needs_approval and not isinstance(tool, LocalTool):
-        filled = with_defaults(tool.params_json_schema, filled)
+        filled = with_defaults(tool.params_json_schema, written)
     plan = PlannedCall(
         item=index,
         kind="tool",
         problem=problem,
         source=source_of(tool),
         tool_digest=tool_digest(invocation.agent_name, tool) if needs_approval else "",
-        arguments=None if filled == arguments_of(raw) else filled,
+        arguments=None if filled == written else filled,
         needs_approval=needs_approval,
         reason=rule.reason if rule.needs_approval else None,
         terms=rule.terms if needs_approval else DEFAULT_TERMS,
@@ -201,11 +195,10 @@ async def _plan_call(
     return _as_agent(planned, tool, invocation) if isinstance(tool, AgentTool) else planned
 
 
-def _of_program(plan: PlannedCall, raw: JsonObject, offer: OfferedTools) -> PlannedCall:
-    if not (program := program_of(raw)):
+def _of_program(plan: PlannedCall, one: ReplyItem) -> PlannedCall:
+    if not (program := program_of(one.raw)):
         return plan
-    tool = tool_of(raw, offer)
-    gives_object = tool is not None and tool.output_json_schema is not None
+    gives_object = one.tool is not None and one.tool.output_json_schema is not None
     return replace(plan, program=program, gives_object=gives_object)
 
 
@@ -296,27 +289,22 @@ def _changes_view(entry: Handoff, invocation: Invocation) -> bool:
     return nests and not invocation.server_managed
 
 
-def _ends_with(
-    items: Sequence[JsonObject], offer: OfferedTools, agent: Agent[Any]
-) -> int | Literal["judged"] | None:
+def _ends_with(items: Sequence[ReplyItem], agent: Agent[Any]) -> int | Literal["judged"] | None:
     """Return the call that gives the answer; None if the reply also hands over.
 
     Only a function's result can be the answer.
     """
-    called = [(at, raw) for at, raw in enumerate(items) if raw.get("type") == FUNCTION]
-    if any(handoff_of(raw, offer) for _, raw in called):
+    if any(one.handoff is not None for one in items):
         return None
-    tools = [(at, name_of(raw)) for at, raw in called if tool_of(raw, offer)]
-    found = final_call(agent.tool_use_behavior, [name for _, name in tools])
-    return tools[found][0] if isinstance(found, int) else found
+    places = [at for at, one in enumerate(items) if one.form == FUNCTION and one.tool is not None]
+    found = final_call(agent.tool_use_behavior, [items[at].name for at in places])
+    return places[found] if isinstance(found, int) else found
 
 
-async def _disabled_meanwhile(
-    items: Sequence[JsonObject], calls: ReplyCalls, offer: OfferedTools, invocation: Invocation
-) -> Failure | None:
-    for raw in items:
-        tool = tool_of(raw, offer) if calls.has(raw) else None
-        if tool is None or isinstance(tool.is_enabled, bool):
+async def _disabled_meanwhile(items: Sequence[ReplyItem], invocation: Invocation) -> Failure | None:
+    for one in items:
+        tool = one.tool
+        if not one.is_planned or tool is None or isinstance(tool.is_enabled, bool):
             continue
         try:
             if not await is_enabled(invocation, tool.name, tool):

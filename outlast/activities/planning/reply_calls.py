@@ -1,6 +1,7 @@
 """The calls in a model's reply, compared with the offered tools and handoffs."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from outlast.activities.planning.offered_tools import OfferedTools
 from outlast.agents.handoffs.handoff import Handoff
@@ -23,65 +24,81 @@ from outlast.loop.values import Failure, JsonObject
 _PROGRAM_ITEMS = frozenset({"program", "program_output"})
 
 
-class ReplyCalls:
-    """The items of one reply that are calls to be planned.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyItem:
+    """An item of a reply, and what it calls.
 
-    Function calls always are. A call of another type may be of the provider's own tool: then its
-    output is in the reply, too, or the agent has a hosted tool of that type.
+    Attributes:
+        raw: the item in the Responses format.
+        is_planned: it is a call that the run makes. Function calls always are. A call of another
+            type may be of the provider's own tool: then its output is in the reply, too, or the
+            agent has a hosted tool of that type.
+        form: the type of a call.
+        name: the name of the called tool or handoff.
+        call_id: the id of a call.
+        tool: the offered tool of that name and type.
+        handoff: the offered handoff of that name.
     """
 
-    def __init__(self, output: Sequence[JsonObject], offer: OfferedTools) -> None:
-        self._offer = offer
-        self._answered = {(str(raw.get("type")), call_id_of(raw)) for raw in output}
-
-    def has(self, raw: JsonObject) -> bool:
-        """Whether an item of the reply is a call to be planned."""
-        if not is_call(raw):
-            return False
-        if form_of(raw) == FUNCTION:
-            return True
-        form = FORMS[form_of(raw)]
-        if (form.output, call_id_of(raw)) in self._answered:
-            return False
-        return tool_of(raw, self._offer) is not None or form.name not in self._offer.hosted_kinds()
+    raw: JsonObject
+    is_planned: bool = False
+    form: str = FUNCTION
+    name: str = ""
+    call_id: str = ""
+    tool: FunctionTool | None = None
+    handoff: Handoff | None = None
 
 
-def tool_of(raw: JsonObject, offer: OfferedTools) -> FunctionTool | None:
-    """Return the offered tool of a call, which must also have the call's type."""
-    tool = offer.tools.get(name_of(raw))
-    return tool if tool is not None and tool.form == form_of(raw) else None
+def reply_items(output: Sequence[JsonObject], offer: OfferedTools) -> list[ReplyItem]:
+    """Return the items of a reply with what they call."""
+    answered = {(str(raw.get("type")), call_id_of(raw)) for raw in output if not is_call(raw)}
+    return [_reply_item(raw, offer, answered) for raw in output]
 
 
-def handoff_of(raw: JsonObject, offer: OfferedTools) -> Handoff | None:
-    """Return the offered handoff of a call."""
-    return offer.handoffs.get(name_of(raw)) if form_of(raw) == FUNCTION else None
+def _reply_item(raw: JsonObject, offer: OfferedTools, answered: set[tuple[str, str]]) -> ReplyItem:
+    if not is_call(raw):
+        return ReplyItem(raw=raw)
+    form, name, call_id = form_of(raw), name_of(raw), call_id_of(raw)
+    tool = offer.tools.get(name)
+    tool = tool if tool is not None and tool.form == form else None
+    is_function = form == FUNCTION
+    is_planned = is_function or (
+        (FORMS[form].output, call_id) not in answered
+        and (tool is not None or FORMS[form].name not in offer.hosted_kinds())
+    )
+    handoff = offer.handoffs.get(name) if is_function else None
+    return ReplyItem(
+        raw=raw,
+        is_planned=is_planned,
+        form=form,
+        name=name,
+        call_id=call_id,
+        tool=tool,
+        handoff=handoff,
+    )
 
 
-def unknown_call(
-    items: Sequence[JsonObject], calls: ReplyCalls, offer: OfferedTools
-) -> Failure | None:
+def unknown_call(items: Sequence[ReplyItem], offer: OfferedTools) -> Failure | None:
     """Return why a run cannot go on after a call of something that was not offered.
 
     A call of a shell, an editor or a computer that the agent does not have ends the run; an unknown
     name becomes an output for the model, unless the run wants an error. A hosted MCP server that
     waits for an approval would wait for ever, and ask again on every turn.
     """
-    for raw in items:
-        if not calls.has(raw) or tool_of(raw, offer) or handoff_of(raw, offer):
+    for one in items:
+        if not one.is_planned or one.tool or one.handoff or one.form == MCP_APPROVAL:
             continue
-        if form_of(raw) == MCP_APPROVAL:
-            continue
-        if FORMS[form_of(raw)].name:
+        if FORMS[one.form].name:
             return nonsense(
-                f"The model made a call without a {name_of(raw)} tool, which it was not offered."
+                f"The model made a call without a {one.name} tool, which it was not offered."
             )
         if offer.unknown_is_fatal:
-            return nonsense(f"The model called a tool that it was not offered: {name_of(raw)!r}.")
+            return nonsense(f"The model called a tool that it was not offered: {one.name!r}.")
     return None
 
 
 def program_problem(
-    items: Sequence[JsonObject], history: Sequence[Item], calls: ReplyCalls, offer: OfferedTools
+    items: Sequence[ReplyItem], history: Sequence[Item], offer: OfferedTools
 ) -> Failure | None:
     """Return why a program, or a call by a program that the provider runs, is invalid."""
     has_runner = any(tool.name == PROGRAMS for tool in offer.hosted)
@@ -90,7 +107,8 @@ def program_problem(
         if program := program_of(item.raw):
             running.add(program)
         _follow_program(item.raw, running)
-    for raw in items:
+    for one in items:
+        raw = one.raw
         program, kind = program_of(raw), raw.get("type")
         if (program or kind in _PROGRAM_ITEMS) and not has_runner:
             return nonsense("The model used programs without a programmatic_tool_calling tool.")
@@ -100,11 +118,11 @@ def program_problem(
         if parent and parent not in running:
             return nonsense(f"The model used the program {parent!r} without a parent program item.")
         _follow_program(raw, running)
-        callee = tool_of(raw, offer) or handoff_of(raw, offer)
+        callee = one.tool or one.handoff
         caller = "programmatic" if program else "direct"
-        if calls.has(raw) and callee is not None and caller not in callers_of(callee):
+        if one.is_planned and callee is not None and caller not in callers_of(callee):
             return nonsense(
-                f"The model called {name_of(raw)!r} with the caller {caller!r}, but the tool allows "
+                f"The model called {one.name!r} with the caller {caller!r}, but the tool allows "
                 f"{', '.join(callers_of(callee))}."
             )
     return None
@@ -118,46 +136,57 @@ def _follow_program(raw: JsonObject, running: set[str]) -> None:
 
 
 def without_repeats(
-    output: Sequence[JsonObject], history: Sequence[Item], calls: ReplyCalls
-) -> tuple[list[JsonObject], Failure | None]:
+    items: Sequence[ReplyItem], history: Sequence[Item]
+) -> tuple[list[ReplyItem], Failure | None]:
     """Return the items without repeated calls, and a failure for an invalid call id.
 
     A call id ties a call, its approval and its side effects together. Used again for another call
     it would mix them up, so that is the model's error.
     """
-    ids = {call_id_of(raw) for raw in output if calls.has(raw)}
-    earlier = {
-        call_id_of(item.raw): item.raw
-        for item in history
-        if item.kind in CALL_KINDS
-        # Long conversations have thousands of calls: nearly all are told apart at once.
-        and (str(item.raw.get("call_id", "")) in ids or str(item.raw.get("type")) in OTHER_CALL_IDS)
-        and call_id_of(item.raw) in ids
-    }
+    ids = {one.call_id for one in items if one.is_planned}
+    earlier = _earlier_calls(history, ids) if ids else {}
     seen = dict(earlier)
-    items: list[JsonObject] = []
-    for raw in output:
-        if not calls.has(raw):
-            items.append(raw)
+    kept: list[ReplyItem] = []
+    for one in items:
+        if not one.is_planned:
+            kept.append(one)
             continue
-        call_id = call_id_of(raw)
+        call_id = one.call_id
         if not call_id:
-            return items, nonsense(
-                f"The model called {name_of(raw)!r} without a non-empty string call ID."
+            return kept, nonsense(
+                f"The model called {one.name!r} without a non-empty string call ID."
             )
         if call_id not in seen:
-            seen[call_id] = raw
-            items.append(raw)
-        elif same_call(seen[call_id], raw):
-            while items and items[-1].get("type") == "reasoning":  # providers refuse it alone
-                items.pop()
+            seen[call_id] = one.raw
+            kept.append(one)
+        elif same_call(seen[call_id], one.raw):
+            while kept and kept[-1].raw.get("type") == "reasoning":  # providers refuse it alone
+                kept.pop()
         else:
             kind, place = ("completed tool", "") if call_id in earlier else ("", " in one response")
-            return items, nonsense(
+            return kept, nonsense(
                 f"Each call needs a unique call ID, but the model used the {kind or 'same'} call ID "
                 f"{call_id!r} for two different calls{place}."
             )
-    return items, None
+    return kept, None
+
+
+def _earlier_calls(history: Sequence[Item], ids: set[str]) -> dict[str, JsonObject]:
+    """Return the calls of a conversation that have one of these ids.
+
+    Long conversations have thousands of calls: nearly all are told apart at once.
+    """
+    found: dict[str, JsonObject] = {}
+    for item in history:
+        raw = item.raw
+        if item.kind not in CALL_KINDS:
+            continue
+        has_other_id = "type" in raw and raw["type"] in OTHER_CALL_IDS
+        if not has_other_id and "call_id" in raw and str(raw["call_id"]) not in ids:
+            continue
+        if (call_id := call_id_of(raw)) in ids:
+            found[call_id] = raw
+    return found
 
 
 def nonsense(message: str) -> Failure:

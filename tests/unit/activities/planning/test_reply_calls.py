@@ -6,11 +6,9 @@ import pytest
 
 from outlast.activities.planning.offered_tools import OfferedTools
 from outlast.activities.planning.reply_calls import (
-    ReplyCalls,
-    handoff_of,
     nonsense,
     program_problem,
-    tool_of,
+    reply_items,
     unknown_call,
     without_repeats,
 )
@@ -83,27 +81,27 @@ ALL = [
 
 @pytest.mark.parametrize("raw", ALL, ids=lambda raw: raw["type"])
 def test_a_call_of_any_form_is_to_be_planned(raw: JsonObject) -> None:
-    assert ReplyCalls([raw], offered_tools()).has(raw)
+    assert reply_items([raw], offered_tools())[0].is_planned
 
 
 @pytest.mark.parametrize("raw", [*say("Hi"), {"type": "web_search_call", "id": "w1"}])
 def test_nothing_else_is(raw: JsonObject) -> None:
-    assert not ReplyCalls([raw], offered_tools()).has(raw)
+    assert not reply_items([raw], offered_tools())[0].is_planned
 
 
 @pytest.mark.parametrize("raw", ALL[1:], ids=lambda raw: raw["type"])
 def test_what_the_provider_has_answered_is_its_own(raw: JsonObject) -> None:
-    assert not ReplyCalls([raw, output_of(raw)], offered_tools(SHELL, SQL)).has(raw)
+    assert not reply_items([raw, output_of(raw)], offered_tools(SHELL, SQL))[0].is_planned
     other = {**output_of(raw), "call_id": "c9"}
-    assert ReplyCalls([raw, other], offered_tools(SHELL, SQL)).has(raw)
+    assert reply_items([raw, other], offered_tools(SHELL, SQL))[0].is_planned
 
 
 def test_so_is_a_hosted_shell_unless_there_is_one_here() -> None:
     raw = shell_call("c1", "ls")
-    assert not ReplyCalls([raw], offered_tools(hosted=(HOSTED,))).has(raw)
-    assert ReplyCalls([raw], offered_tools(SHELL, hosted=(HOSTED,))).has(raw)
+    assert not reply_items([raw], offered_tools(hosted=(HOSTED,)))[0].is_planned
+    assert reply_items([raw], offered_tools(SHELL, hosted=(HOSTED,)))[0].is_planned
     patch = patch_call("c1", "delete_file", "a")
-    assert ReplyCalls([patch], offered_tools(hosted=(HOSTED,))).has(patch)
+    assert reply_items([patch], offered_tools(hosted=(HOSTED,)))[0].is_planned
 
 
 @pytest.mark.parametrize(
@@ -123,12 +121,14 @@ def test_so_is_a_hosted_shell_unless_there_is_one_here() -> None:
 def test_a_call_is_for_the_tool_of_its_name_and_form(
     raw: JsonObject, tool: FunctionTool | None
 ) -> None:
-    assert tool_of(raw, offered_tools(look, SHELL, SQL)) is tool
+    assert reply_items([raw], offered_tools(look, SHELL, SQL))[0].tool is tool
 
 
 def test_only_functions_hand_over() -> None:
-    assert handoff_of(call("go", "c1"), offered_tools()) is not None
-    assert handoff_of(custom_call("go", "c1", "x"), offered_tools()) is None
+    output = [call("go", "c1"), custom_call("go", "c2", "x")]
+    function, other = reply_items(output, offered_tools())
+    assert function.handoff is not None
+    assert other.handoff is None
 
 
 @pytest.mark.parametrize("fatal", [False, True])
@@ -148,7 +148,7 @@ def test_a_run_ends_with_a_machine_that_was_not_offered(
     raw: JsonObject, ends: tuple[bool, bool], *, fatal: bool
 ) -> None:
     offer = offered_tools(look, LocalShellTool(run), unknown_is_fatal=fatal)
-    failure = unknown_call([raw], ReplyCalls([raw], offer), offer)
+    failure = unknown_call(reply_items([raw], offer), offer)
     assert (failure is not None) == ends[fatal]
 
 
@@ -156,9 +156,9 @@ def repeats(
     *output: JsonObject, history: tuple[JsonObject, ...] = ()
 ) -> tuple[list[JsonObject], str | None]:
     items = [Item("tool_call", raw, "A") for raw in history]
-    calls = ReplyCalls(output, offered_tools(hosted=(HOSTED,)))
-    kept, failure = without_repeats(output, items, calls)
-    return kept, None if failure is None else failure.message
+    replied = reply_items(output, offered_tools(hosted=(HOSTED,)))
+    kept, failure = without_repeats(replied, items)
+    return [one.raw for one in kept], None if failure is None else failure.message
 
 
 def test_a_call_that_is_repeated_word_for_word_counts_once() -> None:
@@ -213,9 +213,9 @@ def test_such_an_error_has_the_models_code() -> None:
 def test_a_request_of_a_hosted_server_is_a_call_to_plan_and_no_unknown_tool(*, fatal: bool) -> None:
     raw = {"type": "mcp_approval_request", "id": "r", "server_label": "crm", "name": "delete"}
     offer = OfferedTools(tools={}, handoffs={}, unknown_is_fatal=fatal)
-    calls = ReplyCalls([raw], offer)
-    assert calls.has(raw)
-    assert unknown_call([raw], calls, offer) is None
+    items = reply_items([raw], offer)
+    assert items[0].is_planned
+    assert unknown_call(items, offer) is None
     assert (
         repeats({**raw, "id": ""})[1]
         == "The model called 'crm.delete' without a non-empty string call ID."
@@ -262,7 +262,7 @@ def test_only_a_running_program_calls_only_tools_that_allow_it(
     offer = offered_tools(look, count, hosted=(ProgrammaticToolCallingTool(),))
     items = [Item("other", raw, "A") for raw in history]
 
-    failure = program_problem(output, items, ReplyCalls(output, offer), offer)
+    failure = program_problem(reply_items(output, offer), items, offer)
 
     if problem is None:
         assert failure is None
@@ -275,6 +275,6 @@ def test_only_a_running_program_calls_only_tools_that_allow_it(
 @pytest.mark.parametrize("raw", [PROGRAM, OUTPUT, of_program(call("count", "c"))])
 def test_nobody_runs_a_program_without_the_tool_for_it(raw: JsonObject) -> None:
     offer = offered_tools(look, count)
-    failure = program_problem([raw], [Item("other", PROGRAM, "A")], ReplyCalls([raw], offer), offer)
+    failure = program_problem(reply_items([raw], offer), [Item("other", PROGRAM, "A")], offer)
     assert failure is not None
     assert "without a programmatic_tool_calling tool" in failure.message
