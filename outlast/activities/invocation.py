@@ -231,8 +231,10 @@ class Invocation:
 
     def hooked(self, step: str, agent_step: str = "") -> bool:
         """Whether the run or the agent has a hook for a step."""
-        own = self.agent.hooks
-        return overrides(self.run_hooks, step) or overrides(own, agent_step or step)
+        of_run, own = self.run_hooks, self.agent.hooks
+        if of_run is None and own is None:  # as in most runs, and asked for each call
+            return False
+        return overrides(of_run, step) or overrides(own, agent_step or step)
 
     def input_guardrails(self, agent: Agent[Any] | None = None) -> list[InputGuardrail[Any]]:
         """Return the input guardrails of an agent and of the run, in this order."""

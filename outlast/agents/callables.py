@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -62,6 +62,9 @@ def is_async(function: Callable[..., Any]) -> bool:
     True for `async def` functions and methods, partials of them, and objects with an async
     `__call__`.
     """
+    inner: object = function.__func__ if isinstance(function, MethodType) else function
+    if isinstance(inner, FunctionType) and inner.__code__.co_flags & inspect.CO_COROUTINE:
+        return True  # as nearly all, and asked for each call
     return inspect.iscoroutinefunction(implementation(function))
 
 

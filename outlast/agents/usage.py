@@ -145,12 +145,10 @@ _DETAILS: Final[dict[str, type[Any]]] = {
 def _convert_details(usage: Usage | RequestUsage) -> None:
     """Convert details that are dicts or lack numbers: providers send None, which counts as 0."""
     read, written = usage.input_tokens_details, usage.output_tokens_details
-    if (
-        type(read) is InputTokensDetails
-        and type(written) is OutputTokensDetails
-        and None not in (read.cached_tokens, read.cache_write_tokens, written.reasoning_tokens)
-    ):
-        return
+    if type(read) is InputTokensDetails and type(written) is OutputTokensDetails:
+        reported = (read.cached_tokens, read.cache_write_tokens, written.reasoning_tokens)
+        if None not in cast("tuple[object, ...]", reported):
+            return
     for name, kind in _DETAILS.items():
         details: Any = getattr(usage, name)
         is_mapping = isinstance(details, Mapping)

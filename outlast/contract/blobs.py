@@ -108,11 +108,20 @@ def escape_fields(raw: JsonObject) -> JsonObject:
     return {name: escape(value) for name, value in raw.items()} if _has_own_key(raw) else raw
 
 
+_OWN_LENGTH: Final = len(OWN)
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+
+
 def _has_own_key(value: Json) -> bool:
     if isinstance(value, dict):
-        fields = cast("JsonObject", value)
-        return any(map(_is_own, fields)) or any(map(_has_own_key, fields.values()))
-    return isinstance(value, list) and any(map(_has_own_key, cast("list[Any]", value)))
+        for key, inner in cast("JsonObject", value).items():
+            if key[:_OWN_LENGTH] == OWN or (type(inner) not in _PLAIN and _has_own_key(inner)):
+                return True
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            if type(inner) not in _PLAIN and _has_own_key(inner):
+                return True
+    return False
 
 
 def _is_own(key: str) -> bool:

@@ -67,7 +67,7 @@ from outlast.loop.calls import BegunResponse, CompactionNeed, ModelReply
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item
-from outlast.loop.values import Failure, JsonObject
+from outlast.loop.values import Failure, JsonObject, Usage
 from outlast.ports.model import (
     Model,
     ModelRequest,
@@ -135,8 +135,7 @@ async def _reply_of(
     model, label = model_of(invocation)
     has_prompt = invocation.agent.prompt is not None
     settings = _settings(invocation, model, has_prompt=has_prompt)
-    reply = await _planned(invocation, request, offer, response, label, settings)
-    return replace(reply, usage=priced(reply.usage, model, label))
+    return await _planned(invocation, request, offer, response, model, label, settings)
 
 
 def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
@@ -198,8 +197,7 @@ async def _call_model(
         await apply_retry_settings(error, failed, policy)
         raise
     settings = model_request.settings
-    reply = await _planned(invocation, request, offer, response, label, settings)
-    return replace(reply, usage=priced(reply.usage, model, label))
+    return await _planned(invocation, request, offer, response, model, label, settings)
 
 
 async def _planned(
@@ -207,13 +205,17 @@ async def _planned(
     request: EffectRequest[CallModel],
     offer: OfferedTools,
     response: ModelResponse,
+    model: Model,
     label: str,
     settings: ModelSettings,
 ) -> ModelReply:
     """Return what the run does with a model's response: the plan of its calls, or its answer."""
     response, failure = await _filtered(invocation, _with_own_names(response, offer))
     items = request.items
-    reply = await planned_reply(invocation, items, offer, response, label, failure=failure)
+    usage = priced(response.usage, model, label)
+    reply = await planned_reply(
+        invocation, items, offer, response, label, usage=usage, failure=failure
+    )
     if not invocation.server_managed:
         reply = _with_needs(invocation, reply)
     keeps_usage = settings.preserve_raw_usage is True
@@ -571,11 +573,12 @@ async def planned_reply(
     response: ModelResponse,
     label: str,
     *,
+    usage: Usage | None = None,
     failure: Failure | None = None,
 ) -> ModelReply:
     """Return a model's reply with its plan; raises nothing, because the model is paid.
 
-    `failure` says why the run cannot go on, whatever the reply holds.
+    `usage` is what is recorded, instead of what the model reports without a cost. `failure` says why the run cannot go on, whatever the reply holds.
     """
     invocation.usage.add(response.usage)  # user code after the call sees its usage
     if failure is not None:
@@ -589,7 +592,7 @@ async def planned_reply(
         failure = failure or Failure(code=error.code, message=error.message)
     return ModelReply(
         items=plan.items,
-        usage=plain_usage(response.usage),
+        usage=plain_usage(response.usage) if usage is None else usage,
         calls=plan.calls,
         final=plan.final,
         value=plan.value,

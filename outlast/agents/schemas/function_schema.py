@@ -110,12 +110,20 @@ class FunctionSchema:
         return fields, partial(write, fields, mode="json", by_alias=True, warnings=False)
 
     def _validated(self, arguments: str, validate: Callable[[str], T]) -> T:
-        if (problem := object_problem(self.name, arguments)) is not None:
-            raise ModelBehaviorError(problem)
+        # pydantic reads NaN and Infinity, which are no JSON, as numbers.
+        if "NaN" in arguments or "Infinity" in arguments:
+            self._check_object(arguments)
         try:
             return validate(arguments.strip() or "{}")
-        except ValidationError as error:
+        except (ValidationError, TypeError) as error:  # TypeError: a lone surrogate
+            self._check_object(arguments)
+            if isinstance(error, TypeError):
+                raise
             raise ModelBehaviorError(argument_problem(self.name, error)) from error
+
+    def _check_object(self, arguments: str) -> None:
+        if (problem := object_problem(self.name, arguments)) is not None:
+            raise ModelBehaviorError(problem)
 
     def values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of parameters from the fields of the model.
@@ -125,8 +133,7 @@ class FunctionSchema:
         """
         parameters = self.signature.parameters
         values = {
-            parameter.name: fields[field]
-            for parameter, field in zip(parameters, self.model.model_fields, strict=True)
+            parameter.name: fields[f"{_FIELD}{index}"] for index, parameter in enumerate(parameters)
         }
         for parameter in parameters:
             if parameter.kind is not parameter.VAR_KEYWORD:
@@ -228,6 +235,10 @@ def _check_strict(parameter: inspect.Parameter, owner: str) -> None:
         )
 
 
+_FIELD: Final = "arg_"
+"""What the names of fields begin with; the parameter's number follows."""
+
+
 def _arguments_model(name: str, signature: FunctionSignature, *, strict: bool) -> type[BaseModel]:
     """Return the pydantic model of the arguments.
 
@@ -238,7 +249,8 @@ def _arguments_model(name: str, signature: FunctionSignature, *, strict: bool) -
     reserves names (`schema`, `copy`, `_private`) that a parameter may have.
     """
     fields: dict[str, Any] = {
-        f"arg_{index}": _field(parameter) for index, parameter in enumerate(signature.parameters)
+        f"{_FIELD}{index}": _field(parameter)
+        for index, parameter in enumerate(signature.parameters)
     }
     closed = strict or any(one.kind is one.VAR_KEYWORD for one in signature.parameters)
     config = ConfigDict(extra="forbid" if closed else "ignore", allow_inf_nan=False)
