@@ -64,7 +64,7 @@ async def attempt_effect(
     """
     effect = request.effect
     if isinstance(effect, AgentEffect):
-        if attempt.execution is not None:
+        if attempt.execution not in (None, worker.execution):
             worker = replace(worker, execution=attempt.execution)
         with worker_lookup():
             worker = worker.with_recorded_agents(effect.settings)

@@ -91,7 +91,8 @@ class EffectActivities:
             ends = _ends_at(info)
             request = await self._request_of(kind, payload)
             with worker_lookup():
-                worker = await self._deps.of_execution(_execution(info), request.effect)
+                execution = _execution(info)
+                worker = await self._deps.of_execution(execution, request.effect)
             _see_as(worker.caller)
             attempts = kind.policy(request.effect).attempts or ATTEMPTS
             is_last = info.attempt >= min(attempts, ATTEMPTS)
@@ -99,13 +100,13 @@ class EffectActivities:
             if not _looks_for_response(request.effect):
                 request = await whole_request(worker, request, is_last=is_last)
             if isinstance(request.effect, CallModel):
-                result = await self._call_model(worker, request, beat)
+                result = await self._call_model(worker, request, beat, execution)
             else:
                 attempt = Attempt(
                     number=info.attempt,
                     progress=info.heartbeat_details[0] if info.heartbeat_details else None,
                     report=None if beat.send is None else partial(_report_progress, beat),
-                    execution=_execution(info),
+                    execution=execution,
                     patient=_is_patient(payload),
                     arrived=arrived,
                 )
@@ -156,7 +157,11 @@ class EffectActivities:
         return await _ask_workflow(kind, effect)
 
     async def _call_model(
-        self, worker: WorkerDeps, request: EffectRequest[CallModel], beat: Beat
+        self,
+        worker: WorkerDeps,
+        request: EffectRequest[CallModel],
+        beat: Beat,
+        execution: Execution,
     ) -> ModelReply:
         info = activity.info()
         run_id = str(info.workflow_id)
@@ -165,7 +170,7 @@ class EffectActivities:
         window = DeltaWindow(
             effect=int(info.activity_id),
             attempt=info.attempt,
-            execution=info.workflow_run_id or "",
+            execution=execution.execution_id,
         )
         is_read_here = partial(call_windows.has_reader, place)
         cadence = Cadence.of(request.effect.settings, is_billed=is_billed(activity.client()))
@@ -173,7 +178,7 @@ class EffectActivities:
         attempt = Attempt(
             number=info.attempt,
             on_event=stream.feed,
-            execution=_execution(info),
+            execution=execution,
             has_reader_here=is_read_here,
             is_stopped=partial(turn_stops.is_stopped, run_id, chain_id, window.effect),
         )
@@ -224,8 +229,10 @@ def _see_as(caller: contextvars.Context | None) -> None:
     Only this attempt's task gets them. Variables that the attempt has already, such as the
     engine's, stay; and its spans belong to the run's trace, not to the program's place in it.
     """
+    if caller is None:
+        return
     own = contextvars.copy_context()
-    for variable, value in () if caller is None else caller.items():
+    for variable, value in caller.items():
         if variable not in own and variable is not CURRENT:
             variable.set(value)
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.activities.errors import mistake, user_code, worker_lookup
 from outlast.activities.parent_call import ParentCall, parent_call_of
@@ -31,6 +30,9 @@ from outlast.loop.effects import AgentEffect
 from outlast.loop.items import Item, only_text
 from outlast.loop.values import NO_USAGE, Json, JsonObject
 
+_UNREAD: Final = object()
+"""Hooks that nobody has asked for."""
+
 
 @dataclass(kw_only=True)
 class Invocation:
@@ -39,6 +41,8 @@ class Invocation:
     Attributes:
         borrowed: the run's context, lent to user code.
         wrapper: the context as user code gets it.
+        parent_call: the parent's call that this run answers, for a nested run.
+        run_key: the run's id and its first execution; two runs with one id have two keys.
         server_managed: the provider's server keeps the conversation.
         decided: the agent's tools with a remembered decision.
     """
@@ -48,13 +52,19 @@ class Invocation:
     settings: JsonObject
     borrowed: BorrowedContext
     wrapper: RunContextWrapper[Any] = field(init=False)
+    parent_call: ParentCall | None = field(init=False)
+    run_key: str = field(init=False)
     usage: Usage
     turn: int
     run_id: str
     server_managed: bool = False
     decided: tuple[str, ...] = ()
+    _run_hooks: Any = field(default=_UNREAD, init=False)
 
     def __post_init__(self) -> None:
+        key = self.worker.key
+        self.run_key = names.run_key(self.run_id, "" if key is None else key.chain_id)
+        self.parent_call = parent_call_of(self.worker.registry, self.settings)
         self.wrapper = RunContextWrapper(
             context=self.borrowed.context,
             usage=self.usage,
@@ -68,12 +78,6 @@ class Invocation:
         """Use another object as the context: that of the calls beside this one."""
         self.borrowed = borrowed
         self.wrapper.context = borrowed.context
-
-    @cached_property
-    def run_key(self) -> str:
-        """The run's id and its first execution; two runs with one id have two keys."""
-        key = self.worker.key
-        return names.run_key(self.run_id, "" if key is None else key.chain_id)
 
     @property
     def agent_name(self) -> str:
@@ -125,11 +129,6 @@ class Invocation:
         with worker_lookup():
             return self.worker.registry.reference(name)
 
-    @cached_property
-    def parent_call(self) -> ParentCall | None:
-        """The parent's call that this run answers, for a nested run."""
-        return parent_call_of(self.worker.registry, self.settings)
-
     @property
     def tool(self) -> AgentTool | None:
         """The tool of that call, for a nested run."""
@@ -178,10 +177,13 @@ class Invocation:
         """Whether this run's tool has an `on_stream`."""
         return self.tool is not None and self.tool.on_stream is not None
 
-    @cached_property
+    @property
     def run_hooks(self) -> RunHooks[Any] | None:
         """The hooks of the run."""
-        return self.tool.hooks if self.tool is not None else self.reference(HOOKS)
+        if self._run_hooks is _UNREAD:
+            tool = self.tool
+            self._run_hooks = tool.hooks if tool is not None else self.reference(HOOKS)
+        return self._run_hooks
 
     def hook_calls(self, step: str, *arguments: Any, agent_step: str = "") -> list[HookCall]:
         """Return the calls of the run's and the agent's hooks, which may name the step otherwise."""

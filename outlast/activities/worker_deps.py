@@ -98,8 +98,8 @@ class WorkerDeps:
         ):
             raise UserError(NOT_BROUGHT)
         if objects is None:
-            return replace(self, key=key)
-        return self.with_objects(key, objects, execution.workflow_id)
+            return replace(self, key=key, execution=execution)
+        return self.with_objects(key, objects, execution.workflow_id, execution)
 
     def definitions_of(self, namespace: str, execution_id: str, run_id: str) -> Registry:
         """Return the definitions of an execution, as far as this process has them."""
@@ -110,7 +110,13 @@ class WorkerDeps:
             return self.with_objects(key, objects, run_id).registry
         return Registry() if self.hosts_runs else self.registry
 
-    def with_objects(self, key: RunKey | None, objects: RunObjects, run_id: str) -> "WorkerDeps":
+    def with_objects(
+        self,
+        key: RunKey | None,
+        objects: RunObjects,
+        run_id: str,
+        execution: Execution | None = None,
+    ) -> "WorkerDeps":
         """Return the dependencies with the objects of one run."""
         return replace(
             self,
@@ -119,6 +125,7 @@ class WorkerDeps:
             live=objects.live,
             started_here=objects.live is not None,
             caller=objects.caller,
+            execution=execution or self.execution,
         )
 
     def with_recorded_agents(self, settings: JsonObject | None) -> "WorkerDeps":

@@ -134,19 +134,22 @@ def with_defaults(schema: JsonObject, arguments: str) -> str:
 
     Arguments that leave nothing out stay as they are written, and so does what is no JSON object.
     """
+    properties = cast("dict[str, Json]", schema.get("properties") or {})
+    defaults: JsonObject = {
+        name: cast("JsonObject", part)["default"]
+        for name, part in properties.items()
+        if isinstance(part, dict) and "default" in part
+    }
+    if not defaults:
+        return arguments
     try:
         fields: Json = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         return arguments
-    properties = cast("dict[str, Json]", schema.get("properties") or {})
-    if not isinstance(fields, dict):
+    if not isinstance(fields, dict) or defaults.keys() <= fields.keys():
         return arguments
-    defaults: JsonObject = {
-        name: cast("JsonObject", part)["default"]
-        for name, part in properties.items()
-        if isinstance(part, dict) and "default" in part and name not in fields
-    }
-    return json.dumps({**fields, **defaults}, ensure_ascii=False) if defaults else arguments
+    missing = {name: value for name, value in defaults.items() if name not in fields}
+    return json.dumps({**fields, **missing}, ensure_ascii=False)
 
 
 def seen_now(call: GuardedCall, terms: ApprovalTerms) -> Seen:

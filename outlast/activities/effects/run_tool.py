@@ -502,11 +502,10 @@ def _before_call(this: _Attempt) -> BorrowedContext:
 def _tool_context(
     invocation: Invocation, request: RunTool, attempt: int, tool: FunctionTool, waits: Waits
 ) -> ToolContext[Any]:
-    raw = call_item(
-        request.form, call_id=request.call_id, name=request.name, arguments=request.arguments
-    )
-    context = tool_context(invocation, raw, tool)
-    context.tool_arguments = request.arguments  # as the model has written them
+    written = request.arguments
+    called = {"name": request.name, "call_id": request.call_id, "arguments": written}
+    raw = call_item(request.form, **called)
+    context = tool_context(invocation, tool, raw, **called)
     context.attempt, context.approved = attempt, request.approved
     set_waits(context, waits)
     return context

@@ -71,7 +71,14 @@ async def checked_before_approval(
     early = read_tool_execution(invocation.settings).pre_approval_tool_input_guardrails
     if not (early or isinstance(tool, AgentTool)) or not tool.tool_input_guardrails:
         return ToolCheck()
-    context = tool_context(invocation, raw, tool)
+    context = tool_context(
+        invocation,
+        tool,
+        raw,
+        name=name_of(raw),
+        call_id=call_id_of(raw),
+        arguments=arguments_of(raw),
+    )
     try:
         checked = await check_call(tool, context)
     except Exception as error:  # noqa: BLE001  the model call is paid for
@@ -113,20 +120,30 @@ def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | No
     } | own
 
 
-def tool_context(invocation: Invocation, raw: JsonObject, tool: FunctionTool) -> ToolContext[Any]:
-    """Return the context of a call, at its first attempt."""
-    call_id = call_id_of(raw)
-    return ToolContext[Any](
+def tool_context(
+    invocation: Invocation,
+    tool: FunctionTool,
+    raw: JsonObject,
+    *,
+    name: str,
+    call_id: str,
+    arguments: str,
+) -> ToolContext[Any]:
+    """Return the context of a call, at its first attempt.
+
+    `name`, `call_id` and `arguments` are what `raw`, the call's item, has of them.
+    """
+    return ToolContext(
         context=invocation.wrapper.context,
         usage=invocation.usage,
         run_id=invocation.run_id,
         run_key=invocation.run_key,
         turn=invocation.turn,
         tool_input=invocation.wrapper.tool_input,
-        tool_name=name_of(raw),
+        tool_name=name,
         tool_namespace=tool.namespace and tool.namespace.name,
         tool_call_id=call_id,
-        tool_arguments=arguments_of(raw),
+        tool_arguments=arguments,
         agent=invocation.agent,
         idempotency_key=f"{invocation.run_key}:{call_id}",
         tool_call=dict(raw),

@@ -6,10 +6,9 @@ other workers have another object; the loop settles what both changed.
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Generator, Hashable
-from contextlib import contextmanager
+from collections.abc import Hashable
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.wrapper import RunContextWrapper
@@ -95,8 +94,10 @@ class Borrower:
             share.reports[self._call] = self.order, self._taken
         return self._taken
 
-    def leave(self) -> None:
-        """End the use of the object."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._share.calls -= 1
 
     def _replace(self, context: Any) -> None:
@@ -119,11 +120,10 @@ class SharedContexts:
         self.host: str = secrets.token_hex(4)
         self._shares: OrderedDict[Hashable, _Share] = OrderedDict()
 
-    @contextmanager
     def join(
         self, run: Hashable, reply: Hashable | None, own: BorrowedContext, *, call: Hashable
-    ) -> Generator[Borrower]:
-        """Use the object of a reply's other calls for the block, or the call's own.
+    ) -> Borrower:
+        """Use the object of a reply's other calls for a `with` block, or the call's own.
 
         `run` identifies the run and the type of its context, and `call` the call, whichever of its
         attempts this is; without a `reply`, nothing is shared.
@@ -131,11 +131,7 @@ class SharedContexts:
         share = _Share(None, own) if reply is None else self._share_of(run, reply, own, call)
         share.calls += 1
         share.begun.add(call)
-        borrower = Borrower(share, call)
-        try:
-            yield borrower
-        finally:
-            borrower.leave()
+        return Borrower(share, call)
 
     def _share_of(
         self, run: Hashable, reply: Hashable, own: BorrowedContext, call: Hashable

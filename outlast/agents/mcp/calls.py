@@ -88,7 +88,8 @@ async def call_in_run(
 
 def begun_tool(notes: JsonObject | None) -> str | None:
     """Return the server's name of the tool whose task a call waits for; None if there is none."""
-    noted = cast("JsonObject", (notes or {}).get(NOTE) or {})
+    if not notes or not (noted := cast("JsonObject", notes.get(NOTE))):
+        return None
     return cast("str", noted["tool"]) if noted.get("task") is not None else None
 
 

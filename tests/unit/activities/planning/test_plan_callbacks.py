@@ -17,6 +17,7 @@ from outlast.activities.planning.plan_callbacks import (
 )
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig, ToolErrorFormatterArgs
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -37,6 +38,11 @@ from outlast.testing import call, custom_call
 from tests.unit.activities.desk import answering, invocation_of, raising, settings_of
 
 PAY = call("pay", "c1", amount=5)
+
+
+def context_of(invocation: Invocation, tool: FunctionTool) -> ToolContext[Any]:
+    arguments = str(PAY["arguments"])
+    return tool_context(invocation, tool, PAY, name="pay", call_id="c1", arguments=arguments)
 
 
 def with_formatter(formatter: Any, **config: Any) -> Invocation:
@@ -169,10 +175,10 @@ async def test_what_an_early_guardrail_changes_in_the_context_is_kept() -> None:
 def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
     invocation = invocation_of(context={"n": 1})
     tool = guarded(reject)
-    context = tool_context(invocation, PAY, tool)
+    context = context_of(invocation, tool)
     assert (context.tool_namespace, context.qualified_tool_name) == (None, "pay")
     (grouped,) = tool_namespace(name="shop", description="Orders.", tools=[tool])
-    assert tool_context(invocation, PAY, grouped).qualified_tool_name == "shop.pay"
+    assert context_of(invocation, grouped).qualified_tool_name == "shop.pay"
     assert (context.tool_name, context.tool_call_id) == ("pay", "c1")
     assert (context.tool_arguments, context.tool_call.name) == ('{"amount": 5}', "pay")
     assert (context.idempotency_key, context.agent) == ("support-42:c1", invocation.agent)
@@ -250,10 +256,10 @@ def test_settings_that_cannot_travel_are_told() -> None:
 def test_the_key_of_a_call_tells_runs_apart_that_use_one_id() -> None:
     invocation = invocation_of()
     tool = guarded(allow)
-    context = tool_context(invocation, PAY, tool)
+    context = context_of(invocation, tool)
     assert (context.run_key, context.idempotency_key) == ("support-42", "support-42:c1")
     keyed = replace(invocation.worker, key=RunKey("default", "first-execution"))
     invocation = replace(invocation, worker=keyed)
-    context = tool_context(invocation, PAY, tool)
+    context = context_of(invocation, tool)
     assert context.run_key == "support-42@st-execution"
     assert context.idempotency_key == "support-42@st-execution:c1"
