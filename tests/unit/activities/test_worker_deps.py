@@ -204,7 +204,9 @@ async def test_a_run_whose_program_has_left_waits_until_somebody_brings_its_agen
 async def test_effects_that_call_no_agents_go_on_without_the_program(table: RunObjectTable) -> None:
     worker = knowing(replace(deps(), hosts_runs=True), ("first-execution",))
     effect = OffloadItems(effect=1, start=0, stop=1, run_id="support-42")
-    assert await worker.of_execution(execution(), effect) == replace(worker, key=FIRST, execution=execution())
+    assert await worker.of_execution(execution(), effect) == replace(
+        worker, key=FIRST, execution=execution()
+    )
     assert table.is_empty
 
 
