@@ -30,8 +30,8 @@ __all__ = ("Cost", "CostPart", "Price", "Pricing")
 PRICES_FILE: Final = Path("outlast-prices.toml")
 ENVIRONMENT: Final = "OUTLAST_PRICES"
 
-FLAT_FOR_SECONDS: Final = 600
-"""How long a list price is remembered; the package may load newer ones."""
+LISTED_FOR_SECONDS: Final = 60
+"""How long a list price is remembered: it may depend on the day and the minute of the day."""
 
 NESTED_RUNS: Final = "nested runs"
 """The agent of tokens of nested runs that the history does not tell apart."""
@@ -265,9 +265,10 @@ class ListPrice:
         Raises:
             LookupError: there is no such model.
         """
-        flat = _flat_price(self.model, self.provider, int(time.time() // FLAT_FOR_SECONDS))
-        if flat is not None:
-            return flat.cost(usage)
+        minute = int(time.time() // LISTED_FOR_SECONDS)
+        for least, price in _price_by_input(self.model, self.provider, minute):
+            if usage.input_tokens >= least:
+                return price.cost(usage)
         return _listed(self.model, self.provider, usage).total_price
 
 
@@ -286,27 +287,40 @@ def _listed(model: str, provider: str | None, usage: Usage) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _flat_price(model: str, provider: str | None, _period: int) -> Price | None:
-    """Return a list price as an amount per token; None where it depends on the length or the hour.
+def _price_by_input(
+    model: str, provider: str | None, _minute: int
+) -> tuple[tuple[int, Price], ...]:
+    """Return the prices of calls with so many input tokens or more, the longest calls first.
 
-    The package takes 0.2 ms for each call, and a call has a span, a budget and a line on the desk.
+    Empty where a call costs more than its tokens. The package takes 0.2 ms for each call, and a
+    call has a span, a budget and a line on the desk.
     """
     found = _listed(model, provider, Usage())
-    amounts: list[object] = [*cast("dict[str, object]", vars(found.model_price)).values()]
-    is_flat = all(one is None or isinstance(one, Decimal) for one in amounts)
-    if not is_flat or isinstance(found.model.prices, list) or found.total_price:
-        return None
-    million = int(_MILLION)
-    given = Usage(input_tokens=million)
-    cached, written = (
-        replace(given, cached_tokens=million),
-        replace(given, cache_write_tokens=million),
+    if found.total_price:
+        return ()
+    amounts = cast("dict[str, Any]", vars(found.model_price)).values()
+    # A tier is for calls with more input than its start, and then for all of their tokens.
+    starts = {tier.start + 1 for amount in amounts for tier in getattr(amount, "tiers", ())}
+    return tuple(
+        (least, _price_of(model, provider, least)) for least in sorted(starts | {0}, reverse=True)
     )
-    rates = (
-        _listed(model, provider, one).total_price
-        for one in (given, Usage(output_tokens=million), cached, written)
+
+
+def _price_of(model: str, provider: str | None, least: int) -> Price:
+    """Return the price of calls with this many input tokens, from what the package asks for them."""
+    tokens = max(least, 1)
+
+    def asked(**counts: int) -> Decimal:
+        usage = Usage(input_tokens=tokens, **counts)
+        return _listed(model, provider, usage).total_price * _MILLION / tokens
+
+    plain = asked()
+    return Price(
+        input=plain,
+        output=asked(output_tokens=tokens) - plain,
+        cached_input=asked(cached_tokens=tokens),
+        cache_write=asked(cache_write_tokens=tokens),
     )
-    return Price(*rates)
 
 
 ModelPrice: TypeAlias = Price | ListPrice
