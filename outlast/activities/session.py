@@ -27,7 +27,6 @@ from outlast.agents.registry import Registry
 from outlast.contract.names import SETTING_SESSION
 from outlast.loop.values import JsonObject
 from outlast.ports.session import DescribedSession, IdempotentSession, Session, store_name_of
-from outlast.sessions.described import session_from_description
 
 
 def session_label(session: object) -> str:
@@ -51,6 +50,8 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
     with worker_lookup():
         if REFERENCE in described:
             return _named_session(registry, described)
+        from outlast.sessions.described import session_from_description
+
         return session_from_description(described, is_own=_is_own(registry, described))
 
 

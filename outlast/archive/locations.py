@@ -1,16 +1,14 @@
 """Finds the archive that a client or the environment uses."""
 
 import os
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client
 
 from outlast.archive.archive import Archive
+from outlast.contract.policies import ARCHIVE_VARIABLE
 from outlast.ports.engine import check_client
-
-VARIABLE: Final = "OUTLAST_ARCHIVE"
-"""The environment variable with the directory or the URL of this process's archive."""
 
 _of_clients: WeakKeyDictionary[Client, Archive] = WeakKeyDictionary()
 
@@ -41,5 +39,5 @@ def archive_from_environment() -> Archive | None:
     Raises:
         UserError: there is no such archive.
     """
-    place = os.environ.get(VARIABLE)
+    place = os.environ.get(ARCHIVE_VARIABLE)
     return Archive(place) if place else None

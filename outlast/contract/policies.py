@@ -132,6 +132,9 @@ make all attempts."""
 
 MODEL_PATIENCE_VARIABLE: Final = "OUTLAST_MODEL_PATIENCE_SECONDS"
 
+ARCHIVE_VARIABLE: Final = "OUTLAST_ARCHIVE"
+"""The environment variable with the directory or the URL of this process's archive."""
+
 
 def heartbeat_ms(settings: JsonObject | None, default: int = HEARTBEAT_MS) -> int:
     """Return how long a worker may miss heartbeats: the run's setting, or the default."""

@@ -6,20 +6,27 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from outlast.agents.checks import check_choice
 from outlast.agents.errors import UserError
 from outlast.models.defaults import get_default_model
-from outlast.models.litellm import LitellmProvider
 from outlast.models.openai.provider import PREFIX, OpenAIProvider
-from outlast.models.openai.responses_websocket import OpenAIResponsesWebSocketOptions
 from outlast.ports.model import Model, ModelProvider
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+    from outlast.models.openai.responses_websocket import OpenAIResponsesWebSocketOptions
 
 PrefixMode: TypeAlias = Literal["alias", "model_id"]
 UnknownPrefixMode: TypeAlias = Literal["error", "model_id"]
 
 _OPENAI = PREFIX.removesuffix("/")
 
-_PACKAGES: dict[str, Callable[[], ModelProvider]] = {"litellm": LitellmProvider}
+
+def _litellm() -> ModelProvider:
+    from outlast.models.litellm import LitellmProvider
+
+    return LitellmProvider()
+
+
+_PACKAGES: dict[str, Callable[[], ModelProvider]] = {"litellm": _litellm}
 """Built-in prefixes, whose providers are created on first use."""
 
 
@@ -81,7 +88,7 @@ class MultiProvider:
         openai_use_responses: bool | None = None,
         openai_use_responses_websocket: bool | None = None,
         openai_websocket_base_url: str | None = None,
-        openai_responses_websocket_options: OpenAIResponsesWebSocketOptions | None = None,
+        openai_responses_websocket_options: "OpenAIResponsesWebSocketOptions | None" = None,
         openai_prefix_mode: PrefixMode = "alias",
         unknown_prefix_mode: UnknownPrefixMode = "error",
     ) -> None:

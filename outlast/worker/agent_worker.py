@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Required, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Required, Self, TypedDict
 
 from temporalio.client import Client
 from temporalio.converter import PayloadCodec
@@ -16,7 +16,6 @@ from outlast.agents.checks import check_name
 from outlast.agents.context.factories import ContextFactory
 from outlast.agents.errors import UserError, no_namespace
 from outlast.agents.registry import Registry
-from outlast.archive import Archive
 from outlast.blobs import large_content
 from outlast.contract import names
 from outlast.ports.blobs import BlobStore
@@ -25,6 +24,9 @@ from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
 from outlast.worker.model_access import places_of_models
 from outlast.worker.plugin import OutlastPlugin
+
+if TYPE_CHECKING:  # only workers with an archive load it
+    from outlast.archive import Archive
 
 
 class AgentWorkerConfig(TypedDict, total=False):
@@ -63,7 +65,7 @@ class AgentWorkerConfig(TypedDict, total=False):
     notifiers: Iterable[Notifier]
     codec: PayloadCodec | None
     approvals: str | Path | None
-    archive: Archive | str | Path | None
+    archive: "Archive | str | Path | None"
     graceful_shutdown_timeout: timedelta
     max_concurrent_activities: int | None
     deployment_config: WorkerDeploymentConfig | None
@@ -95,7 +97,7 @@ class AgentWorker:
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
-        archive: Archive | str | Path | None = None,
+        archive: "Archive | str | Path | None" = None,
         **worker_options: Any,
     ) -> None:
         """Create a worker; it starts when it is entered or run.

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from temporalio import workflow
 from temporalio.client import Client
@@ -33,7 +33,6 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.agents.run_objects import RUN_OBJECTS, RunKey
-from outlast.archive import Archive, archive_from_environment, use_archive
 from outlast.blobs import large_content
 from outlast.clock import now_ms
 from outlast.contract import records
@@ -48,7 +47,7 @@ from outlast.contract.identity import (
     proof_problem,
 )
 from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKER_STATE
-from outlast.contract.policies import MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
+from outlast.contract.policies import ARCHIVE_VARIABLE, MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.contract.stages import StageChange
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.state import LoopState
@@ -58,11 +57,8 @@ from outlast.ports.blobs import BlobStore
 from outlast.ports.identity import WorkerIdentity
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
-from outlast.proofs import ServerLineage, identity_keys
-from outlast.sessions.described import allow_place
 from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
-from outlast.worker.archiver import archive_histories
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
@@ -72,6 +68,9 @@ from outlast.workflows.details import Details
 from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
+
+if TYPE_CHECKING:  # only workers with an archive load it
+    from outlast.archive import Archive
 
 logger: Final = get_logger(__name__)
 
@@ -105,7 +104,7 @@ class OutlastPlugin(SimplePlugin):
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
-        archive: Archive | str | Path | None = None,
+        archive: "Archive | str | Path | None" = None,
     ) -> None:
         """Register agents.
 
@@ -162,6 +161,8 @@ class OutlastPlugin(SimplePlugin):
         """
         if self._client is None:
             return
+        from outlast.proofs import ServerLineage, identity_keys
+
         self._identity.lineage = ServerLineage(self._client)
         self._identity.keys = await identity_keys(self._client)
         if not self._identity.keys:
@@ -204,6 +205,8 @@ class OutlastPlugin(SimplePlugin):
         if self._client is not None:
             yield watch_search_attributes(self._client, self._deps.state)
             if self._archive is not None:
+                from outlast.worker.archiver import archive_histories
+
                 yield archive_histories(self._client, self._archive, self._task_queue)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
@@ -218,6 +221,8 @@ class OutlastPlugin(SimplePlugin):
         config["interceptors"] = [*interceptors, observed]
         if "client" in config and "task_queue" in config:
             if self._archive is not None:
+                from outlast.archive import use_archive
+
                 use_archive(config["client"], self._archive)
             options: dict[str, Any] = {**config["client"].config(active_config=True)}
             options["data_converter"] = readable(self._converter(options["data_converter"]))
@@ -356,8 +361,11 @@ def _listed(name: str, entries: object, kind: Any, of: str, instead: str) -> lis
 
 def _allow_sessions(places: object) -> None:
     path = "the path of a file or directory"
-    for place in _listed("sessions", places, str | Path, "files or directories", path):
-        allow_place(place)
+    if listed := _listed("sessions", places, str | Path, "files or directories", path):
+        from outlast.sessions.described import allow_place
+
+        for place in listed:
+            allow_place(place)
 
 
 def _checked_notifiers(notifiers: object) -> tuple[Notifier, ...]:
@@ -386,12 +394,16 @@ def _checked_provider(provider: ModelProvider | None) -> ModelProvider | None:
     return provider
 
 
-def _checked_archive(archive: object) -> Archive | None:
+def _checked_archive(archive: object) -> "Archive | None":
     """Return the archive for an argument, or that of the environment.
 
     Raises:
         UserError: there is no such archive.
     """
+    if archive is None and not os.environ.get(ARCHIVE_VARIABLE):
+        return None
+    from outlast.archive import Archive, archive_from_environment
+
     if archive is None:
         return archive_from_environment()
     return archive if isinstance(archive, Archive) else Archive(cast("Any", archive))

@@ -1,6 +1,6 @@
 """Finds models of OpenAI and of compatible servers by name."""
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from outlast.agents.checks import check_choice
 from outlast.agents.errors import UserError
@@ -8,16 +8,13 @@ from outlast.models.defaults import Transport, defaults, get_default_model
 from outlast.models.openai.chat_completions import OpenAIChatCompletionsModel
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.responses import OpenAIResponsesModel
-from outlast.models.openai.responses_websocket import (
-    OpenAIResponsesWebSocketOptions,
-    OpenAIResponsesWSModel,
-    check_websockets,
-    checked_options,
-)
-from outlast.models.openai.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+    # Only providers with WebSockets load them.
+    from outlast.models.openai.responses_websocket import OpenAIResponsesWebSocketOptions
+    from outlast.models.openai.socket_connection import SocketConnection
 
 ProviderApi: TypeAlias = Literal["responses", "chat"]
 
@@ -48,7 +45,7 @@ class OpenAIProvider:
         transport: Transport | None = None,
         use_responses_websocket: bool | None = None,
         websocket_base_url: str | None = None,
-        responses_websocket_options: OpenAIResponsesWebSocketOptions | None = None,
+        responses_websocket_options: "OpenAIResponsesWebSocketOptions | None" = None,
     ) -> None:
         """Create a provider for a server, an API and a default model.
 
@@ -82,7 +79,7 @@ class OpenAIProvider:
             )
         self._api = _api_of(api, use_responses=use_responses)
         self._transport = _transport_of(transport, self._api, use_websocket=use_responses_websocket)
-        self._socket_options = checked_options(responses_websocket_options)
+        self._socket_options = _socket_options(responses_websocket_options)
         self._default_model = default_model
         self._connection = OpenAIConnection(
             api_key=api_key,
@@ -126,15 +123,28 @@ class OpenAIProvider:
             return OpenAIChatCompletionsModel.over(name, connection)
         if (self._transport or defaults.transport) == "http":
             return OpenAIResponsesModel.over(name, connection, is_default=is_default)
+        from outlast.models.openai.responses_websocket import OpenAIResponsesWSModel
+
         sockets = self._sockets_of(connection, name)
         return OpenAIResponsesWSModel.over(name, sockets, is_default=is_default)
 
-    def _sockets_of(self, http: OpenAIConnection, name: str) -> SocketConnection:
+    def _sockets_of(self, http: OpenAIConnection, name: str) -> "SocketConnection":
+        from outlast.models.openai.responses_websocket import check_websockets
+        from outlast.models.openai.socket_connection import SocketConnection
+
         check_websockets(f"The model {name!r} over WebSocket")
         client = None if http is self._connection else defaults.client
         if id(client) not in self._sockets:
             self._sockets[id(client)] = SocketConnection(http=http, options=self._socket_options)
         return self._sockets[id(client)]
+
+
+def _socket_options(options: "OpenAIResponsesWebSocketOptions | None") -> dict[str, Any]:
+    if options is None:
+        return {}
+    from outlast.models.openai.responses_websocket import checked_options
+
+    return checked_options(options)
 
 
 def _api_of(api: ProviderApi | None, *, use_responses: bool | None) -> ProviderApi | None:

@@ -140,8 +140,10 @@ async def test_every_execution_of_a_run_has_what_its_start_brought(table: RunObj
         assert found.registry.agent("A") is own
         assert (found.live, found.started_here) == (objects.live, True)
         assert (found.caller, found.key, found.models) == (caller, FIRST, worker.models)
-    other = await worker.of_execution(execution("another of its id"), model_request().effect)
-    assert other == replace(worker, key=RunKey("default", "another of its id"))
+    elsewhere = execution("another of its id")
+    other = await worker.of_execution(elsewhere, model_request().effect)
+    key = RunKey("default", "another of its id")
+    assert other == replace(worker, key=key, execution=elsewhere)
     elsewhere = replace(execution(), namespace="elsewhere")
     found = await worker.of_execution(elsewhere, model_request().effect)
     assert found.registry is worker.registry
