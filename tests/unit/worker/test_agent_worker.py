@@ -1,5 +1,7 @@
 """The worker: its defaults, and what it refuses before it starts."""
 
+import subprocess
+import sys
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, Self
@@ -187,3 +189,16 @@ async def test_why_a_worker_cannot_start_is_told_in_words(
     with pytest.raises(kind, match=message):
         async with worker:
             pass
+
+
+def test_the_import_of_a_worker_loads_only_what_every_worker_needs() -> None:
+    code = (
+        "import sys, outlast.worker; outlast.worker.AgentWorker;"
+        "print(*[one for one in sys.modules if one.partition('.')[0] == 'outlast'])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    packages = {".".join(one.split(".")[:2]) for one in loaded}
+    assert not packages & {"outlast.archive", "outlast.proofs", "outlast.sessions"}
+    assert len(loaded) <= 245
