@@ -62,6 +62,11 @@ Subject = tuple[Any, str]
 """What a predicate judges, and why it cannot judge the call; empty if it can."""
 
 
+def asks_nobody(tool: FunctionTool, invocation: Invocation) -> bool:
+    """Whether no call of a tool needs approval: neither by its definition nor by the file."""
+    return tool.needs_approval is False and invocation.worker.approvals is None
+
+
 async def approval_rule_of(
     tool: FunctionTool,
     raw: JsonObject,

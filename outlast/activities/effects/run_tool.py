@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from outlast.activities.approvals.deliveries import unproven_deliveries
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict, with_defaults
+from outlast.activities.approvals.rule import asks_nobody
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import (
     EffectError,
@@ -54,6 +55,7 @@ from outlast.agents.mcp.calls import begun_tool, checks_noted, with_checks
 from outlast.agents.mcp.server import MCPNotSent
 from outlast.agents.mcp.tools import MCPFunctionTool, tool_of_task
 from outlast.agents.registry import only_reads
+from outlast.agents.schemas.function_schema import reads_what_it_checks
 from outlast.agents.tools.custom_data import CustomDataContext, as_custom_data
 from outlast.agents.tools.definition import FunctionTool, default_tool_error
 from outlast.agents.tools.local import LocalTool
@@ -201,8 +203,8 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
         return stopped
     waits = await _waits(worker, request, made)
     own = invocation.borrowed
-    run = (invocation.run_key, repr(own.context_type))
     reply = _reply_of(request, own)
+    run = None if reply is None else (invocation.run_key, repr(own.context_type))
     with worker.shared_contexts.join(run, reply, own, call=request.effect) as borrower:
         invocation.lend(borrower.borrowed)
         this = _Attempt(
@@ -299,6 +301,8 @@ async def _stopped(
 ) -> ToolResult | None:
     """Return the result of a call that its policy does not let run yet; None if it may run."""
     tool = reading.tool
+    if asks_nobody(tool, invocation):
+        return None
     if begun_tool(_task_notes(tool, request)):  # people have been asked before the task began
         return None
     written = filled = request.arguments
@@ -353,11 +357,7 @@ async def _invoke(this: _Attempt) -> ToolResult:
     if isinstance(tool, MCPFunctionTool):
         record_server(tool.server_name)
     try:
-        problem = tool.validate(request.arguments) if tool.validate is not None else None
-        if problem is None:
-            this.context.arguments_read = this.reading.result()
-    except ModelBehaviorError as error:
-        problem = error.message
+        problem = _read_arguments(this)
     except Exception as error:  # noqa: BLE001  argument checks may be user code
         return await _handle_failure(this, error)
     if problem is not None:
@@ -385,6 +385,19 @@ async def _invoke(this: _Attempt) -> ToolResult:
         wait = _checked_wait(this, _with_checks(this, begins.wait))
         unproven = waits_of(this.context).unproven.get(wait.name, "") if wait.signed else ""
         return ToolResult(output=None, wait=wait, unproven=unproven)
+
+
+def _read_arguments(this: _Attempt) -> str | None:
+    """Read a call's arguments, and return what is wrong with them; None if they fit."""
+    tool, problem = this.tool, None
+    try:
+        if tool.validate is not None and not reads_what_it_checks(tool.validate, tool.read):
+            problem = tool.validate(this.request.arguments)
+        if problem is None:
+            this.context.arguments_read = this.reading.result()
+    except ModelBehaviorError as error:
+        problem = error.message
+    return problem
 
 
 async def _returned(this: _Attempt) -> Any:

@@ -40,6 +40,8 @@ async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck
     Raises:
         Exception: any error of a guardrail.
     """
+    if not tool.tool_input_guardrails:
+        return ToolCheck()
     data = ToolInputGuardrailData(context=context, agent=context.agent)
     return await _check("tool_input", tool.tool_input_guardrails, data)
 

@@ -147,6 +147,16 @@ class FunctionSchema:
         return values
 
 
+def reads_what_it_checks(check: object, read: object) -> bool:
+    """Whether reading arguments refuses all that the check refuses, in the same words.
+
+    So it is for the methods of one schema, unless users' types have validators of their own: these
+    must not run with arguments that do not fit.
+    """
+    schema = getattr(read, "__self__", None)
+    return isinstance(schema, FunctionSchema) and schema.shape is None and check == schema.check
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadArguments:
     """A call's arguments as its function gets them; `find_altered` names those parsing changed."""
