@@ -41,6 +41,7 @@ from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.streams.delta_reader import RESTARTED
+from outlast.tracing.receivers import REGISTRATION
 from outlast.tracing.stage_spans import StageSpans
 
 OnState = Callable[[LoopState], None]
@@ -101,7 +102,7 @@ class MemoryRun:
     states: list[LoopState] = field(default_factory=list[LoopState])
     _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
     _ending: list[asyncio.Task[Event]] = field(default_factory=list[asyncio.Task[Event]])
-    _stages: tuple[Stage, ...] = ()
+    _stages: tuple[Stage, ...] | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -109,7 +110,6 @@ class MemoryRun:
         if self.parent is not None:
             self.clock = self.parent.clock
         self.clock.pass_until(self.state.at_ms)
-        self._stages = stages.resumed(self.state)
 
     def start(self, record: records.RunInput) -> None:
         """Apply the run's input."""
@@ -154,9 +154,7 @@ class MemoryRun:
         before = self.state
         self.state, commands = advance(before, event)
         invariants.check(self.state)
-        self._stages, changes = stages.advanced(self._stages, before, event, self.state)
-        if changes:
-            StageSpans(self.worker.registry)(self.state, changes)
+        self._observe(before, event)
         if self.on_event is not None:
             self.on_event(event, self.state)
         if self.on_state is not None:
@@ -166,6 +164,16 @@ class MemoryRun:
         for command in commands:
             self._dispatch(command)
         self.wake()
+
+    def _observe(self, before: LoopState, event: Event) -> None:
+        """Report the stages that an event began or ended, if a processor is registered."""
+        if not REGISTRATION.active:
+            self._stages = None
+            return
+        known = stages.resumed(before) if self._stages is None else self._stages
+        self._stages, changes = stages.advanced(known, before, event, self.state)
+        if changes:
+            StageSpans(self.worker.registry)(self.state, changes)
 
     def wake(self) -> None:
         """Let this run, and those that it is nested in, look again whether they go on."""
