@@ -11,12 +11,18 @@ LARGEST_BYTES: Final = 2_000
 """As JSON. A server refuses values of more than 2 kB, and with them the workflow task."""
 
 
+_LARGEST_CHARACTER: Final = 12
+"""The bytes of a character in JSON that is written in ASCII."""
+
+
 def searchable(text: str) -> str:
     """Return as much of a text as a search attribute can hold.
 
     PostgreSQL stores no NUL: the server would accept the value, and never list the run.
     """
     shown = text[:LARGEST_VALUE].replace("\0", "\ufffd")
+    if len(shown) * _LARGEST_CHARACTER < LARGEST_BYTES:  # as nearly all
+        return shown
     while len(json.dumps(shown)) > LARGEST_BYTES:
         shown = shown[:-8]
     return shown

@@ -601,13 +601,15 @@ def may_save(state: LoopState) -> bool:
 
 def stands_still(state: LoopState) -> bool:
     """Whether the run only waits: for people or a delivery, here or in every nested run."""
+    if state.phase not in {"acting", "asking"}:
+        return False
     asking = {
         made.nested_id
         for made in state.nested
         if made.deliveries or any(request.kind != "worker" for request in made.requests)
     }
     asking |= {one.nested_id for one in state.lent if one.wants}
-    return state.phase in {"acting", "asking"} and all(
+    return all(
         effect.kind in BACKGROUND or (effect.kind == "run_agent" and effect.nested_id in asking)
         for effect in state.pending
     )

@@ -73,12 +73,13 @@ def attributes(state: LoopState) -> Attributes:
     The status says what an open run waits for. For running and ended runs, Temporal's own
     `ExecutionStatus` suffices, without another event in each history.
     """
+    status, pending = _status(state), state.pending_approvals
     return {
         names.ATTRIBUTE_AGENT: searchable(state.agent),
-        names.ATTRIBUTE_STATUS: _status(state),
-        names.ATTRIBUTE_APPROVALS: len(state.pending_approvals),
-        names.ATTRIBUTE_WAITS_FOR: searchable(waits_for(state)) or None,
-        **_attributes_of(state.pending_approvals),
+        names.ATTRIBUTE_STATUS: status if status in _LISTED else None,
+        names.ATTRIBUTE_APPROVALS: len(pending),
+        names.ATTRIBUTE_WAITS_FOR: searchable(_waits_for(state, status)) or None,
+        **(_attributes_of(pending) if pending else _NOBODY_ASKED),
     }
 
 
@@ -107,24 +108,33 @@ def _datetime(at_ms: int) -> datetime:
     return datetime.fromtimestamp(min(at_ms, LATEST_MS) / 1000, UTC)
 
 
-def _status(state: LoopState) -> str | None:
-    """Return the status in the list of runs; `on_call` during a call, whoever speaks."""
-    if _is_on_line(state):
-        return "on_call"
-    listed = {"waiting", "parked", "held", "blocked", "idle"}
-    return state.status if state.status in listed else None
+_NOBODY_ASKED: Final[Attributes] = {
+    names.ATTRIBUTE_GROUPS: None,
+    names.ATTRIBUTE_RISK: None,
+    names.ATTRIBUTE_DUE: None,
+}
+"""The search attributes of requests where none waits."""
+
+_LISTED: Final = frozenset({"on_call", "waiting", "parked", "held", "blocked", "idle"})
+"""The statuses in the list of runs."""
 
 
-def _is_on_line(state: LoopState) -> bool:
-    """Whether people speak with the agent now, and nobody else has to do something."""
-    return line_of(state) is not None and state.status in {"running", "idle"}
+def _status(state: LoopState) -> str:
+    """Return the status; `on_call` while people speak with the agent, and nobody else has to act."""
+    status = state.status
+    is_on_call = status in {"running", "idle"} and line_of(state) is not None
+    return "on_call" if is_on_call else status
 
 
 def waits_for(state: LoopState) -> str:
     """Return the reason why an open run waits; empty if it works."""
-    if _is_on_line(state):
-        return "caller"
-    match state.status:
+    return _waits_for(state, _status(state))
+
+
+def _waits_for(state: LoopState, status: str) -> str:
+    match status:
+        case "on_call":
+            return "caller"
         case "waiting":
             tools = ", ".join(request.name for request in state.pending_approvals)
             return f"approval of {tools}"
