@@ -505,14 +505,62 @@ def first_message_of(record: RunInput, at_ms: int) -> Message | None:
 def write(record: object) -> JsonObject:
     """Return a record as JSON, without the fields that have their default.
 
-    A run's input always holds its schema version, which older readers need.
+    A run's input always holds its schema version, which older readers need. A model's reply, of
+    which a history has one for each turn, also leaves out what follows from its other fields.
     """
     written: JsonObject = adapter(_schema(record)).dump_python(
         record, mode="json", exclude_defaults=True
     )
     if isinstance(record, RunInput):
         written["schema_version"] = record.schema_version
+    if isinstance(record, ModelReply):
+        _leave_out_implied(record, written)
     return written
+
+
+def _leave_out_implied(reply: ModelReply, written: JsonObject) -> None:
+    if usage := written.get("usage"):
+        for name, implied in _implied_counts({**usage, "requests": reply.usage.requests}).items():
+            if (count := getattr(reply.usage, name)) == implied:
+                usage.pop(name, None)
+            else:
+                usage[name] = count
+    for call, plan in zip(written.get("calls", ()), reply.calls, strict=False):
+        if plan.policy.defers:
+            call["policy"].pop("fast", None)
+            if not plan.policy.fast:
+                call["policy"]["fast"] = False
+
+
+def _implied_counts(usage: JsonObject) -> dict[str, int]:
+    """Return the counts of a model call that it has where its record does not say otherwise."""
+    tokens = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
+    total = sum(one for one in tokens if isinstance(one, int))  # others are refused later
+    counts = {"requests": 1, "total_tokens": total}
+    if "cost_micros" in usage:
+        counts["priced"] = usage.get("requests", 1)
+    return counts
+
+
+def _with_implied(payload: JsonObject) -> JsonObject:
+    """Return a model's reply with what its record leaves out."""
+    whole = dict(payload)
+    usage, calls = payload.get("usage"), payload.get("calls")
+    if isinstance(usage, dict):
+        whole["usage"] = {**_implied_counts(cast("JsonObject", usage)), **usage}
+    if isinstance(calls, list):
+        whole["calls"] = [_with_implied_policy(one) for one in cast("list[Json]", calls)]
+    return whole
+
+
+def _with_implied_policy(call: Json) -> Json:
+    if not isinstance(call, dict):
+        return call
+    fields = cast("JsonObject", call)
+    policy: Json = fields.get("policy")
+    if not isinstance(policy, dict) or not cast("JsonObject", policy).get("defers"):
+        return fields
+    return {**fields, "policy": {"fast": True, **cast("JsonObject", policy)}}
 
 
 def read(kind: type[T], payload: Json | Unreadable) -> T:
@@ -530,7 +578,10 @@ def read(kind: type[T], payload: Json | Unreadable) -> T:
             f"up to {SCHEMA_VERSION}). Upgrade the worker."
         )
     try:
-        return cast("T", adapter(kind).validate_python(_plain(payload)))
+        plain = _plain(payload)
+        if kind is ModelReply and isinstance(plain, dict):
+            plain = _with_implied(cast("JsonObject", plain))
+        return cast("T", adapter(kind).validate_python(plain))
     except ValidationError as error:
         raise UnreadableRecordError(_explain(kind, error)) from None
 

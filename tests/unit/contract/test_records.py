@@ -29,9 +29,11 @@ from outlast.contract.records import (
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import (
     AgentResult,
+    ExecutionOptions,
     HandoffResult,
     ModelReply,
     NestedPlan,
+    PlannedCall,
     PreparedRun,
     ToolResult,
 )
@@ -53,7 +55,7 @@ from outlast.loop.items import Message
 from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
-from outlast.loop.values import JsonObject, ServerThread
+from outlast.loop.values import JsonObject, ServerThread, Usage
 from tests.laws.driver import SITUATIONS, Play, nested, play_in, said, transfer
 from tests.laws.strategies import anything_like, examples, same_json
 
@@ -637,3 +639,35 @@ def test_a_page_is_as_many_bytes_as_characters() -> None:
     state = dataclasses.replace(LoopState(), context={"ä": "日本 \U0001f600"})
     assert records.dump(state).isascii()
     assert records.load(LoopState, list(records.dump(state))) == state
+
+
+@given(
+    usage=st.builds(
+        Usage,
+        **dict.fromkeys(
+            ("requests", "input_tokens", "output_tokens", "total_tokens", "cost_micros", "priced"),
+            st.integers(0, 2),
+        ),
+    ),
+    fast=st.booleans(),
+    defers=st.booleans(),
+)
+def test_a_reply_comes_back_with_what_its_record_leaves_out(
+    usage: Usage, *, fast: bool, defers: bool
+) -> None:
+    policy = ExecutionOptions(fast=fast, defers=defers)
+    calls = (PlannedCall(item=0, kind="tool", policy=policy),)
+    reply = ModelReply(items=({"type": "function_call"},), usage=usage, calls=calls)
+    assert read(ModelReply, write(reply)) == reply
+
+
+def test_the_record_of_a_reply_has_no_counts_that_follow_from_others() -> None:
+    usage = Usage(requests=1, input_tokens=5, output_tokens=2, total_tokens=7)
+    priced = dataclasses.replace(usage, cost_micros=3, priced=1)
+    assert write(ModelReply(items=(), usage=priced))["usage"] == {
+        "input_tokens": 5,
+        "output_tokens": 2,
+        "cost_micros": 3,
+    }
+    whole: JsonObject = {"items": [], "usage": dataclasses.asdict(usage)}
+    assert read(ModelReply, whole).usage == usage
