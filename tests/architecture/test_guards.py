@@ -266,7 +266,7 @@ PLANTS = [
     ),
     plant(
         public_names.test_defining_an_agent_loads_no_engine_and_no_provider,
-        **loads("outlast.client"),
+        **loads("outlast.client.handle"),
     ),
     plant(
         public_names.test_the_client_knows_neither_workflows_nor_activities,

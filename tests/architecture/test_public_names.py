@@ -93,7 +93,7 @@ def test_defining_an_agent_loads_no_engine_and_no_provider() -> None:
 
 def test_the_client_knows_neither_workflows_nor_activities() -> None:
     suspects = ("outlast.workflows", "outlast.activities", "outlast.worker", "openai")
-    assert loaded_by("import outlast.client", *suspects) == []
+    assert loaded_by("from outlast.client import *", *suspects) == []
 
 
 def test_the_loop_loads_alone() -> None:
