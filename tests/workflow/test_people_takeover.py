@@ -15,7 +15,6 @@ from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
-    input_guardrail,
     output_guardrail,
 )
 from outlast.agents.tools.function_tool import function_tool
@@ -27,7 +26,7 @@ from outlast.loop.approvals import Person
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, wait_for
-from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import ANN, BOB, EVE, both_channels, clerk, refunds, waiting
 from tests.workflow.replies import outputs
 
@@ -117,10 +116,9 @@ async def test_while_a_person_has_the_conversation_the_agent_does_nothing(desk: 
     await handle.cancel("after_turn")
 
 
-@both_channels
-async def test_a_message_to_a_held_run_is_in_its_stream_and_transcript(desk: Desk, channel: str):
+async def test_a_message_to_a_held_run_is_in_its_stream_and_transcript(desk: Desk):
     handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."))
-    await act(desk, handle, channel, "hold", by=ANN)
+    await act(desk, handle, "signal", "hold", by=ANN)
     await handle.send("Anybody there?", message_id="m1")
     async with asyncio.timeout(PATIENCE_SECONDS):
         async for event in handle.stream_events():
@@ -131,10 +129,8 @@ async def test_a_message_to_a_held_run_is_in_its_stream_and_transcript(desk: Des
     await handle.cancel()
 
 
-@both_channels
-@pytest.mark.parametrize("mode", ["finish", "cancel"])
-async def test_a_hold_lets_the_model_call_under_way_finish_or_cancels_it(
-    desk: Desk, channel: str, mode: Any
+async def test_a_hold_may_cancel_the_model_call_under_way(
+    desk: Desk,
 ):
     goes_on = asyncio.Event()
     ran: list[str] = []
@@ -149,84 +145,31 @@ async def test_a_hold_lets_the_model_call_under_way_finish_or_cancels_it(
     await desk.open(agent, model=model)
     handle = await desk.start(agent, keep_open=True, run_config=ANYBODY)
     await desk.pending_activity(handle, lambda one: one.activity_type.name == names.ACTIVITY_MODEL)
-    await act(desk, handle, channel, "hold", by=ANN, mode=mode)
+    await act(desk, handle, "update", "hold", by=ANN, mode="cancel")
     assert (await handle.state()).status == "held", "also while the turn under way ends"
-    if mode == "finish":
-        goes_on.set()
     state = await desk.until(handle, lambda one: one.phase == "held")
-    assert [item.kind for item in state.items[1:]] == (
-        ["tool_call", "tool_output"] if mode == "finish" else []
-    )
+    assert state.items[1:] == ()
     goes_on.set()
     calls = model.calls
     assert (await handle.release(by=ANN)).by is None
     assert (await handle.wait_for_people()).final_output == "After the release."
-    assert (calls, len(ran)) == (1, 1 if mode == "finish" else 0)
+    assert (calls, ran) == (1, [])
     await handle.cancel("after_turn")
 
 
-@both_channels
-async def test_a_request_may_be_decided_during_a_hold_and_the_model_waits_for_the_release(
-    desk: Desk, channel: str
-):
-    ran: list[int] = []
-    model = ScriptedModel(refunds(50), "Refunded.")
-    handle = await waiting(desk, clerk(True, ran), model, keep_open=True, run_config=ANYBODY)
-    await act(desk, handle, channel, "hold", by=ANN)
-    state = await desk.until_status(handle, "held")
-    assert [one.status for one in state.approvals] == ["pending"]
-    await act(desk, handle, channel, "say", by=ANN, text="I look into it.")
-    await handle.approve("a1", by=BOB)
-    state = await desk.until(handle, lambda one: one.phase == "held")
-    assert (ran, model.calls) == ([50], 1)
-    await handle.release(by=ANN)
-    assert (await handle.wait_for_people()).final_output == "Refunded."
-    read = [text_of(item) for item in model.requests[1].input if item.get("role") == "assistant"]
-    assert read == ["I look into it."]
-    assert outputs(model.requests[1]) == {"c50": "refunded 50 for A-17"}
-    await handle.cancel("after_turn")
-
-
-async def test_no_time_passes_for_a_request_during_a_hold(desk: Desk):
-    ran: list[int] = []
-    model = ScriptedModel(refunds(50), "Not refunded.")
-    policy = ApprovalPolicy(expires_in=timedelta(seconds=2))
-    handle = await waiting(desk, clerk(policy, ran), model, keep_open=True, run_config=ANYBODY)
-    [due] = [one.expires_at_ms for one in await handle.approvals()]
-    assert due is not None
-    await act(desk, handle, "update", "hold", by=ANN)
-    await asyncio.sleep(2.5)
-    await act(desk, handle, "update", "say", by=ANN, text="One moment.", message_id="p1")
-    assert [one.status for one in (await handle.state()).approvals] == ["pending"]
-    await handle.release(by=ANN)
-    state = await desk.until_status(handle, "idle")
-    [request] = state.approvals
-    assert request.status == "expired"
-    assert (request.decided_at_ms or 0) >= due + request.paused_ms >= due + 2_500
-    assert (ran, state.final_output) == ([], "Not refunded.")
-    await handle.cancel("after_turn")
-
-
-@both_channels
-async def test_only_the_audience_takes_a_conversation_over(desk: Desk, channel: str):
+async def test_only_the_audience_takes_a_conversation_over(desk: Desk):
     config = RunConfig(takeover=ApprovalPolicy(audience="billing", unverified="allow"))
     handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."), run_config=config)
 
     async def refused(what: str, why: str, **fields: Any) -> None:
-        before = await desk.event_types(handle)
-        if channel == "update":
-            with pytest.raises(UserError, match=why):
-                await act(desk, handle, channel, what, **fields)
-            assert await desk.event_types(handle) == before
-            return
-        await act(desk, handle, channel, what, **fields)
+        await act(desk, handle, "signal", what, **fields)
         assert why in (await handle.state()).ignored[-1].why
         *_, tried = (await audit_run(desk.client, handle.id)).records
         assert (tried.event, tried.by, tried.verified) == ("ignored", fields["by"].subject, False)
 
     await refused("hold", "eve may not do this", by=EVE)
     await refused("say", "Nobody has the conversation", by=ANN, text="Hi.")
-    await act(desk, handle, channel, "hold", by=ANN)
+    await act(desk, handle, "signal", "hold", by=ANN)
     await refused("hold", "ann has the conversation. Only who has it", by=BOB)
     await refused("say", "eve may not do this", by=EVE, text="Hi.")
     await refused("release", "eve may not do this", by=EVE)
@@ -249,8 +192,7 @@ async def test_a_name_without_proof_takes_nothing_over_where_the_policy_asks_for
     await handle.cancel()
 
 
-@both_channels
-async def test_another_agent_goes_on_under_its_own_rules(desk: Desk, channel: str):
+async def test_another_agent_goes_on_under_its_own_rules(desk: Desk):
     @output_guardrail
     async def no_prices(_ctx: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
         return GuardrailFunctionOutput(
@@ -261,15 +203,10 @@ async def test_another_agent_goes_on_under_its_own_rules(desk: Desk, channel: st
     front = Agent[Any](name="Front", instructions="greet", handoffs=[repairs])
     model = ScriptedModel("Hello.", "That is 40 euros.", "We repair it.")
     handle = await idle(desk, front, model)
-    await act(desk, handle, channel, "hold", by=ANN)
+    await act(desk, handle, "update", "hold", by=ANN)
     message = await handle.send("It leaks.")
     await desk.until(handle, lambda one: "It leaks." in texts(one))
-    payload = {"by": "ann", "note": "For you.", "to": "Repairs"}
-    if channel == "update":
-        receipt = await handle.release(by=ANN, note="For you.", to=repairs)
-        assert receipt.agent == "Repairs"
-    else:
-        await desk.workflow(handle).signal("release", payload)
+    assert (await handle.release(by=ANN, note="For you.", to=repairs)).agent == "Repairs"
     with pytest.raises(Exception, match=r"no_prices"):
         await message.answer()
     assert (await (await handle.send("So?")).answer()).final_output == "We repair it."
@@ -279,11 +216,10 @@ async def test_another_agent_goes_on_under_its_own_rules(desk: Desk, channel: st
     await handle.cancel("after_turn")
 
 
-@both_channels
-async def test_a_remark_that_is_sent_twice_is_one(desk: Desk, channel: str):
+async def test_a_remark_that_is_sent_twice_is_one(desk: Desk):
     handle = await idle(desk, Agent[Any](name="Front"), ScriptedModel("Hello."))
     await handle.hold(by=ANN)
-    await act(desk, handle, channel, "say", by=ANN, text="I am Ann.", message_id="p1")
+    await act(desk, handle, "update", "say", by=ANN, text="I am Ann.", message_id="p1")
     await handle.say("I am Ann.", by=ANN, message_id="p1")
     payload = {"by": "ann", "text": "I am Ann.", "message_id": "p1"}
     await desk.workflow(handle).signal("say", payload)
@@ -295,37 +231,9 @@ async def test_a_remark_that_is_sent_twice_is_one(desk: Desk, channel: str):
 # --- Guardrails and people -----------------------------------------------------------------------
 
 
-@input_guardrail
-async def no_swearing(_ctx: Any, _agent: Any, given: Any) -> GuardrailFunctionOutput:
-    return GuardrailFunctionOutput(None, "damn" in str(given))
-
-
 @output_guardrail(judges_people=True)
 async def no_promises(_ctx: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
     return GuardrailFunctionOutput(None, "I promise" in str(output))
-
-
-async def test_a_message_that_a_guardrail_blocks_after_a_person_answered_it_blocks_nothing_else(
-    desk: Desk,
-):
-    model = ScriptedModel("Hello.", "Gladly.", "Bye.")
-    agent = Agent[Any](name="Front", input_guardrails=[no_swearing])
-    handle = await idle(desk, agent, model)
-    await handle.hold(by=ANN)
-    rude = await handle.send("Where is my damn parcel?")
-    await desk.until(handle, lambda one: "Where is my damn parcel?" in texts(one))
-    await handle.say("It comes today.", by=ANN)
-    assert (await rude.answer()).final_output == "It comes today."
-    await handle.release(by=ANN)
-    for question, answer in (("Sorry. Thank you!", "Gladly."), ("Goodbye.", "Bye.")):
-        assert (await (await handle.send(question)).answer()).final_output == answer
-    assert "damn" not in str(model.requests[-1].input)
-    assert "It comes today." in str(model.requests[-1].input)
-    state = await desk.settled(handle)
-    assert "Where is my damn parcel?" in texts(state)
-    (note,) = state.ignored
-    assert "no_swearing" in note.why
-    await handle.cancel("after_turn")
 
 
 async def test_a_person_s_words_that_an_output_guardrail_blocks_are_not_said(desk: Desk):
@@ -348,17 +256,7 @@ async def test_a_person_s_words_that_an_output_guardrail_blocks_are_not_said(des
 # --- How a user's message meets a busy agent -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("mode", "answers", "calls"),
-    [
-        ("queue", ["First.", "Second."], 3),
-        ("steer", ["Both."], 2),
-        ("interrupt", ["Both."], 2),
-    ],
-)
-async def test_a_message_waits_steers_or_interrupts(
-    desk: Desk, mode: Any, answers: list[str], calls: int
-):
+async def test_a_message_that_steers_is_read_after_the_tool_that_has_begun(desk: Desk):
     begun, goes_on = asyncio.Event(), asyncio.Event()
     ran: list[str] = []
 
@@ -369,20 +267,20 @@ async def test_a_message_waits_steers_or_interrupts(
         ran.append("look")
         return "found"
 
-    model = ScriptedModel([call("look", "c1")], *answers)
+    model = ScriptedModel([call("look", "c1")], "Both.")
     agent = Agent(name="Front", tools=[look])
     await desk.open(agent, model=model)
     handle = await desk.start(agent, keep_open=True)
     await begun.wait()
-    sent = await handle.send("And hurry!", mode=mode)
+    sent = await handle.send("And hurry!", mode="steer")
     assert (await sent.outcome()).status == "waiting"
     goes_on.set()
-    assert (await sent.answer()).final_output == answers[-1]
+    assert (await sent.answer()).final_output == "Both."
     assert (await sent.outcome()).status == "answered"
-    assert (model.calls, ran) == (calls, ["look"]), "a tool that has begun finishes"
+    assert (model.calls, ran) == (2, ["look"]), "a tool that has begun finishes"
     assert outputs(model.requests[1]) == {"c1": "found"}
     read = [one["content"] for one in model.requests[1].input if one.get("role") == "user"]
-    assert read == (["Hello"] if mode == "queue" else ["Hello", "And hurry!"])
+    assert read == ["Hello", "And hurry!"]
     await handle.cancel("after_turn")
 
 
@@ -399,22 +297,6 @@ async def test_an_interruption_cancels_the_model_call_under_way(desk: Desk):
     assert types.count("EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED") == 1
     read = [one["content"] for one in model.requests[1].input if one.get("role") == "user"]
     assert read == ["Hello", "Stop. Something else."]
-    await handle.cancel("after_turn")
-
-
-async def test_an_interruption_takes_back_what_waits_for_a_person(desk: Desk):
-    ran: list[int] = []
-    model = ScriptedModel(refunds(50), "As you like.")
-    handle = await waiting(desk, clerk(True, ran), model, keep_open=True)
-    sent = await handle.send("Forget it.", mode="interrupt")
-    assert (await sent.answer()).final_output == "As you like."
-    assert outputs(model.requests[1]) == {"c50": phrases.SUPERSEDED}
-    assert (await handle.state()).approvals[0].status == "superseded"
-    with pytest.raises(DecisionRefused, match="already superseded"):
-        await handle.approve("a1", by=ANN)
-    assert ran == []
-    events = [one.event for one in (await audit_run(desk.client, handle.id)).records]
-    assert events == ["requested", "superseded"]
     await handle.cancel("after_turn")
 
 
@@ -436,25 +318,6 @@ async def test_a_message_is_withdrawn_by_signal_too_and_only_until_it_is_taken(d
     state = await desk.until(handle, lambda one: one.ignored != ())
     assert state.ignored[-1].why == "No such message waits: the run has taken it, or never had it."
     assert "First." not in str(model.requests[-1].input)
-    await handle.cancel("after_turn")
-
-
-async def test_an_interruption_leaves_the_request_of_a_nested_run(desk: Desk):
-    """An interruption ends what has not begun; a nested run has, and its request stays."""
-    ran: list[int] = []
-    lead = Agent[Any](name="Lead", tools=[clerk(True, ran).as_tool("ask_clerk", "Ask.")])
-    model = ScriptedModel(
-        [call("ask_clerk", "c0", input="Refund")], refunds(50), "Refunded.", "Both."
-    )
-    await desk.open(lead, model=model)
-    handle = await desk.start(lead, keep_open=True)
-    await desk.until(handle, waits_for(1))
-    sent = await handle.send("Hurry.", mode="interrupt")
-    [request] = await handle.approvals()
-    assert request.status == "pending"
-    await handle.approve(request, by=ANN)
-    assert (await sent.answer()).final_output == "Both."
-    assert ran == [50]
     await handle.cancel("after_turn")
 
 
