@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -17,15 +16,11 @@ from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import (
-    MaxTurnsExceeded,
     ModelBehaviorError,
     ModelCallFailed,
     RunAlreadyStarted,
     RunClosed,
     RunNotFound,
-    ServerUnavailable,
-    ToolFailed,
-    ToolTimeoutError,
     UserError,
 )
 from outlast.agents.tools.function_tool import function_tool
@@ -33,7 +28,6 @@ from outlast.client.handle import RunHandle
 from outlast.client.start.runner import Runner
 from outlast.client.transport.connection import connect
 from outlast.contract import policies
-from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.calls import ExecutionOptions
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, say
@@ -75,17 +69,7 @@ def code_of(failure: BaseException | None) -> str | None:
     "arguments",
     [
         pytest.param([], id="nothing"),
-        pytest.param([None], id="null"),
-        pytest.param(["Hello"], id="a text"),
-        pytest.param([[1, 2]], id="a list"),
-        pytest.param([{"input": "Hello"}], id="no agent"),
-        pytest.param([{"agent": "Helper", "input": 5}], id="a number as input"),
-        pytest.param([{"agent": "Helper", "max_turns": -1}], id="a negative turn budget"),
-        pytest.param([{"agent": "Helper", "carried": {"phase": "new"}}], id="an empty run"),
         pytest.param([{"agent": "Helper", "carried": {"zlib": "junk"}}], id="a damaged run"),
-        pytest.param([{"agent": "Helper", "carried": {"items": 7}}], id="a run that is none"),
-        pytest.param([{"agent": "Helper", "schema_version": SCHEMA_VERSION + 1}], id="too new"),
-        pytest.param(["Hello", {"agent": "Helper"}], id="two arguments"),
     ],
 )
 async def test_a_run_with_junk_for_its_input_fails_with_a_reason(desk: Desk, arguments: list[Any]):
@@ -119,51 +103,10 @@ async def test_an_unknown_agent_is_refused_with_the_names_that_there_are(desk: D
         await desk.run("Hleper")
 
 
-async def test_an_unknown_agent_ends_a_conversation_too(desk: Desk):
-    await desk.open(HELPER)
-    handle = await desk.start("Nobody", keep_open=True)
-    with pytest.raises(UserError, match="Nobody"):
-        await desk.result(handle)
-
-
-@pytest.mark.parametrize("given", [5, None, ["Hello"], {"role": "user"}])
-async def test_an_input_that_is_neither_text_nor_items_is_refused_at_once(desk: Desk, given: Any):
-    with pytest.raises(UserError, match="input"):
-        await desk.start(HELPER, given)
-    desk.ids.clear()
-
-
 async def test_an_input_too_large_for_the_server_is_refused_with_its_reason(desk: Desk):
     with pytest.raises(UserError, match="bytes, of at most"):
         await desk.start(HELPER, "x" * 3_000_000)
     desk.ids.clear()
-
-
-async def test_a_negative_turn_budget_is_refused_before_anything_starts(client: Client):
-    with pytest.raises(UserError, match="max_turns=-1"):
-        await Runner.start("Helper", "Hello", client=client, max_turns=-1)
-
-
-async def test_a_context_that_is_not_unicode_is_refused_before_anything_starts(client: Client):
-    with pytest.raises(UserError, match=r"context's name, .* cannot be written as JSON"):
-        await Runner.start("Helper", "Hello", client=client, context={"name": "\ud800"})
-
-
-async def test_a_context_that_does_not_fit_is_refused_before_the_model_is_paid(desk: Desk):
-    @dataclass
-    class Customer:
-        number: int
-
-    @function_tool
-    async def whoami(ctx: RunContextWrapper[Customer]) -> str:
-        return str(ctx.context.number)
-
-    agent = Agent[Any](name="Typed", tools=[whoami])
-    model = ScriptedModel("Hello.")
-    await desk.open(agent, model=model)
-    with pytest.raises(UserError, match=r"does not fit Customer.*at number"):
-        await desk.run(agent, context={"number": "seven"})
-    assert model.calls == 0
 
 
 # --- The same id again ---------------------------------------------------------------------------
@@ -319,15 +262,7 @@ async def test_a_signal_that_cannot_be_decoded_is_noted(desk: Desk):
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("decide", [], "not a Decision"),
         ("decide", ["approve"], "not a Decision"),
-        ("decide", [{"request_id": "a1", "type": "perhaps"}], "type: "),
-        ("decide", [["a1"], {"request_id": "a1", "type": "approve"}], "not a Decision"),
-        ("decide", [{"request_id": "a9", "type": "approve"}], "Pending: a1"),
-        ("send", [], "not a SendRecord"),
-        ("send", ["Hello"], "not a SendRecord"),
-        ("send", [{"input": "Hello"}], "message_id: "),
-        ("send", [{"input": 5, "message_id": "m"}], "input"),
         ("send", [UNDECODABLE], "unheard-of"),
         ("shout", ["Hello"], "shout"),
     ],
@@ -344,14 +279,6 @@ async def test_updates_that_make_no_sense_are_refused_and_leave_no_event(
     assert said in str(raised.value.cause)
     assert await handle.state() == before
     assert "EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED" not in await desk.event_types(handle)
-
-
-@pytest.mark.parametrize("given", [5, None, ["Hello"], {"role": "user"}])
-async def test_a_message_that_is_neither_text_nor_items_is_refused_at_once(
-    client: Client, given: Any
-):
-    with pytest.raises(UserError, match="input"):
-        await RunHandle(client, "any").send(given)
 
 
 # --- Tools ---------------------------------------------------------------------------------------
@@ -421,68 +348,15 @@ async def test_a_tool_that_misbehaves_is_told_to_the_model_which_goes_on(desk: D
         assert "secrets" not in read[f"c{number}"]
 
 
-async def test_a_tool_that_may_not_tell_the_model_ends_the_run_with_its_reason(desk: Desk):
-    tools: list[Any] = [
-        function_tool(function, timeout=0.3, retry=1, failure_error_function=None)
-        for function in (raises, hangs)
-    ]
-    agent = Agent[Any](name="Breaker", tools=tools)
-    await desk.open(agent, model=ScriptedModel([call("raises", "c1")], [call("hangs", "c2")]))
-    with pytest.raises(ToolFailed, match="raises raised OSError: the disk is full"):
-        await desk.run(agent, "One")
-    with pytest.raises(ToolTimeoutError, match=r"hangs timed out after 0\.3 s"):
-        await desk.run(agent, "Two")
-
-
 # --- Models --------------------------------------------------------------------------------------
 
-BAD_REPLIES: list[tuple[str, Any, type[Exception], str]] = [
-    ("no type", [{"text": "Hello"}], MaxTurnsExceeded, "2"),
-    ("no call id", [{"type": "function_call", "name": "refund"}], ModelBehaviorError, "call ID"),
-    (
-        "one id for two calls",
-        [call("refund", "c1", order=1), call("refund", "c1", order=2)],
-        ModelBehaviorError,
-        "'c1' for two different calls",
-    ),
-    ("a text for an item", ["Hello"], ModelBehaviorError, "item"),
-    ("nothing at all", None, ModelBehaviorError, "item"),
-    (
-        "an item that is no JSON",
-        [{"type": "message", "content": object()}],
-        ModelBehaviorError,
-        "JSON",
-    ),
-    ("3 MB", say("x" * 3_000_000), ModelBehaviorError, "3,000,.* bytes"),
-]
 
-
-@pytest.mark.parametrize(
-    ("reply", "error", "said"),
-    [pytest.param(*case[1:], id=case[0]) for case in BAD_REPLIES],
-)
-async def test_a_model_that_answers_junk_ends_the_run_with_a_reason(
-    desk: Desk, reply: Any, error: type[Exception], said: str
-):
-    model = ScriptedModel(always=lambda _: reply)
+async def test_a_model_that_answers_more_than_a_server_keeps_ends_the_run_with_a_reason(desk: Desk):
+    model = ScriptedModel(always=say("x" * 3_000_000))
     await desk.open(CLERK, model=model)
-    with pytest.raises(error, match=said):
+    with pytest.raises(ModelBehaviorError, match=r"3,000,.* bytes"):
         await desk.run(CLERK, max_turns=2)
     assert model.calls <= 2
-
-
-async def test_a_call_repeated_word_for_word_runs_once(desk: Desk):
-    ran: list[int] = []
-
-    @function_tool
-    async def count() -> str:
-        ran.append(1)
-        return "counted"
-
-    agent = Agent[Any](name="Counter", tools=[count])
-    await desk.open(agent, model=ScriptedModel([call("count", "c1"), call("count", "c1")], "One."))
-    assert (await desk.run(agent)).final_output == "One."
-    assert ran == [1]
 
 
 async def test_an_answer_with_half_a_character_comes_out_readable(desk: Desk):
@@ -501,24 +375,6 @@ def closed_port() -> Any:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
-
-
-@contextlib.asynccontextmanager
-async def web_server(status: str) -> AsyncGenerator[tuple[int, list[bytes]]]:
-    """A server that answers everything with a page in HTML."""
-    asked: list[bytes] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
-        page = b"<html><body>It works!</body></html>"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nConnection: close\r\n"
-        writer.write(head.encode() + f"Content-Length: {len(page)}\r\n\r\n".encode() + page)
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], asked
 
 
 @pytest.fixture
@@ -560,12 +416,6 @@ async def test_without_a_key_the_run_fails_at_once_and_says_what_to_set(
     assert await attempts_of_the_model(desk) == 1
 
 
-async def test_a_base_url_that_is_none_fails_at_once(desk: Desk, openai: pytest.MonkeyPatch):
-    openai.setenv("OPENAI_BASE_URL", "not a url")
-    assert "Check OPENAI_BASE_URL" in (await ask_provider(desk)).message
-    assert await attempts_of_the_model(desk) == 1
-
-
 async def test_a_server_that_is_not_there_is_tried_again_and_then_named(
     desk: Desk, openai: pytest.MonkeyPatch
 ):
@@ -577,35 +427,7 @@ async def test_a_server_that_is_not_there_is_tried_again_and_then_named(
     assert await attempts_of_the_model(desk) == 2
 
 
-async def test_a_web_server_that_is_no_provider_is_named_as_such(
-    desk: Desk, openai: pytest.MonkeyPatch
-):
-    async with web_server("200 OK") as (port, asked):
-        openai.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}")
-        error = await ask_provider(desk)
-    assert "sent an invalid response" in error.message
-    assert "Check that OPENAI_BASE_URL is the base URL" in error.message
-    assert len(asked) == 2
-
-
-async def test_a_path_that_does_not_exist_is_not_tried_again(
-    desk: Desk, openai: pytest.MonkeyPatch
-):
-    async with web_server("404 Not Found") as (port, asked):
-        openai.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}")
-        error = await ask_provider(desk)
-    assert "Check the name of the model and OPENAI_BASE_URL" in error.message
-    assert len(asked) == 1
-
-
 # --- The Temporal server -------------------------------------------------------------------------
-
-
-async def test_without_a_temporal_server_the_error_says_how_to_get_one():
-    with closed_port() as port:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            with pytest.raises(ServerUnavailable, match=rf"127\.0\.0\.1:{port}.*outlast dev"):
-                await connect(f"127.0.0.1:{port}")
 
 
 async def test_a_namespace_that_does_not_exist_is_named(server: TemporalServer):

@@ -35,6 +35,13 @@ async def test_a_refused_connection_names_the_address_and_what_to_check() -> Non
     assert "OPENAI_BASE_URL" in failure.message
 
 
+async def test_a_base_url_that_is_none_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "not a url")
+    failure = await fail(OpenAIConnection(api_key=KEY))
+    assert not failure.retryable
+    assert "Check OPENAI_BASE_URL" in failure.message
+
+
 @over_both
 async def test_a_connection_dropped_without_an_answer_is_unreachable(
     model: ResponsesModel, server: ModelServer
