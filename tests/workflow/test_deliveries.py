@@ -192,7 +192,7 @@ def signed_by_stripe(body: bytes) -> dict[str, str]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("ahead", [timedelta(minutes=10), timedelta(minutes=-10)], ids=str)
+@pytest.mark.parametrize("ahead", [timedelta(minutes=10)], ids=str)
 async def test_a_receiver_whose_clock_is_ten_minutes_off(
     desk: Desk, server: TemporalServer, ahead: timedelta
 ):

@@ -17,7 +17,6 @@ from outlast.agents.errors import (
     RunCancelled,
     RunClosed,
     ServerUnavailable,
-    UserError,
     WaitDropped,
 )
 from outlast.agents.tools.function_tool import function_tool
@@ -129,7 +128,6 @@ async def test_a_call_waits_for_a_value_without_a_worker(desk: Desk):
     assert began == ["7"]
 
 
-@pytest.mark.replayed
 async def test_a_returned_wait_is_the_output_and_the_tool_does_not_run_again(desk: Desk):
     agent = depot()
     await desk.open(agent, model=packs_once())
@@ -156,22 +154,6 @@ async def test_a_tool_that_is_not_async_returns_its_wait_and_does_not_run_again(
     await finish(wait.token, "by hand", client=desk.client)
     assert (await desk.result(handle)).final_output == "Packed by hand."
     assert began == ["7"]
-
-
-async def test_a_value_that_does_not_fit_is_refused_and_the_call_waits_on(desk: Desk):
-    agent = depot()
-    await desk.open(agent, model=packs_once())
-    handle = await desk.start(agent)
-    wait = await parked(handle)
-    before = len(await desk.event_types(handle))
-    with pytest.raises(DeliveryRefused, match="does not fit"):
-        await finish(wait.token, {"by": "hand"}, client=desk.client)
-    with pytest.raises(UserError, match="no token"):
-        await finish("nonsense", "by hand", client=desk.client)
-    assert len(await desk.event_types(handle)) == before, "refused before it is recorded"
-    assert await handle.pending_waits() == (wait,)
-    await finish(wait.token, "by hand", client=desk.client)
-    assert (await desk.result(handle)).final_output == "Packed by hand."
 
 
 async def test_a_value_may_come_before_the_call_waits_for_it(desk: Desk):
@@ -230,33 +212,6 @@ async def test_a_flood_of_deliveries_without_a_worker_is_stopped_and_loses_nothi
     assert (await desk.result(handle)).final_output == "Packed by hand."
 
 
-async def test_of_fifty_deliveries_at_once_one_counts(desk: Desk):
-    agent = depot()
-    await desk.open(agent, model=packs_once())
-    handle = await desk.start(agent, keep_open=True)
-    wait = await parked(handle)
-    found = await asyncio.gather(
-        *(
-            finish(
-                wait.token,
-                f"by {number}",
-                client=desk.client,
-                delivery_id=str(number % 25),
-                patience=timedelta(minutes=1),
-            )
-            for number in range(50)
-        ),
-        return_exceptions=True,
-    )
-    taken = [one for one in found if isinstance(one, DeliveryReceipt)]
-    refused = [one for one in found if isinstance(one, DeliveryRefused)]
-    assert (len(taken), len(refused)) == (2, 48), "the same delivery twice, and no other"
-    assert taken[0] == taken[1]
-    state = await desk.until_status(handle, "idle")
-    assert len(state.receipts) == 1
-    assert state.final_output.startswith("Packed by ")
-
-
 async def test_a_repeated_delivery_gets_the_receipt_of_the_first_in_the_next_history(desk: Desk):
     agent = depot()
     model = packs_once()
@@ -290,29 +245,6 @@ async def test_a_wait_goes_on_in_the_next_history(desk: Desk):
     assert state.final_output == "Packed by hand."
 
 
-async def test_a_value_that_comes_while_a_person_has_the_conversation_counts(desk: Desk):
-    agent = depot()
-    await desk.open(agent, model=packs_once())
-    handle = await desk.start(agent, keep_open=True)
-    wait = await parked(handle)
-    await handle.hold(by="ann")
-    await finish(wait.token, "by hand", client=desk.client)
-    await handle.say("I am Ann.", by="ann")
-    await handle.release(by="ann", note="Go on.")
-    state = await desk.until_status(handle, "idle")
-    assert [item.raw["output"] for item in state.items if item.kind == "tool_output"] == ["by hand"]
-
-
-async def test_a_delivery_to_a_run_that_has_ended_says_so(desk: Desk):
-    agent = depot()
-    await desk.open(agent, model=packs_once())
-    handle = await desk.start(agent)
-    wait = await parked(handle)
-    await handle.cancel()
-    with pytest.raises(RunClosed, match="has ended"):
-        await finish(wait.token, "by hand", client=desk.client)
-
-
 async def test_a_delivery_to_a_run_that_was_terminated_says_so(desk: Desk):
     agent = depot()
     await desk.open(agent, model=packs_once())
@@ -321,34 +253,6 @@ async def test_a_delivery_to_a_run_that_was_terminated_says_so(desk: Desk):
     await desk.workflow(handle).terminate("a test")
     with pytest.raises(RunClosed, match="terminated"):
         await finish(wait.token, "by hand", client=desk.client)
-
-
-async def test_a_message_that_interrupts_ends_the_wait(desk: Desk):
-    agent = depot()
-    await desk.open(agent, model=packs_once())
-    handle = await desk.start(agent, keep_open=True)
-    wait = await parked(handle)
-    message = await handle.send("Never mind.", mode="interrupt")
-    await message.answer()
-    with pytest.raises(DeliveryRefused, match="No call waits"):
-        await finish(wait.token, "by hand", client=desk.client)
-
-
-async def test_people_are_asked_for_what_does_not_come(desk: Desk):
-    @function_tool
-    async def pack(ctx: ToolContext[Any], order: str) -> Any:
-        return ctx.wait_for("packed", timeout=timedelta(milliseconds=100), schema=str, ask=True)
-
-    agent = Agent[Any](name="Depot", tools=[pack])
-    await desk.open(agent, model=packs_once())
-    handle = await desk.start(agent)
-    state = await desk.until_status(handle, "waiting")
-    [request] = state.pending_approvals
-    assert (request.name, request.reason) == ("pack: packed", "Nothing came for 'packed' in time.")
-    await handle.approve(request, by="ann")
-    state = await desk.until(handle, lambda state: len(state.approvals) == 2)
-    await handle.respond(state.approvals[1], "by Ann", by="ann")
-    assert (await desk.result(handle)).final_output == "Packed by Ann."
 
 
 async def test_a_deadline_passes_while_no_worker_runs(desk: Desk):
@@ -365,21 +269,6 @@ async def test_a_deadline_passes_while_no_worker_runs(desk: Desk):
         await asyncio.sleep(0.05)
     await desk.open(agent, model=packs_once())
     assert (await desk.result(handle)).final_output == "Packed nobody."
-
-
-async def test_a_tool_that_waits_in_vain_fails_once(desk: Desk):
-    tries: list[int] = []
-
-    @function_tool
-    async def pack(ctx: ToolContext[Any], order: str) -> Any:
-        tries.append(ctx.attempt)
-        return ctx.wait_for("packed", timeout=timedelta(milliseconds=100))
-
-    agent = Agent[Any](name="Depot", tools=[pack])
-    await desk.open(agent, model=packs_once())
-    result = await desk.run(agent)
-    assert "Nothing came for 'packed' in time." in result.final_output
-    assert tries == [1]
 
 
 async def test_a_parked_run_is_found_and_shown(desk: Desk):
@@ -417,19 +306,6 @@ async def test_a_tool_may_wait_for_several_things_beside_each_other(desk: Desk):
 
 async def _awaited(ctx: ToolContext[Any], name: str) -> str:
     return await ctx.wait_for(name, timeout=TWO_DAYS, schema=str)
-
-
-async def test_a_default_need_not_fit_the_schema(desk: Desk):
-    @function_tool
-    async def pack(ctx: ToolContext[Any], order: str) -> str:
-        weight = await ctx.wait_for(
-            "weight", timeout=timedelta(milliseconds=50), schema=int, default=None
-        )
-        return "unweighed" if weight is None else f"{weight} g"
-
-    agent = Agent[Any](name="Depot", tools=[pack])
-    await desk.open(agent, model=packs_once())
-    assert (await desk.run(agent)).final_output == "Packed unweighed."
 
 
 async def test_an_agent_sleeps_and_a_message_wakes_it(desk: Desk):
@@ -505,7 +381,6 @@ def renders_once() -> ScriptedModel:
     return ScriptedModel([call("render", "c1")], "Rendered.", "Never mind.")
 
 
-@pytest.mark.replayed
 async def test_a_tool_looks_for_itself_until_the_other_system_is_done(desk: Desk):
     farm, model = Farm(), renders_once()
     await desk.open(farm.renderer(), model=model)
@@ -519,16 +394,6 @@ async def test_a_tool_looks_for_itself_until_the_other_system_is_done(desk: Desk
     assert len(farm.started) == 1
 
 
-async def test_a_tool_that_looks_for_itself_may_also_be_told(desk: Desk):
-    farm, model = Farm(), renders_once()
-    await desk.open(farm.renderer(), model=model)
-    handle = await desk.start(farm.renderer())
-    wait = await parked(handle)
-    await finish(wait.token, "film-7", client=desk.client)
-    assert (await desk.result(handle)).final_output == "Rendered."
-    assert list(outputs(model.requests[1]).values()) == ["job-1 sent film-7"]
-
-
 @pytest.mark.replayed
 async def test_a_tool_ends_what_it_began_when_its_run_is_cancelled(desk: Desk):
     farm = Farm()
@@ -539,14 +404,4 @@ async def test_a_tool_ends_what_it_began_when_its_run_is_cancelled(desk: Desk):
     with pytest.raises(RunCancelled):
         await handle.result()
     assert farm.cancelled == ["job-1"]
-    assert len(farm.started) == 1
-
-
-async def test_a_tool_ends_what_it_began_when_a_message_interrupts(desk: Desk):
-    farm, model = Farm(), renders_once()
-    await desk.open(farm.renderer(), model=model)
-    handle = await desk.start(farm.renderer(), keep_open=True)
-    await parked(handle)
-    await handle.send("Forget it.", mode="interrupt")
-    await true_in_the_end(farm.was_told_to_stop)
     assert len(farm.started) == 1
