@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import AgentsException, DecisionRefused
@@ -25,7 +24,7 @@ from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.laws import snapshot_of
-from tests.workflow.people import ANN, BOB, both_channels, by, clerk, refunds, refusal, waiting
+from tests.workflow.people import ANN, BOB, by, clerk, refunds, refusal, waiting
 from tests.workflow.replies import outputs
 from tests.workflow.test_resets import reset, task_ends
 
@@ -45,8 +44,7 @@ async def continued(desk: Desk, handle: RunHandle, histories: int = 2) -> None:
 
 
 @pytest.mark.smoke
-@both_channels
-async def test_a_new_history_has_the_same_requests_votes_claims_and_times(desk: Desk, channel: str):
+async def test_a_new_history_has_the_same_requests_votes_claims_and_times(desk: Desk):
     ran: list[int] = []
     policy = ApprovalPolicy(
         audience="billing",
@@ -59,7 +57,7 @@ async def test_a_new_history_has_the_same_requests_votes_claims_and_times(desk: 
     await desk.open(agent, model=model)
     handle = await desk.start_short(agent, keep_open=True, events=40)
     await desk.until_status(handle, "waiting")
-    assert await refusal(desk, handle, channel, by(ANN)) is None
+    assert await refusal(desk, handle, "update", by(ANN)) is None
     await handle.claim("a2", by=BOB)
     before = (await desk.settled(handle)).approvals
     await continued(desk, handle)
@@ -76,11 +74,11 @@ async def test_a_new_history_has_the_same_requests_votes_claims_and_times(desk: 
     assert timers
     assert all(29 * 60_000 < one <= 30 * 60_000 for one in timers), "due as before"
 
-    said = await refusal(desk, handle, channel, by(ANN, idempotency_key="again"))
+    said = await refusal(desk, handle, "update", by(ANN, idempotency_key="again"))
     assert said is not None
     assert "ann has decided already" in said
-    assert await refusal(desk, handle, channel, by(BOB)) is None
-    assert await refusal(desk, handle, channel, by(BOB, "reject", "a2")) is None
+    assert await refusal(desk, handle, "update", by(BOB)) is None
+    assert await refusal(desk, handle, "update", by(BOB, "reject", "a2")) is None
     await desk.until(handle, lambda one: one.status == "idle" and not one.inbox)
     assert ran == [50]
     assert (await handle.state()).approvals[0].votes[0] == before[0].votes[0]
@@ -107,17 +105,13 @@ async def test_a_request_expires_in_a_later_history_when_it_was_due(desk: Desk):
     await handle.cancel("after_turn")
 
 
-@both_channels
-async def test_a_new_history_is_held_by_the_same_person(desk: Desk, channel: str):
+async def test_a_new_history_is_held_by_the_same_person(desk: Desk):
     anybody = RunConfig(takeover=ApprovalPolicy(unverified="allow"))
     agent, model = Agent[Any](name="Front"), ScriptedModel("Hello.", "Back again.")
     await desk.open(agent, model=model)
     handle = await desk.start_short(agent, keep_open=True, events=40, run_config=anybody)
     await desk.until_status(handle, "idle")
-    if channel == "update":
-        await handle.hold(by=ANN)
-    else:
-        await desk.workflow(handle).signal("hold", {"by": "ann"})
+    await desk.workflow(handle).signal("hold", {"by": "ann"})
     held = (await desk.until_status(handle, "held")).hold
     await handle.say("I am Ann.", by=ANN, message_id="p1")
     await continued(desk, handle)
@@ -134,23 +128,6 @@ async def test_a_new_history_is_held_by_the_same_person(desk: Desk, channel: str
     await handle.cancel("after_turn")
 
 
-async def test_a_budget_that_was_extended_stays_extended_in_a_new_history(desk: Desk):
-    agent = Agent[Any](name="Front")
-    model = ScriptedModel(always="Yes.")
-    await desk.open(agent, model=model)
-    config = RunConfig(budgets=[Budget(model_calls=1)])
-    handle = await desk.start_short(agent, keep_open=True, events=40, run_config=config)
-    await desk.until_status(handle, "idle")
-    await handle.send("More?")
-    await desk.until_status(handle, "waiting")
-    await handle.edit("a1", {"extend_by": 1_000}, by=ANN)
-    await continued(desk, handle)
-    await desk.until(handle, lambda one: one.status == "idle" and not one.inbox)
-    state = await handle.state()
-    assert (state.extended, len(state.approvals)) == (((0, 1_000),), 1)
-    await handle.cancel("after_turn")
-
-
 # --- Resets --------------------------------------------------------------------------------------
 
 
@@ -158,8 +135,7 @@ def once(request: ModelRequest) -> Any:
     return say("Done.") if "c50" in outputs(request) else refunds(50)
 
 
-@both_channels
-async def test_a_reset_leaves_a_pending_request_as_it_was(desk: Desk, channel: str):
+async def test_a_reset_leaves_a_pending_request_as_it_was(desk: Desk):
     ran: list[int] = []
     policy = ApprovalPolicy(
         audience="billing", quorum=2, unverified="allow", expires_in=timedelta(hours=1)
@@ -169,38 +145,35 @@ async def test_a_reset_leaves_a_pending_request_as_it_was(desk: Desk, channel: s
     await desk.workflow(handle).signal("noise")
     await desk.until(handle, lambda one: one.ignored != ())
     execution, points = await task_ends(desk, handle)
-    assert await refusal(desk, handle, channel, by(ANN)) is None
+    assert await refusal(desk, handle, "update", by(ANN)) is None
     await desk.settled(handle)
     await reset(desk, handle, execution, points[-1])
     await desk.until(handle, lambda one: [len(it.votes) for it in one.approvals] == [1])
     [request] = (await desk.settled(handle)).approvals
     assert (request.id, request.args_digest, request.status) == ("a1", seen.args_digest, "pending")
     assert request.expires_at_ms == seen.expires_at_ms
-    said = await refusal(desk, handle, channel, by(ANN, idempotency_key="again"))
+    said = await refusal(desk, handle, "update", by(ANN, idempotency_key="again"))
     assert said is not None
     assert "ann has decided already" in said
     decision = by(BOB, args_digest=seen.args_digest)
-    assert await refusal(desk, handle, channel, decision) is None
+    assert await refusal(desk, handle, "update", decision) is None
     await desk.result(handle)
     assert ran == [50]
 
 
-@both_channels
-async def test_a_reset_to_before_a_request_asks_again_and_runs_nothing_by_itself(
-    desk: Desk, channel: str
-):
+async def test_a_reset_to_before_a_request_asks_again_and_runs_nothing_by_itself(desk: Desk):
     """The server applies decisions again before the reply that leads to the request, so none count."""
     ran: list[int] = []
     agent, model = clerk(True, ran), ScriptedModel(always=once)
     handle = await waiting(desk, agent, model, keep_open=True)
     execution, points = await task_ends(desk, handle)
-    assert await refusal(desk, handle, channel, by(ANN)) is None
+    assert await refusal(desk, handle, "signal", by(ANN)) is None
     await desk.until_status(handle, "idle")
     await reset(desk, handle, execution, points[-1])
     await desk.until_status(handle, "waiting")
     [request] = (await desk.settled(handle)).approvals
     assert (request.status, request.votes, ran) == ("pending", (), [50])
-    assert await refusal(desk, handle, channel, by(ANN)) is None
+    assert await refusal(desk, handle, "signal", by(ANN)) is None
     await desk.until_status(handle, "idle")
     await handle.cancel("after_turn")
 
@@ -255,10 +228,8 @@ def three_deep(policy: ApprovalPolicy, ran: list[int]) -> tuple[Agent[Any], Scri
     return agent, ScriptedModel(*steps, refunds(50), "Refunded.", "Yes.", "It is.", "Done.")
 
 
-@pytest.mark.replayed
-@both_channels
 async def test_a_request_three_agents_down_is_listed_at_the_root_and_decided_there(
-    desk: Desk, channel: str
+    desk: Desk,
 ):
     ran: list[int] = []
     audience = Audience(groups=["billing"], exclude_requester=True)
@@ -273,9 +244,6 @@ async def test_a_request_three_agents_down_is_listed_at_the_root_and_decided_the
 
     async def decided(person: Person) -> str | None:
         decision = by(person, request_id=request.id)
-        deepest = RunHandle(desk.client, request.run_id)
-        if channel == "signal":
-            return await refusal(desk, deepest, channel, decision)
         try:
             receipt = await handle.decide(decision, nested_id=request.run_id)
         except DecisionRefused as error:
@@ -290,16 +258,6 @@ async def test_a_request_three_agents_down_is_listed_at_the_root_and_decided_the
     assert await decided(BOB) is None
     assert (await desk.result(handle)).final_output == "Done."
     assert ran == [50]
-
-
-async def test_a_request_of_a_nested_run_expires_three_agents_down(desk: Desk):
-    ran: list[int] = []
-    agent, model = three_deep(ApprovalPolicy(expires_in=timedelta(seconds=1)), ran)
-    await desk.open(agent, model=model)
-    handle = await desk.start(agent)
-    assert (await desk.result(handle)).final_output == "Done."
-    assert ran == []
-    assert (await handle.state()).pending_approvals == ()
 
 
 async def test_a_vote_in_a_nested_run_is_seen_at_the_root(desk: Desk):
@@ -354,39 +312,6 @@ async def test_of_fifty_decisions_about_one_request_one_counts(desk: Desk):
     whose = f"Approval a1 is already {request.status} by {receipt.by}."
     assert {str(one) for one in refused} == {whose}
     assert ran == ([50] if request.status == "approved" else [])
-    await handle.cancel("after_turn")
-
-
-async def test_of_fifty_votes_two_make_the_quorum(desk: Desk):
-    ran: list[int] = []
-    model = ScriptedModel(refunds(50), "Done.")
-    handle = await waiting(desk, clerk(ApprovalPolicy(quorum=2), ran), model, keep_open=True)
-    receipts, refused = await all_at_once(
-        desk, handle, lambda client, number: client.approve("a1", by=f"p{number}")
-    )
-    [request] = (await desk.settled(handle)).approvals
-    assert sorted((one.status, one.votes) for one in receipts) == [("approved", 2), ("pending", 1)]
-    assert (len(request.votes), len(refused), ran) == (2, CLIENTS - 2, [50])
-    assert next(one.by for one in receipts if one.by) == request.votes[1].decision.by
-    await handle.cancel("after_turn")
-
-
-async def test_one_decision_that_fifty_clients_send_counts_once_and_all_get_its_receipt(desk: Desk):
-    ran: list[int] = []
-    policy = ApprovalPolicy(audience="billing", quorum=2, unverified="allow")
-    model = ScriptedModel(refunds(50), "Done.")
-    handle = await waiting(desk, clerk(policy, ran), model, keep_open=True)
-    receipts, refused = await all_at_once(
-        desk, handle, lambda client, _number: client.approve("a1", by=ANN)
-    )
-    assert refused == []
-    assert len(set(receipts)) == 1
-    assert (receipts[0].status, receipts[0].votes) == ("pending", 1)
-    state = await desk.settled(handle)
-    assert len(state.approvals[0].votes) == 1
-    await handle.reject("a1", by=BOB)
-    await desk.until_status(handle, "idle")
-    assert ran == []
     await handle.cancel("after_turn")
 
 
