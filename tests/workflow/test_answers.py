@@ -6,24 +6,11 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.model_settings import ModelSettings
-from outlast.agents.config.run_config import RunConfig
-from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.errors import (
-    MaxTurnsExceeded,
-    ModelRefusalError,
-)
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.start.runner import Runner
-from outlast.testing import ScriptedModel, call, refuse, say
+from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text
-
-
-@function_tool
-async def look_up(order: str) -> str:
-    """Look an order up."""
-    return f"{order} is on its way"
 
 
 @pytest.mark.smoke
@@ -43,67 +30,6 @@ async def test_a_question_is_answered(desk: Desk):
     [request] = model.requests
     assert request.instructions == "Be brief."
     assert request.input == [{"role": "user", "content": "Hello"}]
-
-
-async def test_a_question_may_be_items(desk: Desk):
-    agent = Agent(name="Helper")
-    model = ScriptedModel("A cat.")
-    await desk.open(agent, model=model)
-    items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "What is it?"}]},
-        {
-            "role": "user",
-            "content": [{"type": "input_image", "image_url": "data:image/png;base64,"}],
-        },
-    ]
-    result = await desk.run(agent, items)
-    assert result.final_output == "A cat."
-    assert model.requests[0].input == items
-    assert result.to_input_list()[:2] == items
-
-
-async def test_instructions_are_made_before_every_call_from_context_and_usage(desk: Desk):
-    async def instructions(ctx: RunContextWrapper[dict[str, Any]], agent: Agent[Any]) -> str:
-        return f"{agent.name} {ctx.context['name']} {ctx.turn} {ctx.usage.requests} {ctx.run_id}"
-
-    agent = Agent(name="Helper", instructions=instructions, tools=[look_up])
-    model = ScriptedModel([call("look_up", "c1", order="A-17")], "Soon.")
-    await desk.open(agent, model=model)
-    result = await desk.run(agent, context={"name": "Ann"})
-    made = [request.instructions for request in model.requests]
-    assert made == [f"Helper Ann 1 0 {result.run_id}", f"Helper Ann 2 1 {result.run_id}"]
-
-
-async def test_run_config_goes_over_the_agents_settings(desk: Desk):
-    agent = Agent(
-        name="Helper", model="own", model_settings=ModelSettings(temperature=0.1, top_p=0.5)
-    )
-    model = ScriptedModel("Yes.")
-    await desk.open(agent, model=model)
-    config = RunConfig(model="other", model_settings=ModelSettings(temperature=0.9))
-    await desk.run(agent, run_config=config)
-    assert model.names == ["other"]
-    assert model.requests[0].settings == ModelSettings(temperature=0.9, top_p=0.5)
-
-
-async def test_a_refusal_fails_the_run_with_its_own_error(desk: Desk):
-    agent = Agent(name="Helper")
-    await desk.open(agent, model=ScriptedModel(refuse("I must not.")))
-    with pytest.raises(ModelRefusalError, match="I must not") as caught:
-        await desk.run(agent)
-    assert caught.value.run_data.status == "failed"
-
-
-async def test_too_many_turns_fail_the_run_and_keep_what_was_done(desk: Desk):
-    agent = Agent(name="Helper", tools=[look_up])
-    calls = iter(range(100))
-    model = ScriptedModel(always=lambda _: [call("look_up", f"c{next(calls)}", order="A-17")])
-    await desk.open(agent, model=model)
-    with pytest.raises(MaxTurnsExceeded, match="3 model calls") as caught:
-        await desk.run(agent, max_turns=3)
-    assert model.calls == 3
-    assert caught.value.run_data.turns == 3
-    assert [item.kind for item in caught.value.run_data.items[-2:]] == ["tool_call", "tool_output"]
 
 
 @pytest.mark.smoke

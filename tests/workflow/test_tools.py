@@ -10,9 +10,8 @@ import pytest
 
 from outlast.activities import worker_memory
 from outlast.agents.agent import Agent
-from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
-from outlast.agents.errors import ModelBehaviorError, RunCancelled, ToolFailed
+from outlast.agents.errors import RunCancelled
 from outlast.agents.tools.definition import (
     FunctionTool,
     ToolRetry,
@@ -49,22 +48,6 @@ def count(ctx: RunContextWrapper[Basket]) -> int:
     return len(ctx.context.items)
 
 
-async def test_the_model_reads_what_a_tool_returned(desk: Desk):
-    @function_tool
-    async def find(order: str) -> dict[str, Any]:
-        """Find an order."""
-        return {"order": order, "state": "sent"}
-
-    agent = Agent(name="Clerk", tools=[find])
-    model = ScriptedModel([call("find", "c1", order="A-17")], "It was sent.")
-    await desk.open(agent, model=model)
-    result = await desk.run(agent)
-    assert result.final_output == "It was sent."
-    assert outputs(model.requests[1]) == {"c1": '{"order":"A-17","state":"sent"}'}
-    [spec] = model.requests[0].tools
-    assert (spec.name, spec.description) == ("find", "Find an order.")
-
-
 @pytest.mark.smoke
 async def test_parallel_calls_run_at_the_same_time_and_keep_their_order(desk: Desk):
     both = asyncio.Barrier(2)
@@ -87,20 +70,6 @@ async def test_parallel_calls_run_at_the_same_time_and_keep_their_order(desk: De
     assert done == [2, 1]
     answered = [item.raw["call_id"] for item in result.items if item.kind == "tool_output"]
     assert answered == ["c1", "c2"]
-
-
-@pytest.mark.smoke
-async def test_context_changes_of_parallel_tools_are_merged_in_the_order_of_calls(desk: Desk):
-    agent = Agent(name="Clerk", tools=[add, count])
-    model = ScriptedModel(
-        [call("add", "c1", item="tea", price=3), call("add", "c2", item="milk", price=2)],
-        [call("count", "c3")],
-        "Done.",
-    )
-    await desk.open(agent, model=model)
-    result = await desk.run(agent, context=Basket())
-    assert result.context_as(Basket) == Basket(items=["tea", "milk"], total=2)
-    assert outputs(model.requests[2])["c3"] == "2"
 
 
 WORKER_OF_ONE_CALL = """
@@ -219,53 +188,11 @@ async def test_a_tool_that_fails_on_every_attempt_is_told_to_the_model(desk: Des
     assert result.context_as(Basket).total == 0
 
 
-async def test_a_programming_error_in_a_tool_is_not_tried_again(desk: Desk):
-    tries: list[int] = []
-
-    @function_tool(retry=AT_ONCE)
-    async def wrong() -> str:
-        tries.append(1)
-        raise TypeError("this never works")
-
-    agent = Agent(name="Clerk", tools=[wrong])
-    await desk.open(agent, model=ScriptedModel([call("wrong", "c1")], "Sorry."))
-    assert (await desk.run(agent)).final_output == "Sorry."
-    assert len(tries) == 1
-
-
-@pytest.mark.parametrize("fast", [False, True])
-async def test_a_tool_whose_failure_the_model_may_not_know_ends_the_run(desk: Desk, fast: bool):
-    other = asyncio.Event()
-
-    @function_tool(failure_error_function=None, retry=1, fast=fast)
-    async def vital() -> str:
-        raise OSError("no tea")
-
-    @function_tool(fast=fast)
-    async def slow() -> str:
-        await other.wait()
-        return "never told"
-
-    agent = Agent(name="Clerk", tools=[vital, slow])
-    await desk.open(agent, model=ScriptedModel([call("vital", "c1"), call("slow", "c2")]))
-    with pytest.raises(ToolFailed, match="vital raised OSError: no tea") as caught:
-        await desk.run(agent)
-    other.set()
-    assert caught.value.code == "tool_failed"
-    answered = [item.raw for item in caught.value.run_data.items if item.kind == "tool_output"]
-    assert [raw["output"] for raw in answered] == [
-        "The tool vital failed and cannot be used right now.",
-        "This call was cancelled and did not run to its end.",
-    ]
-
-
-@pytest.mark.parametrize("fast", [False, True])
-async def test_a_tool_that_hangs_is_stopped_and_told_to_the_model(desk: Desk, fast: bool):
+async def test_a_tool_that_hangs_is_stopped_and_told_to_the_model(desk: Desk):
     tries: list[int] = []
 
     @function_tool(
         timeout=0.2,
-        fast=fast,
         retry=ToolRetry(attempts=2, initial_interval=timedelta(milliseconds=1)),
     )
     async def hang() -> str:
@@ -279,74 +206,6 @@ async def test_a_tool_that_hangs_is_stopped_and_told_to_the_model(desk: Desk, fa
     assert (await desk.run(agent)).final_output == "Sorry."
     assert len(tries) == 2
     assert outputs(model.requests[1])["c1"].startswith("The tool hang timed out")
-
-
-async def test_a_result_is_measured_as_history_would_write_it(desk: Desk):
-    """One byte of text may take six bytes in JSON."""
-
-    @function_tool
-    async def control() -> str:
-        return "\0" * 499_000
-
-    @function_tool
-    async def emoji() -> str:
-        return "\U0001f600" * 100_000
-
-    agent = Agent(name="Clerk", tools=[control, emoji])
-    model = ScriptedModel([call("control", "c1"), call("emoji", "c2")], "Sorry.")
-    await desk.open(agent, model=model)
-    assert (await desk.run(agent)).final_output == "Sorry."
-    told = outputs(model.requests[1])
-    assert "2,994,002 bytes is too long to read: at most 500,000 bytes" in told["c1"]
-    assert "too long to read" in told["c2"]
-
-
-async def test_a_context_that_a_tool_spoils_is_dropped_with_its_call(desk: Desk):
-    @function_tool
-    async def bloat(ctx: RunContextWrapper[dict[str, Any]]) -> str:
-        ctx.context["x"] = "y" * 3_000_000
-        return "fine"
-
-    @function_tool
-    async def spoil(ctx: RunContextWrapper[dict[str, Any]]) -> str:
-        ctx.context["x"] = "\ud800"
-        return "fine"
-
-    agent = Agent(name="Clerk", tools=[bloat, spoil])
-    model = ScriptedModel([call("bloat", "c1"), call("spoil", "c2")], "Sorry.")
-    await desk.open(agent, model=model)
-    result = await desk.run(agent, context={"kept": True})
-    assert result.context == {"kept": True}
-    told = outputs(model.requests[1])
-    assert told["c1"].startswith("The tool bloat failed")
-    assert told["c2"].startswith("The tool spoil failed")
-
-
-async def test_the_model_is_told_what_it_called_wrongly(desk: Desk):
-    agent = Agent(name="Clerk", tools=[add])
-    model = ScriptedModel(
-        [
-            call("remove", "c1", item="tea"),
-            call("add", "c2", item="tea"),
-            raw_call("add", "c3", "not JSON"),
-            raw_call("add", "c4", ""),
-            raw_call("add", "c5", '["tea", 3]'),
-        ],
-        "Sorry.",
-    )
-    await desk.open(agent, model=model)
-    assert (await desk.run(agent, context=Basket())).context_as(Basket).items == []
-    told = outputs(model.requests[1])
-    assert told["c1"] == "There is no tool 'remove'. Available: add."
-    assert "price" in told["c2"]
-    assert all(told[call_id] for call_id in ("c3", "c4", "c5"))
-
-
-async def test_an_unknown_tool_may_end_the_run(desk: Desk):
-    agent = Agent(name="Clerk", tools=[add])
-    await desk.open(agent, model=ScriptedModel([call("remove", "c1")]))
-    with pytest.raises(ModelBehaviorError, match="'remove'"):
-        await desk.run(agent, run_config=RunConfig(tool_not_found_behavior="raise"))
 
 
 async def test_arguments_that_break_a_parser_harm_nobody(desk: Desk):
@@ -393,7 +252,6 @@ async def test_a_fast_tool_that_fails_twice_is_tried_a_third_time(desk: Desk):
     assert outputs(model.requests[1])["c1"] == "attempt 3"
 
 
-@pytest.mark.replayed
 async def test_a_short_tool_that_only_reads_is_a_local_activity_until_it_is_slow(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
@@ -447,24 +305,3 @@ async def test_a_fast_tool_that_waits_long_for_its_next_try_is_still_running(des
     await handle.cancel()
     with pytest.raises(RunCancelled):
         await desk.result(handle)
-
-
-async def test_tools_are_offered_while_they_are_enabled(desk: Desk):
-    async def after_tea(ctx: RunContextWrapper[Basket], _agent: Agent[Any]) -> bool:
-        return "tea" in ctx.context.items
-
-    @function_tool(is_enabled=after_tea)
-    async def pay(ctx: RunContextWrapper[Basket]) -> str:
-        """Pay."""
-        return "paid"
-
-    @function_tool(is_enabled=False)
-    async def never() -> str:
-        return ""
-
-    agent = Agent(name="Clerk", tools=[add, pay, never])
-    model = ScriptedModel([call("add", "c1", item="tea", price=1)], [call("pay", "c2")], "Paid.")
-    await desk.open(agent, model=model)
-    await desk.run(agent, context=Basket())
-    offered = [[spec.name for spec in request.tools] for request in model.requests]
-    assert offered == [["add"], ["add", "pay"], ["add", "pay"]]

@@ -487,11 +487,12 @@ async def test_an_output_that_is_no_json_is_told_at_once() -> None:
     assert (await attempt(answer, 1)).failed, "another try would not help"
 
 
-async def test_a_context_that_was_left_unwritable_is_the_tools_failure() -> None:
+@pytest.mark.parametrize("value", ["\ud800", "y" * 3_000_000], ids=["half", "large"])
+async def test_a_context_that_was_left_unwritable_is_the_tools_failure(value: str) -> None:
     @function_tool
     async def spoil(ctx: ToolContext[Any]) -> str:
         """Spoil the context."""
-        ctx.context["x"] = "\ud800"
+        ctx.context["x"] = value
         return "ok"
 
     result = await attempt(spoil, context={"a": 1})
