@@ -1,9 +1,6 @@
 """Guardrails: what may be asked and answered, in front of the model and beside it."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +9,7 @@ import outlast
 from outlast.agents.agent import Agent
 from outlast.agents.errors import InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered
 from outlast.agents.tools.function_tool import function_tool
-from outlast.contract import names
 from outlast.ports.model import ModelRequest
-from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 from tests.workflow.replies import last_user_text
@@ -26,28 +21,6 @@ def verdict(*, tripped: bool) -> Any:
 
 def texts(request: ModelRequest) -> str:
     return str(request.input)
-
-
-@pytest.mark.parametrize("parallel", [True, False])
-async def test_what_passes_is_answered_and_the_verdicts_are_kept(desk: Desk, *, parallel: bool):
-    @outlast.input_guardrail(run_in_parallel=parallel)
-    async def judge(_ctx: Any, _agent: Any, _input: Any) -> Any:
-        return verdict(tripped=False)
-
-    agent = Agent(name="A", input_guardrails=[judge])
-    await desk.open(agent, model=ScriptedModel("Good day."))
-    handle = await desk.start(agent)
-    result = await desk.result(handle)
-    assert result.final_output == "Good day."
-    assert [one.guardrail.get_name() for one in result.input_guardrail_results] == ["judge"]
-    activities = await activity_types(desk, handle)
-    assert activities == [names.ACTIVITY_CHECK, names.ACTIVITY_MODEL]
-
-
-async def activity_types(desk: Desk, handle: Any) -> list[str]:
-    history = await desk.workflow(handle).fetch_history()
-    found = [one.activity_task_scheduled_event_attributes for one in history.events]
-    return [one.activity_type.name for one in found if one.activity_id]
 
 
 async def test_a_blocking_guardrail_that_trips_costs_no_model_call(desk: Desk):
@@ -102,32 +75,6 @@ async def test_a_trip_in_the_middle_of_tools_stops_those_that_run_and_those_to_c
     assert caught.value.run_data is not None
 
 
-async def test_a_guardrail_that_is_slow_holds_up_what_the_reply_leads_to(desk: Desk):
-    """The tools of the first reply run meanwhile, but no second turn begins and nothing ends."""
-    called, pass_on = asyncio.Event(), asyncio.Event()
-
-    @function_tool
-    async def act() -> str:
-        called.set()
-        return "acted"
-
-    @outlast.input_guardrail
-    async def slow(_ctx: Any, _agent: Any, _input: Any) -> Any:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await pass_on.wait()
-        return verdict(tripped=False)
-
-    agent = Agent(name="A", tools=[act], input_guardrails=[slow])
-    model = ScriptedModel([call("act", "c1")], "Done.")
-    await desk.open(agent, model=model)
-    handle = await desk.start(agent)
-    await asyncio.wait_for(called.wait(), PATIENCE_SECONDS)
-    await desk.until(handle, lambda state: state.phase == "turned")
-    assert model.calls == 1
-    pass_on.set()
-    assert (await desk.result(handle)).final_output == "Done."
-
-
 @pytest.mark.smoke
 async def test_a_guardrail_whose_worker_is_lost_is_asked_again(desk: Desk):
     asked: list[int] = []
@@ -159,18 +106,14 @@ async def no_secrets(_ctx: Any, _agent: Any, output: Any) -> Any:
     return verdict(tripped="secret" in str(output))
 
 
-@pytest.mark.parametrize("short", [True, False])
 async def test_in_a_conversation_the_next_question_does_not_see_a_blocked_reply(
-    desk: Desk, *, short: bool
+    desk: Desk,
 ):
     agent = Agent(name="A", output_guardrails=[no_secrets])
     answers = {"Hello": "The secret is 42.", "And now?": "Good day.", "And then?": "Good night."}
     model = ScriptedModel(always=lambda request: say(answers[last_user_text(request)]))
     await desk.open(agent, model=model)
-    if short:
-        handle = await desk.start_short(agent, keep_open=True)
-    else:
-        handle = await desk.start(agent, keep_open=True)
+    handle = await desk.start_short(agent, keep_open=True)
     state = await desk.until_status(handle, "idle")
     assert state.failure is not None
     assert state.failure.code == "output_guardrail_tripwire"
@@ -201,75 +144,6 @@ async def test_a_blocked_answer_fails_the_run_and_says_what_was_blocked(desk: De
 @outlast.input_guardrail
 async def no_poison(_ctx: Any, _agent: Any, asked: Any) -> Any:
     return verdict(tripped="poison" in str(asked))
-
-
-@pytest.mark.parametrize("parallel", [True, False])
-async def test_a_conversation_goes_on_after_a_blocked_question(
-    desk: Desk, tmp_path: Path, *, parallel: bool
-):
-    """Later questions are neither checked nor answered together with it, nor is it saved."""
-    guardrail = replace(no_poison, run_in_parallel=parallel)
-    model = ScriptedModel(always=lambda request: say(f"answer to {last_user_text(request)}"))
-    agent = Agent(name="A", input_guardrails=[guardrail])
-    session = SQLiteSession("s", tmp_path / "s.db")
-    await desk.open(agent, model=model)
-    handle = await desk.start(agent, "Hello", session=session, keep_open=True)
-    await handle.wait_for_people()
-    with pytest.raises(InputGuardrailTripwireTriggered) as caught:
-        await (await handle.send("poison")).answer()
-    assert "poison" in str(caught.value.run_data.input)
-    result = await (await handle.send("Still there?")).answer()
-    assert result.final_output == "answer to Still there?"
-    assert "poison" not in texts(model.requests[-1])
-    assert "poison" not in str(await session.get_items())
-    assert "poison" in str((await handle.state()).items), "people still see it"
-    await handle.cancel("after_turn")
-    await desk.result(handle)
-
-
-async def test_a_tripwire_outranks_a_guardrail_that_raised_before_it(desk: Desk, tmp_path: Path):
-    tripping = asyncio.Event()
-
-    @outlast.output_guardrail
-    async def moderation(_ctx: Any, _agent: Any, output: str) -> Any:
-        if "CARD" in output:
-            tripping.set()
-            raise ConnectionError("moderation is down")
-        return verdict(tripped=False)
-
-    @outlast.output_guardrail
-    async def no_cards(_ctx: Any, _agent: Any, output: str) -> Any:
-        if "CARD" in output:
-            await tripping.wait()
-            await asyncio.sleep(0.1)  # well after the other one has raised
-        return verdict(tripped="CARD" in output)
-
-    model = ScriptedModel("It is CARD-4111.", "Hello.")
-    agent = Agent(name="A", output_guardrails=[moderation, no_cards])
-    session = SQLiteSession("s", tmp_path / "s.db")
-    await desk.open(agent, model=model)
-    handle = await desk.start(agent, session=session, keep_open=True)
-    with pytest.raises(OutputGuardrailTripwireTriggered) as caught:
-        await handle.wait_for_people()
-    assert "CARD" not in str([one.to_input_item() for one in caught.value.run_data.new_items])
-    await (await handle.send("And now?")).answer()
-    assert "CARD" not in texts(model.requests[-1])
-    assert "CARD" not in str(await session.get_items())
-    assert "CARD" not in str(await desk.workflow(handle).query(names.QUERY_TRANSCRIPT))
-    items = [one async for one in events_until_idle(handle) if one.type == "run_item_stream_event"]
-    assert "CARD" not in str([one.item.to_input_item() for one in items])
-    await handle.cancel("after_turn")
-    await desk.result(handle)
-
-
-async def events_until_idle(handle: Any) -> AsyncGenerator[Any]:
-    """Yield the events of a conversation until it waits for its third message."""
-    idle = 0
-    async for event in handle.stream_events():
-        yield event
-        idle += getattr(event, "status", "") == "idle"
-        if idle == 2:
-            return
 
 
 async def test_a_guardrail_that_a_deploy_adds_checks_the_next_question(desk: Desk):
