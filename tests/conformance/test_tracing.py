@@ -66,13 +66,15 @@ class Counting(SpanCollector):
         super().on_span_end(span)
 
 
-@pytest.fixture(params=["in_memory", "server", pytest.param("replayed", marks=pytest.mark.full)])
+@pytest.fixture(params=["in_memory", "server"])
 def new_executor(request: pytest.FixtureRequest) -> Executor:
-    """Also make an executor that replays the workflow for every task: nothing is told twice."""
+    """Make an executor; on the server, one that replays the workflow for every task.
+
+    Nothing is told twice then, nor by a worker that keeps its workflows and does less of the same.
+    """
     if request.param == "in_memory":
         return InMemory()
-    client: Client = request.getfixturevalue("client")
-    return OnServer(client, replays=request.param == "replayed")
+    return OnServer(request.getfixturevalue("client"), replays=True)
 
 
 @pytest.fixture
@@ -196,6 +198,18 @@ async def test_a_run_is_a_tree_of_spans(executor: Executor, collected: Counting)
         assert span.started_at is not None
         assert span.ended_at is not None
         assert span.started_at <= span.ended_at
+
+
+@pytest.mark.full
+async def test_a_worker_that_keeps_its_runs_tells_the_same(
+    client: Client, collected: Counting
+) -> None:
+    executor = OnServer(client)
+    agent, model = a_bit_of_everything()
+    await executor.execute(agent, model=model)
+    await executor.close()
+    assert collected.tree() == TREE
+    told_once(collected)
 
 
 async def test_a_run_may_be_told_without_its_tasks_and_turns(
