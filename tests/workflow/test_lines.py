@@ -6,14 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from outlast import Agent, RunClosed, UserError, function_tool
-from outlast.activities.approvals.gate import tool_digest
 from outlast.client.handle import RunHandle
 from outlast.contract import blobs
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import reference
 from outlast.realtime.line_run import TemporalLineRun
 from outlast.testing import ScriptedModel
-from tests.laws.driver import gated, reply_of, said, tool
+from tests.laws.driver import reply_of, said, tool
 from tests.workflow.desk import Desk
 
 HEARD = {"role": "user", "content": "Where is my order?"}
@@ -51,7 +50,6 @@ async def until(line: TemporalLineRun, condition: Callable[[LoopState], object])
     raise AssertionError("the run has ended")
 
 
-@pytest.mark.replayed
 async def test_a_call_said_on_the_line_runs_as_an_activity(desk: Desk) -> None:
     await desk.open(DESK)
     line = await opened(desk)
@@ -77,21 +75,6 @@ async def test_nothing_that_is_said_on_a_line_reads_as_a_reference(desk: Desk) -
     assert [one.raw for one in state.items[:1]] == [blobs.escape_item(heard)] != [heard]
     assert blobs.readable(state.items[0].raw) == heard
     await line.hang_up()
-
-
-async def test_the_caller_hangs_up_while_a_person_decides(desk: Desk) -> None:
-    model = ScriptedModel("Your refund is done.")
-    await desk.open(DESK, model=model)
-    line = await opened(desk)
-    planned = gated("refund", "c1", tool_digest=tool_digest("Desk", refund))
-    await line.reply([HEARD], reply_of(planned, response_id="r1"))
-    await until(line, lambda state: state.status == "waiting")
-    await line.hang_up()
-    handle = RunHandle(desk.client, line.run_id)
-    await handle.approve("a1", by="ann")
-    state = await desk.until(handle, lambda state: bool(state.answers))
-    assert state.final_output == "Your refund is done."
-    assert len(model.requests) == 1
 
 
 async def test_a_line_that_died_is_noticed_by_its_heartbeat(desk: Desk) -> None:
