@@ -149,15 +149,6 @@ async def test_a_run_is_listed_for_the_people_who_may_decide_until_when_and_at_w
     await desk.result(handle)
 
 
-async def test_what_anybody_may_decide_is_everybodys(desk: Desk):
-    handle = await waiting(desk)
-    entry = await entry_of(desk, handle, mine=EVE)
-    assert (entry.people, entry.for_anybody, entry.due) == ((), True, None)
-    assert handle.id not in await listed(desk, lambda _found: True, group="sales")
-    await handle.approve("a1")
-    await desk.result(handle)
-
-
 async def test_names_that_no_server_can_search_for_are_found(desk: Desk):
     odd = 'the "billing\\team"?'
     handle = await waiting(desk, ApprovalPolicy(audience=Audience(groups=[odd, "o'hara"])))
@@ -254,7 +245,6 @@ async def test_a_watcher_sees_what_appears_changes_and_goes(desk: Desk):
 
 
 @pytest.mark.smoke
-@pytest.mark.replayed
 async def test_two_people_have_to_agree_to_the_very_same_arguments(desk: Desk):
     ran: list[int] = []
     model = ScriptedModel(refunds(50), "Done.")
@@ -277,32 +267,6 @@ async def test_two_people_have_to_agree_to_the_very_same_arguments(desk: Desk):
     await desk.result(handle)
     assert ran == [40]
     assert "refunded 40" in str(outputs(model.requests[1])["c50"])
-
-
-async def test_a_person_answers_in_place_of_a_call(desk: Desk):
-    ran: list[int] = []
-    model = ScriptedModel(refunds(50), "Done.")
-    handle = await waiting(desk, True, ran, model=model)
-    receipt = await handle.respond("a1", "Paid in cash.", by="ann")
-    assert (receipt.status, receipt.by) == ("responded", "ann")
-    await desk.result(handle)
-    assert ran == []
-    assert "Paid in cash." in str(outputs(model.requests[1])["c50"])
-
-
-async def test_a_claimed_request_is_kept_for_one_person(desk: Desk):
-    handle = await waiting(desk, ApprovalPolicy(audience="billing"))
-    claim = await handle.claim("a1", by=ANN, minutes=5)
-    assert claim.by == "ann"
-    assert claim.until is not None
-    with pytest.raises(DecisionRefused, match="ann is working on it"):
-        await handle.approve("a1", by=BOB)
-    with pytest.raises(DecisionRefused, match="ann is working on it"):
-        await handle.unclaim("a1", by=BOB)
-    assert (await handle.claim("a1", by=BOB, force=True)).by == "bob"
-    assert (await handle.unclaim("a1", by=BOB)).by is None
-    await handle.reject("a1", by=ANN)
-    await desk.result(handle)
 
 
 async def test_only_what_may_be_decided_together_is(desk: Desk):
@@ -333,50 +297,6 @@ async def test_only_what_may_be_decided_together_is(desk: Desk):
     assert (left.request_id, left.receipt) == ("a2", None)
     assert left.refused == "Its risk is high, so it needs a decision of its own."
     await handle.cancel()
-
-
-async def test_a_person_takes_a_conversation_over_and_gives_it_back(desk: Desk):
-    agent = Agent[Any](name="Front", handoffs=[Agent[Any](name="Repairs")])
-    await desk.open(agent, model=ScriptedModel("Hello.", "We repair it."))
-    handle = await desk.start(agent, keep_open=True)
-    await desk.until_status(handle, "idle")
-    with pytest.raises(UserError, match="Nobody has the conversation"):
-        await handle.say("Hi.", by="ann")
-    await handle.hold(by="ann")
-    state = await desk.until_status(handle, "held")
-    assert state.hold is not None
-    with pytest.raises(UserError, match=r"ann has the conversation\. Only who has it"):
-        await handle.hold(by="bob")
-    waits = await handle.wait_for_people()
-    assert (waits.status, waits.final_output) == ("held", "Hello.")
-    message = await handle.send("A human, please.")
-    said = await handle.say("I am Ann.", by="ann")
-    assert (said.status, said.by) == ("held", "ann")
-    assert (await message.answer()).final_output == "I am Ann."
-    receipt = await handle.release(by="ann", note="It is broken.", to="Repairs")
-    assert (receipt.by, receipt.agent) == (None, "Repairs")
-    await desk.until_status(handle, "idle")
-    question = await handle.send("So?")
-    assert (await question.answer()).final_output == "We repair it."
-    assert (await handle.state()).agent == "Repairs"
-    await handle.cancel("after_turn")
-
-
-async def test_a_queued_message_can_be_withdrawn_until_it_is_taken(desk: Desk):
-    handle = await waiting(desk, keep_open=True, model=ScriptedModel(refunds(50), "Done.", "Two."))
-    queued = await handle.send("First.", mode="queue")
-    other = await handle.send("Second.", mode="queue")
-    assert (await queued.outcome()).status == "waiting"
-    assert (await queued.withdraw()).status == "withdrawn"
-    assert (await queued.outcome()).status == "withdrawn"
-    with pytest.raises(UserError, match="was withdrawn"):
-        await queued.answer()
-    await handle.approve("a1")
-    assert (await other.answer()).final_output == "Two."
-    assert (await other.outcome()).status == "answered"
-    with pytest.raises(UserError, match="No such message waits"):
-        await other.withdraw()
-    await handle.cancel("after_turn")
 
 
 async def test_an_inbox_says_which_argument_is_wrong(client: Client):

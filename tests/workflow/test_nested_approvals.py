@@ -15,7 +15,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.start.runner import Runner
 from outlast.contract import names, records
 from outlast.loop.approvals import Decision
 from outlast.ports.model import ModelRequest
@@ -117,29 +116,7 @@ async def test_what_a_nested_run_asks_is_seen_and_decided_at_the_root(
     assert (await handle.state()).pending_approvals == ()
 
 
-async def test_a_signal_to_the_nested_run_decides_as_well(desk: Desk):
-    ran: list[str] = []
-    handle = await waiting(desk, ran)
-    [nested] = await desk.nested(handle)
-    decision = {"request_id": "e3.a1", "type": "approve", "by": "eve"}
-    await desk.workflow(nested).signal("decide", decision)
-    assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A"])
-
-
-async def test_a_refused_call_is_told_to_the_nested_agent(desk: Desk):
-    ran: list[str] = []
-    agent = desk_of(refunds(ran))
-    model = _script("I may not.", "Sorry.")
-    await desk.open(agent, model=model)
-    handle = await desk.start(agent)
-    await desk.until_status(handle, "waiting")
-    await handle.reject("e3.a1", message="Too much.", by="bob")
-    assert ((await desk.result(handle)).final_output, ran) == ("Sorry.", [])
-    assert outputs(model.requests[2]) == {"n1": "Too much."}
-
-
 @pytest.mark.smoke
-@pytest.mark.replayed
 async def test_requests_two_levels_down_have_one_address_at_the_root(desk: Desk):
     ran: list[str] = []
     agent = desk_of(desk_of(refunds(ran), "Middle"), tool="ask_middle")
@@ -161,45 +138,6 @@ async def test_requests_two_levels_down_have_one_address_at_the_root(desk: Desk)
     assert (await middle.state()).status == "waiting"
     await handle.approve("e3.e3.a1")
     assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A"])
-
-
-async def test_a_program_goes_on_with_what_it_decided_and_adds_a_word(desk: Desk):
-    """As with the SDK: the result's state is decided on, said something to, and run again."""
-    ran: list[str] = []
-    agent = desk_of(refunds(ran))
-    model = _script("Refunded.", "Done.")
-    await desk.open(agent, model=model)
-    result = await desk.run(agent)
-    assert (result.status, ran) == ("waiting", [])
-    [item] = result.interruptions
-    state = result.to_state()
-    state.approve(item)
-    state.add_input("And hurry.")
-    result = await Runner.run(agent, state, client=desk.client, task_queue=desk.queue)
-    assert (result.final_output, ran) == ("Done.", ["A"])
-    said = [one["content"] for one in model.requests[-1].input if one.get("role") == "user"]
-    assert said == ["Hello", "And hurry."]
-    assert len(model.requests) == 4
-
-
-async def test_a_decision_for_always_is_remembered_in_later_histories(desk: Desk):
-    ran: list[str] = []
-    turns = 4
-
-    def reply(request: ModelRequest) -> Any:
-        done = len(outputs(request))
-        return say("Done.") if done == turns else [call("refund", f"c{done}", order=str(done))]
-
-    agent = refunds(ran)
-    await desk.open(agent, model=ScriptedModel(always=reply))
-    handle = await desk.start_short(agent)
-    await desk.until(handle, waits_for(1))
-    await handle.approve("a1", by="ann", always=True)
-    assert (await desk.result(handle)).final_output == "Done."
-    assert ran == ["0", "1", "2", "3"]
-    state = await handle.state()
-    assert [one.id for one in state.approvals] == ["a1"], "nobody was asked again"
-    assert len(await desk.all_events(handle)) >= 2
 
 
 async def test_a_nested_run_waits_for_people_while_all_workers_are_gone(desk: Desk):
@@ -259,18 +197,6 @@ async def test_two_nested_runs_that_wait_are_told_apart(desk: Desk):
     await desk.until(handle, waits_for(1))
     await handle.reject("e3.a1")
     assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["B"])
-
-
-async def test_a_cancel_of_a_run_whose_nested_run_waits_ends_both(desk: Desk):
-    ran: list[str] = []
-    handle = await waiting(desk, ran)
-    [nested] = await desk.nested(handle)
-    await handle.cancel("after_turn")
-    with pytest.raises(Exception, match="cancelled"):
-        await desk.result(handle)
-    with pytest.raises(Exception, match="cancelled"):
-        await desk.result(nested)
-    assert ran == []
 
 
 def _twice(*between: Any) -> ScriptedModel:
@@ -350,20 +276,14 @@ async def test_what_is_remembered_outlives_a_nested_run_that_fails(desk: Desk):
     assert ran == ["A", "B"]
 
 
-@pytest.mark.parametrize("channel", ["signal", "update"])
 async def test_a_decision_that_reaches_the_root_names_the_run_that_takes_it(
-    desk: Desk, channel: str
+    desk: Desk,
 ):
     handle = await waiting(desk, [])
     [request] = await handle.approvals()
     record = {"request_id": request.id, "type": "approve"}
     workflow = desk.workflow(handle)
-    if channel == "signal":
-        await workflow.signal("decide", record)
-        state = await desk.until(handle, lambda one: one.ignored != ())
-        said = state.ignored[-1].why
-    else:
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await workflow.execute_update("decide", record)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
-        said = str(refused.value.cause)
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await workflow.execute_update("decide", record)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+    said = str(refused.value.cause)
     assert f"belongs to the nested run '{request.run_id}', which decides it" in said
