@@ -22,7 +22,6 @@ from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 from tests.workflow.replies import outputs
 
-pytestmark = pytest.mark.replayed
 """Without a cache, another task may ask for a request than the one that made it."""
 
 LONG = "A long question. " * 300
@@ -64,6 +63,7 @@ async def test_small_requests_are_readable_in_history(desk: Desk):
     assert requests["tool:look_up"]["arguments"] == '{"text": "Hi"}'
 
 
+@pytest.mark.replayed
 @pytest.mark.smoke
 async def test_large_requests_are_named_in_history_by_their_number_only(desk: Desk):
     model = ScriptedModel([call("look_up", "c1", text=LONG)], "Long.")
@@ -100,10 +100,10 @@ async def test_with_one_worker_the_process_has_every_request(
     asked = Asked(monkeypatch)
     await desk.open(AGENT, model=ScriptedModel([call("look_up", "c1", text=LONG)], "Long."))
     await desk.run(AGENT, LONG)
-    if desk.cached:
-        assert asked.pages == []
+    assert asked.pages == []
 
 
+@pytest.mark.replayed
 async def test_a_request_that_has_left_the_process_is_asked_of_the_workflow(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
@@ -191,7 +191,7 @@ async def history_bytes(desk: Desk, turns: int) -> int:
 
 async def test_history_grows_with_the_number_of_turns_and_not_with_its_square(desk: Desk):
     await desk.open(AGENT, model=ScriptedModel(always=read_pages))
-    turns = 20 if desk.cached else 8  # without a cache, time grows with the square of the length
+    turns = 20
     short, long = await history_bytes(desk, turns), await history_bytes(desk, 2 * turns)
     assert long < 2.2 * short
     assert long < 2 * turns * 4_000

@@ -13,7 +13,6 @@ from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.run_config import RunConfig, ToolExecutionConfig
 from outlast.agents.errors import ConversationFull
 from outlast.agents.tools.function_tool import function_tool
 from outlast.blobs import FileBlobStore, locations
@@ -274,8 +273,7 @@ async def broken(number: int) -> str:
     raise ValueError("\x01" * 500_000)
 
 
-@pytest.mark.parametrize("parallel", [None, 1])
-async def test_fifty_fast_calls_with_large_outputs_are_answered(desk: Desk, parallel: int | None):
+async def test_fifty_fast_calls_with_large_outputs_are_answered(desk: Desk):
     calls = 50
 
     def reply(request: ModelRequest) -> Any:
@@ -286,8 +284,7 @@ async def test_fifty_fast_calls_with_large_outputs_are_answered(desk: Desk, para
 
     agent = Agent[Any](name="Reader", tools=[page])
     await desk.open(agent, model=ScriptedModel(always=reply))
-    config = RunConfig(tool_execution=ToolExecutionConfig(max_function_tool_concurrency=parallel))
-    result = await desk.run(agent, "Go", run_config=config)
+    result = await desk.run(agent, "Go")
     assert result.final_output == f"{calls * 98_904}"
 
 

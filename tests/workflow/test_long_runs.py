@@ -15,7 +15,7 @@ from outlast.agents.errors import DecisionRefused, RunBusy, RunCancelled
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.read.events import NumberedEvent
-from outlast.contract import names, policies, records
+from outlast.contract import policies, records
 from outlast.contract.policies import ROLL_OVER_BYTES
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
@@ -128,8 +128,7 @@ async def test_every_reader_sees_the_same_events_under_the_same_numbers(desk: De
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("channel", ["update", "signal"])
-async def test_an_approval_waits_across_histories(desk: Desk, channel: str):
+async def test_an_approval_waits_across_histories(desk: Desk):
     first = [call("count", f"c{number}", number=number) for number in range(4)]
     refused = asyncio.Event()
 
@@ -144,13 +143,9 @@ async def test_an_approval_waits_across_histories(desk: Desk, channel: str):
     state = await desk.until_status(handle, "waiting")
     assert [request.id for request in state.pending_approvals] == ["a1"]
     assert state.calls[-1].status == "waiting"
-    if channel == "update":
-        await handle.approve("a1", by="ann")
-        with pytest.raises(DecisionRefused, match="already approved by ann"):
-            await handle.reject("a1", by="bob")
-    else:
-        decision = {"request_id": "a1", "type": "approve", "by": "ann"}
-        await desk.workflow(handle).signal("decide", decision)
+    await handle.approve("a1", by="ann")
+    with pytest.raises(DecisionRefused, match="already approved by ann"):
+        await handle.reject("a1", by="bob")
     refused.set()
     result = await desk.result(handle)
     assert result.final_output == "Done."
@@ -234,8 +229,7 @@ async def test_a_conversation_goes_on_over_several_histories(desk: Desk):
     assert len(await desk.all_events(handle)) >= 3
 
 
-@pytest.mark.parametrize("how", ["native", "after_turn", "signal"])
-async def test_a_run_is_cancelled_in_any_of_its_histories(desk: Desk, how: str):
+async def test_a_run_is_cancelled_in_any_of_its_histories(desk: Desk):
     open_door = asyncio.Event()
 
     @function_tool
@@ -252,19 +246,10 @@ async def test_a_run_is_cancelled_in_any_of_its_histories(desk: Desk, how: str):
     handle = await desk.start_record(agent="Waiter", input="Go", settings=LONGER)
     await desk.until(handle, lambda state: any(one.name == "wait" for one in state.calls))
     assert await in_later_history(desk, handle)
-    if how == "native":
-        await handle.cancel()
-    elif how == "after_turn":
-        await handle.cancel(mode="after_turn")
-        await desk.until(handle, lambda state: state.cancel == "after_turn")
-        open_door.set()
-    else:
-        await desk.workflow(handle).signal(names.SIGNAL_CANCEL)
+    await handle.cancel()
     with pytest.raises(RunCancelled) as raised:
         await desk.result(handle)
     open_door.set()
-    last = raised.value.run_data.items[-1].raw["output"]
-    assert last == ("through" if how == "after_turn" else last)
     assert len(raised.value.run_data.items) == 1 + 2 * 6
 
 
