@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from outlast import OpenAIProvider
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.follower import Entry, Follower
 from outlast.client.handle import RunHandle
 from outlast.client.read import delta_poller as reader
 from outlast.client.start.runner import Runner
-from outlast.demo.responses_server import ResponsesServer
 from outlast.loop.items import text_of
-from outlast.loop.state import has_message
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.sessions import described
@@ -180,18 +177,6 @@ async def test_the_stream_of_a_message_ends_with_the_error_of_its_question(desk:
     await handle.cancel("after_turn")
 
 
-@pytest.mark.usefixtures("elsewhere")
-async def test_the_text_of_a_provider_over_http_streams_in_a_conversation(desk: Desk):
-    with ResponsesServer(lambda _: say(WORDS)) as server:
-        provider: Any = OpenAIProvider(api_key="k", base_url=server.base_url)
-        await desk.open(A, model=provider)
-        handle = await desk.start(A, keep_open=True, stream=True)
-        await desk.until_status(handle, "idle")
-        sent = await handle.send("And now?")
-        assert heard(await took(sent.stream_events())) == [WORDS]
-        await handle.cancel("after_turn")
-
-
 # --- Why a run stands still ----------------------------------------------------------------------
 
 
@@ -280,25 +265,6 @@ async def _lines(desk: Desk, run_id: str) -> list[Entry]:
         return [one async for one in Follower(desk.client, run_id).tail() if isinstance(one, Entry)]
 
 
-async def test_a_streamed_run_that_a_person_takes_over_streams_the_rest(desk: Desk):
-    await desk.open(A, model=ScriptedModel(paced(0.05, WORDS), paced(0.02, "You are welcome.")))
-    stream = desk.stream(A, id=(run_id := desk.new_id()), keep_open=True, run_config=ANYBODY)
-    handle = RunHandle(desk.client, run_id)
-    seen: list[Any] = []
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        async for event in stream.stream_events():
-            seen.append(event)
-            if deltas(seen) == 1 and "held" not in statuses(seen):
-                await handle.hold(by=ANN, mode="cancel")
-            if event.type == "status_stream_event" and event.status == "held":
-                assert event.held_by == "ann"
-                assert "ann has the conversation" in event.reason
-                await handle.release(by=ANN)
-    assert statuses(seen) == ["held", "running"]
-    assert (stream.final_output, stream.status) == ("You are welcome.", "idle")
-    await handle.cancel("after_turn")
-
-
 async def test_the_words_of_a_person_are_the_answer_of_a_streamed_run(desk: Desk):
     await desk.open(A, model=ScriptedModel(paced(0.05, WORDS)))
     run_id = desk.new_id()
@@ -316,18 +282,3 @@ async def test_the_words_of_a_person_are_the_answer_of_a_streamed_run(desk: Desk
     (spoken,) = (one for one in seen if getattr(one, "name", "") == "message_output_created")
     assert text_of(spoken.entry.raw) == "I am Ann."
     assert stream.final_output == "I am Ann."
-
-
-async def test_what_a_person_says_is_in_the_stream(desk: Desk):
-    await desk.open(A, model=ScriptedModel("Hello."))
-    handle = await desk.start(A, keep_open=True, run_config=ANYBODY)
-    await desk.until_status(handle, "idle")
-    await handle.hold(by=ANN)
-    sent = await handle.send("A human, please.", stream=True)
-    await desk.until(handle, lambda state: has_message(state, sent.id))
-    reading = asyncio.create_task(took(sent.stream_events()))
-    await handle.say("I am Ann.", by=ANN)
-    assert (await sent.answer()).final_output == "I am Ann."
-    assert text_of((await reading)[-1].entry.raw) == "I am Ann."
-    await handle.release(by=ANN)
-    await handle.cancel("after_turn")

@@ -111,7 +111,7 @@ async def check_survives_junk(desk: Desk, sender: Client) -> None:
     handle = await waiting_clerk(desk)
     workflow = sender.get_workflow_handle(handle.id)
     for seed, name in enumerate(["decide", "nested", "hello", "cancel"]):
-        for payload in junk(seed, count=60):
+        for payload in junk(seed, count=20):
             if name != "cancel" or not cancels(payload):
                 await workflow.signal(name, payload)
     for payload in junk(seed=9, count=10):
@@ -135,7 +135,6 @@ def cancels(payload: RawValue) -> bool:
     return payload.payload.metadata["encoding"] in {b"json/plain", b"binary/null"}
 
 
-@pytest.mark.replayed
 async def test_no_payload_fails_a_run_or_a_task(desk: Desk):
     await check_survives_junk(desk, desk.client)
 
@@ -161,7 +160,7 @@ async def test_a_signal_under_another_key_is_noted_and_an_update_refused(
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_a_start_that_nobody_can_read_is_a_typed_failure(desk: Desk, seed: int):
     await desk.open(CLERK)
     workflow = await desk.start_raw(*junk(seed, count=1))
