@@ -548,13 +548,13 @@ async def test_the_desk_receives_without_a_login_and_under_any_name(desk: Desk):
 
 # --- Many at once ---------------------------------------------------------------------------------
 
-MANY = 200
+MANY = 60
 """How many runs wait; `benchmarks/waits.py` has more."""
 
 
 @pytest.mark.full
 @pytest.mark.timeout(300)
-async def test_hundreds_of_deliveries_at_once_while_a_receiver_is_killed(
+async def test_deliveries_to_many_runs_at_once_while_a_receiver_is_killed(
     desk: Desk, server: TemporalServer
 ):
     """Each is sent twice at the same time, and again where no answer came: none is lost or doubled."""

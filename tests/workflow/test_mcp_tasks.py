@@ -19,7 +19,6 @@ from outlast.agents.guardrails.tool_guardrails import (
 )
 from outlast.agents.hooks import AgentHooks
 from outlast.agents.mcp.server import MCPServer
-from outlast.client.deliveries import finish
 from outlast.client.handle import RunHandle
 from outlast.mcp import MCPServerStdio, MCPServerStreamableHttp
 from outlast.testing import ScriptedModel, call
@@ -212,20 +211,6 @@ async def test_a_task_is_cancelled_when_its_server_is_back(desk: Desk, kitchen: 
 
 
 @pytest.mark.full
-async def test_a_message_that_interrupts_cancels_the_task_of_which_people_are_asked(
-    desk: Desk, kitchen: Kitchen
-) -> None:
-    model = ScriptedModel([call("work", "c1", kind="asks")], "Fine.")
-    await desk.open(cook(kitchen.server()), model=model)
-    handle = await desk.start("Cook", keep_open=True)
-    await desk.until(handle, waits_for(1))
-    message = await handle.send("Never mind.", mode="interrupt")
-    assert (await message.answer()).final_output == "Fine."
-    await kitchen.until_asked("tasks/cancel")
-    assert kitchen.requests("tasks/update") == []
-
-
-@pytest.mark.full
 async def test_an_approved_call_looks_at_its_task_though_nothing_is_listed_and_the_server_is_away(
     desk: Desk, kitchen: Kitchen
 ) -> None:
@@ -326,15 +311,3 @@ async def test_a_process_of_the_worker_that_keeps_its_tasks_goes_on_in_the_next_
     await desk.open(agent(), model=model)  # which declares no tasks
     assert (await desk.run("Cook")).final_output == "Sorry."
     assert outputs(model.requests[2])["c1"].startswith("The tool work failed")
-
-
-@pytest.mark.full
-async def test_a_delivery_lets_the_call_look_at_once(desk: Desk, kitchen: Kitchen) -> None:
-    model = works(c1={"kind": "plain", "interval": 365 * 24 * 3600 * 1000})
-    await desk.open(cook(kitchen.server()), model=model)
-    handle = await desk.start("Cook")
-    await desk.until_status(handle, "parked")
-    [wait] = await handle.pending_waits()
-    await finish(wait.token, "look", client=desk.client)
-    assert (await desk.result(handle)).final_output == "Done."
-    assert outputs(model.requests[1])["c1"] == text("done")

@@ -310,22 +310,6 @@ async def test_a_closed_conversation_without_an_agent_is_a_failure_in_words(
         await schedules.create(new(desk), "Any news?", NEVER, to=firing.run_id, agent="Clerk")
 
 
-async def test_a_message_waits_while_a_person_decides(desk: Desk, schedules: Schedules) -> None:
-    pays = [call("pay", "c1", amount=5)]
-    await desk.open(clerk(), model=ScriptedModel(pays, "Paid.", "No news."))
-    handle = await desk.start("Clerk", "Pay", keep_open=True)
-    await desk.until_status(handle, "waiting")
-    name = new(desk)
-    await schedules.create(name, "Any news?", NEVER, to=handle.id, mode="queue")
-    await schedules.trigger(name)
-    [firing] = await fired(schedules, name)
-    await message_of(desk.client, firing)
-    assert [one.id for one in (await handle.state()).inbox] == [firing.run_id]
-    [request] = await handle.approvals()
-    await handle.approve(request.id)
-    assert (await handle.wait_for_answer(firing.run_id)).final_output == "No news."
-
-
 @pytest.mark.parametrize("was_open", [True, False])
 async def test_an_attempt_that_died_after_sending_does_not_send_again(
     desk: Desk, schedules: Schedules, monkeypatch: pytest.MonkeyPatch, *, was_open: bool
