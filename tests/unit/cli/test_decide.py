@@ -254,21 +254,6 @@ async def test_of_several_requests_one_has_to_be_named(
     await handle.cancel()
 
 
-@pytest.mark.smoke
-async def test_a_decision_that_comes_too_late_is_refused(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str
-) -> None:
-    two = [*REFUND, call("refund", "c2", order_id="A-17")]
-    handle = await waiting_run(client, await open_desk(ScriptedModel(two)), run_id)
-    await handle.approve("a1", by="ann")
-
-    late = await cli("reject", run_id, "a1", "--by", "bob")
-
-    assert late.exit_code == 5
-    assert "Approval a1 is already approved by ann." in late.stderr
-    await handle.cancel()
-
-
 async def test_a_run_that_waits_for_nothing_says_so(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:
@@ -339,18 +324,6 @@ async def test_arguments_that_are_not_json_are_found_before_anything_is_sent(
     assert "Write the arguments: --set amount=350, or --arguments" in done.stderr
     piped = await cli("inbox", "edit", "r1", "--arguments", "@-", input="{1}")
     assert "'@-' is not JSON: line 1, column 2" in piped.stderr
-
-
-async def test_arguments_that_do_not_fit_are_refused(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str
-) -> None:
-    handle, _ = await paying_run(client, open_desk, run_id)
-
-    done = await cli("inbox", "edit", run_id, "--arguments", '{"iban": "DE02", "amount": "all"}')
-
-    assert done.exit_code == 5
-    assert "the edited arguments do not fit. amount must be of type integer." in done.stderr
-    await handle.cancel()
 
 
 async def test_a_person_answers_in_place_of_a_call(
@@ -435,23 +408,6 @@ async def test_a_decision_may_hold_for_further_calls(
     )
     assert (await handle.result()).final_output == "Paid."
     assert "1 EUR to X" in model.requests[-1].input[-1]["output"]
-
-
-async def test_a_remembered_decision_may_be_for_the_same_arguments_only(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str
-) -> None:
-    handle, _ = await paying_run(
-        client, open_desk, run_id, PAY, [call("pay", "c2", iban="X", amount=1)], "No."
-    )
-
-    done = await cli("reject", run_id, "--remember", "tool_with_args", "-m", "No.")
-    await handle.wait(lambda state: any(one.id == "a2" for one in state.pending_approvals))
-
-    assert "pay by Payer with these arguments, in this conversation." in done.stdout
-    (kept,) = (await handle.state()).remembered
-    assert kept.args_digest is not None
-    assert kept.decision.message == "No."
-    await handle.cancel()
 
 
 @pytest.mark.smoke
@@ -760,15 +716,3 @@ async def test_a_conversation_is_completed_after_its_turn(
     assert done.stdout == f"Asked {run_id} to stop after its turn.\n"
     assert (await handle.result()).status == "completed"
     assert (await cli("cancel", run_id)).exit_code == 4
-
-
-async def test_a_run_is_cancelled_at_once(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str
-) -> None:
-    handle = await waiting_run(client, await open_desk(ScriptedModel(REFUND)), run_id)
-
-    done = await cli("cancel", run_id, "--json")
-
-    assert json.loads(done.stdout) == {"run_id": run_id, "cancel": "immediate"}
-    result = await handle.wait(lambda state: state.phase == "closed")
-    assert result.status == "cancelled"

@@ -8,8 +8,6 @@ from temporalio.client import Client
 
 from outlast.agents.errors import (
     AgentsException,
-    ModelCallFailed,
-    RunCancelled,
     RunNotFound,
 )
 from outlast.cli import follower as module
@@ -23,7 +21,7 @@ from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
 from outlast.streams.window import is_delta
-from outlast.testing import ScriptedModel, call
+from outlast.testing import ScriptedModel
 from tests.eventually import eventually
 from tests.unit.cli.conftest import Open
 from tests.unit.client.recorded import FakeClient, Kind, Recording
@@ -39,53 +37,19 @@ def test_a_run_is_settled_when_it_has_ended_or_takes_a_message(phase: str) -> No
     assert not is_settled(LoopState(phase="thinking"))
 
 
-async def test_a_run_is_watched_from_its_question_to_its_answer(
-    client: Client, open_desk: Open, run_id: str
+async def test_a_run_is_watched_from_its_question_to_its_answer_and_then_told_again(
+    recorded: Client,
 ) -> None:
-    queue = await open_desk(ScriptedModel([call("look_up", "c1", order_id="A-17")], "It is here."))
-    await Runner.start("Helper", "Where?", id=run_id, client=client, task_queue=queue)
-    follower = Follower(client, run_id)
+    """A wait for a person that is over does not count as waiting."""
+    follower = Follower(recorded, RUN)
 
     seen = await watched(follower)
 
     assert seen[-1] == "status"
     assert {"message_input", "tool_called", "tool_output", "message_output_created"} <= {*seen}
-    assert (await follower.result()).final_output == "It is here."
-
-
-async def test_a_run_that_has_ended_is_told_again(
-    client: Client, open_desk: Open, run_id: str
-) -> None:
-    queue = await open_desk(ScriptedModel("It is here."))
-    await Runner.run("Helper", "Where?", id=run_id, client=client, task_queue=queue)
-
-    first, second = await watched(Follower(client, run_id)), await watched(Follower(client, run_id))
-
-    assert first == second
-    assert "message_output_created" in first
-
-
-async def test_a_wait_that_is_over_does_not_count_as_waiting(
-    client: Client, open_desk: Open, run_id: str
-) -> None:
-    gate = asyncio.Event()
-
-    async def late(_request: object) -> list[dict[str, object]]:
-        await gate.wait()
-        return [{"type": "message", "role": "assistant", "content": "Done."}]
-
-    queue = await open_desk(ScriptedModel([call("refund", "c1", order_id="A-42")], late))
-    handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
-    await handle.wait(lambda state: state.status == "waiting")
-    await handle.approve("a1")
-    await handle.wait(lambda state: state.turns == 2)
-
-    follower = Follower(client, run_id)
-    watching = asyncio.create_task(watched(follower))
-    gate.set()
-    await watching
-
-    assert (await follower.result()).status == "completed"
+    result = await follower.result()
+    assert (result.final_output, result.status) == ("Hello there", "completed")
+    assert await watched(Follower(recorded, RUN)) == seen
 
 
 async def test_only_what_belongs_to_a_message_can_be_watched(
@@ -112,32 +76,6 @@ async def test_only_what_belongs_to_a_message_can_be_watched(
     await handle.cancel()
 
 
-async def test_a_failed_run_raises_what_it_failed_with(
-    client: Client, open_desk: Open, run_id: str
-) -> None:
-    queue = await open_desk(ScriptedModel())
-    await Runner.start("Helper", "Where?", id=run_id, client=client, task_queue=queue)
-    follower = Follower(client, run_id)
-
-    assert "failed" in await watched(follower)
-    with pytest.raises(ModelCallFailed):
-        await follower.result()
-
-
-async def test_a_cancelled_run_says_so(client: Client, open_desk: Open, run_id: str) -> None:
-    queue = await open_desk(ScriptedModel([call("refund", "c1", order_id="A-42")]))
-    handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
-    await handle.wait(lambda state: state.status == "waiting")
-    await handle.cancel()
-    await handle.wait(lambda state: state.phase == "closed")
-    follower = Follower(client, run_id)
-
-    await watched(follower)
-
-    with pytest.raises(RunCancelled):
-        await follower.result()
-
-
 @pytest.mark.smoke
 async def test_a_run_that_the_engine_ended_is_not_waited_for(client: Client, run_id: str) -> None:
     await Runner.start("Helper", "Where?", id=run_id, client=client, task_queue="nobody-is-here")
@@ -150,9 +88,9 @@ async def test_a_run_that_the_engine_ended_is_not_waited_for(client: Client, run
         await follower.result()
 
 
-async def test_a_run_that_is_not_there_is_not_found(client: Client) -> None:
+async def test_a_run_that_is_not_there_is_not_found() -> None:
     with pytest.raises(RunNotFound):
-        await watched(Follower(client, "nowhere"))
+        await watched(Follower(cast("Client", FakeClient()), RUN))
 
 
 RUN = "support-42"

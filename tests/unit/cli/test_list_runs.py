@@ -100,19 +100,6 @@ async def test_each_way_to_end_is_a_status(client: Client, open_desk: Open, run_
     assert all(row.status == "cancelled" for row in cancelled)
 
 
-async def test_no_more_runs_than_wanted_are_returned_and_the_newest_first(
-    client: Client, open_desk: Open, run_id: str
-) -> None:
-    queue = await open_desk(ScriptedModel(always="Hi."))
-    for number in range(3):
-        await Runner.run("Helper", "Hi", id=f"{run_id}-{number}", client=client, task_queue=queue)
-
-    await row_of(client, f"{run_id}-2", RunFilter(), "completed")
-    rows = await find_runs(client, RunFilter(status="completed"), limit=2)
-
-    assert [row.run_id for row in rows] == [f"{run_id}-2", f"{run_id}-1"]
-
-
 async def test_an_id_that_was_used_again_has_a_row_with_its_own_tokens_for_each_run(
     client: Client, open_desk: Open, run_id: str
 ) -> None:
