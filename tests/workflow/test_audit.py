@@ -11,7 +11,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.audit import AuditLog, audit_run, audit_since, summary_of
+from outlast.client.audit import AuditLog, audit_run, audit_since
 from outlast.client.handle import RunHandle
 from outlast.client.identity import decided_by, person
 from outlast.loop.approvals import Decision
@@ -138,23 +138,6 @@ async def test_what_arrived_while_no_worker_ran_has_its_own_time(desk: Desk):
     assert [vote.arrived_at_ms] == signalled
     assert vote.at_ms > signalled[0]
     assert vote.made_at_ms is None
-
-
-async def test_a_decision_by_signal_is_not_proven(desk: Desk):
-    agent = clerk()
-    model = ScriptedModel([call("refund", "c1", order="A", euros=50)], "Done.")
-    await desk.open(agent, model=model)
-    handle = await desk.start(agent)
-    await desk.until(handle, waits_for(1))
-    workflow = desk.client.get_workflow_handle(handle.id)
-    payload = {"request_id": "a1", "type": "reject", "by": "bob", "message": "No."}
-    await workflow.signal("decide", payload)
-    await desk.result(handle)
-    vote, end = (await audit_run(desk.client, handle.id)).records[1:]
-    assert (vote.by, vote.verified, vote.note) == ("bob", False, "No.")
-    assert (end.event, end.status, end.verified) == ("decided", "rejected", False)
-    (figures,) = summary_of([vote, end]).people
-    assert (figures.name, figures.unverified) == ("bob (unverified)", 1)
 
 
 async def test_a_nested_runs_requests_are_in_the_audit_of_the_root_and_once_in_that_of_all(

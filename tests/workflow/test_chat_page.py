@@ -161,30 +161,5 @@ async def test_a_photo_is_in_the_store_and_in_the_page(
     assert photo_is_stored(tmp_path)
 
 
-async def test_a_photo_that_fits_nowhere_is_refused(desk: Desk):
-    await desk.open(A, model=ScriptedModel("Hello."))
-    run_id = desk.new_id()
-    photo = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 12_000
-    async with browser(desk, run_id) as http:
-        files = [("files", ("cup.png", photo, "image/png"))]
-        refused = await send(http, run_id, "What is it?", files=files)
-        assert refused.status_code == 413
-        assert "The message is too large" in refused.text
-        assert (await send(http, run_id, "Hello")).status_code == 303
-
-
-async def test_the_page_of_an_ended_conversation_is_over(desk: Desk):
-    await desk.open(A, model=ScriptedModel("Bye."))
-    handle = await desk.start(A, "Hello")
-    await desk.result(handle)
-    async with browser(desk, handle.id) as http:
-        page = OpenPage()
-        await page.follow(http, handle.id, lambda one: one.is_over)
-        assert page.words == ["Hello", "Bye."]
-        refused = await send(http, handle.id, "More")
-        assert refused.status_code == 409
-        assert "This conversation has ended" in refused.text
-
-
 def photo_is_stored(place: Path) -> bool:
     return any(one.stat().st_size > 3_000_000 for one in place.rglob("*"))

@@ -13,7 +13,6 @@ import pytest
 from starlette.applications import Starlette
 
 from outlast.agents.agent import Agent
-from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.tools.function_tool import function_tool
@@ -21,7 +20,6 @@ from outlast.client.handle import RunHandle
 from outlast.loop.approvals import Person
 from outlast.serve.app import desk as desk_application
 from outlast.serve.login import ThisMachine
-from outlast.serve.views import request_digest
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import ANN, BOB
@@ -143,50 +141,6 @@ async def test_a_failed_question_is_retried(desk: Desk) -> None:
             400,
             "The last question has an answer, so there is nothing to retry.",
         )
-
-
-async def test_a_cancelled_run_says_so_and_takes_nothing_more(desk: Desk) -> None:
-    helper = Agent[Any](name="Helper")
-    await desk.open(helper, model=ScriptedModel("Hello."))
-    handle = await desk.start(helper, keep_open=True, run_config=ANYBODY)
-    await desk.until_status(handle, "idle")
-    async with page_of(desk, handle, ANN) as page:
-        assert (await page.act("cancel", mode="immediate"))[0] == 200
-        await _ended(handle)
-        await page.until("The run has been cancelled", "The conversation has ended.")
-        for deed, form in (("hold", {}), ("say", {"text": "x"}), ("cancel", {"mode": "immediate"})):
-            status, sentence = await page.act(deed, **form)
-            assert status in {400, 409}, deed
-            assert sentence
-
-
-async def _ended(handle: RunHandle) -> None:
-    async for progress in handle.follow():
-        if progress.state.outcome is not None:
-            return
-
-
-async def test_a_budget_is_extended_beside_its_request(desk: Desk) -> None:
-    @function_tool
-    def look_up(order: str) -> str:
-        return f"{order} is on its way"
-
-    helper = Agent[Any](name="Helper", tools=[look_up])
-    model = ScriptedModel([call("look_up", "c1", order="A")], "On its way.")
-    await desk.open(helper, model=model)
-    budgets = RunConfig(budgets=[Budget(model_calls=1)])
-    handle = await desk.start(helper, run_config=budgets)
-    state = await desk.until(handle, lambda one: bool(one.pending_approvals))
-    [request] = state.pending_approvals
-    async with page_of(desk, handle, ANN) as page:
-        await page.until("per run used")
-        digest = request_digest(request)
-        assert (await page.act("extend", request_id="a9", digest=digest))[0] == 400
-        assert (await page.act("extend", request_id=request.id, digest="x"))[0] == 409
-        assert (await page.act("extend", request_id=request.id, digest=digest))[0] == 200
-        assert (await handle.result()).final_output == "On its way."
-        await page.until("approved", "1 of them added by people")
-        assert (await page.act("extend", request_id=request.id, digest=digest))[0] in {400, 409}
 
 
 async def test_steps_lead_to_their_events(desk: Desk) -> None:

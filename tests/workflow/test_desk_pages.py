@@ -97,42 +97,6 @@ async def test_two_people_decide_on_their_pages_and_a_late_decision_is_refused(d
         assert active_content(late.text) == []
 
 
-async def test_a_claim_is_handed_over_and_only_the_colleague_decides(desk: Desk) -> None:
-    ran: list[int] = []
-    handle = await waiting(desk, ApprovalPolicy(audience="billing", unverified="allow"), ran)
-    async with browser(desk, ANN) as ann, browser(desk, BOB) as bob:
-        assert (await decide(ann, handle, "claim", minutes="240")).status_code == 303
-        [request] = (await handle.state()).pending_approvals
-        assert request.claim is not None
-        first = request.claim.until_ms
-        answer = await decide(ann, handle, "hand_over", to="bob", minutes="15")
-        assert answer.headers["Location"].endswith("did=handed_over")
-        [request] = (await handle.state()).pending_approvals
-        assert request.claim is not None
-        assert request.claim.by == "bob"
-        assert first - request.claim.until_ms > 220 * 60_000
-        assert "bob works on it" in (await ann.get(page_of(handle))).text
-        form = form_in((await bob.get(page_of(handle))).text, "approve")
-        refused = await ann.post(page_of(handle), data=form, headers=OWN)
-        assert (refused.status_code, ran) == (403, [])
-        assert (await bob.post(page_of(handle), data=form, headers=OWN)).status_code == 303
-        await desk.result(handle)
-    assert ran == [50]
-
-
-async def test_an_edit_is_made_in_fields_and_runs(desk: Desk) -> None:
-    ran: list[int] = []
-    handle = await waiting(desk, True, ran)
-    async with browser(desk, ANN) as ann:
-        shown = await decide(ann, handle, "edit", **{"arguments.0": "A-17", "arguments.1": "30"})
-        assert "<del>50</del>" in shown.text
-        assert "<ins>30</ins>" in shown.text
-        sent = await ann.post(page_of(handle), data=form_in(shown.text, "edit"), headers=OWN)
-        assert sent.headers["Location"].endswith("did=edited")
-        await desk.result(handle)
-    assert ran == [30]
-
-
 async def test_the_inbox_has_every_request_of_a_run_and_decides_them_together(desk: Desk) -> None:
     ran: list[int] = []
     agent = clerk(ApprovalPolicy(bulk=True), ran)
@@ -201,17 +165,14 @@ async def test_a_mail_leads_to_its_request_and_says_so_if_there_is_a_later_one(d
         assert stale.status_code == 409
 
 
-@pytest.mark.parametrize("token", ["QUFBQQ==", "A" * 400, "é"])
-async def test_a_page_of_the_list_that_no_server_has_given_is_refused_at_once(
-    client: Any, token: str
-) -> None:
+async def test_a_page_of_the_list_that_no_server_has_given_is_refused_at_once(client: Any) -> None:
     application = web_desk(client, login=ThisMachine(ANN))
     transport = httpx2.ASGITransport(application, client=("127.0.0.1", 5000))
     async with (
         asyncio.timeout(PATIENCE_SECONDS),
         httpx2.AsyncClient(transport=transport, base_url=HOST) as http,
     ):
-        answer = await http.get("/conversations", params={"page": token})
+        answer = await http.get("/conversations", params={"page": "QUFBQQ=="})
     assert answer.status_code == 400
     assert "no such page" in answer.text
     assert "Begin with the first one." in answer.text

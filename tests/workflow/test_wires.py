@@ -315,30 +315,22 @@ def in_chat(request: Any, **more: Any) -> Any:
     return {"id": "a", "role": "assistant", "parts": [{**part, **more, "approval": approval}]}
 
 
-@pytest.mark.parametrize("wire", ["vercel", "responses"])
-async def test_a_decision_is_that_of_the_login_and_signed(desk: Desk, wire: str):
+async def test_a_decision_is_that_of_the_login_and_signed(desk: Desk):
     agent, run_id, request = await waiting_clerk(desk)
     app = app_of(desk, agent)
-    async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
-        if wire == "vercel":
-            chat = Chat(app, run_id, STAFF)
-            await chat.send(said("Refund."), in_chat(request, **FORGED), messageId="a", **FORGED)
-            assert chat.chunks[-1]["finishReason"] == "stop"
-        else:
-            named = ResponseId(run_id, "customer-m1", 0)
-            answer = {**FORGED, **response_to(request)}
-            done = await create(http, STAFF, previous_response_id=str(named), input=[answer])
-            assert done["status"] == "completed"
+    async with asyncio.timeout(PATIENCE_SECONDS), opened(app):
+        chat = Chat(app, run_id, STAFF)
+        await chat.send(said("Refund."), in_chat(request, **FORGED), messageId="a", **FORGED)
+        assert chat.chunks[-1]["finishReason"] == "stop"
     [settled] = (await RunHandle(desk.client, run_id).state()).approvals
     [vote] = settled.votes
     assert (settled.settled_by, vote.verified) == ("ann", True)
     assert (vote.decision.by, vote.decision.groups) == ("ann", ("billing",))
-    assert vote.decision.channel == wire
+    assert vote.decision.channel == "vercel"
 
 
-@pytest.mark.parametrize("wire", ["vercel", "responses"])
 async def test_a_desk_whose_signature_nobody_trusts_decides_nothing(
-    desk: Desk, wire: str, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     agent, run_id, request = await waiting_clerk(desk)
     app = app_of(desk, agent)
@@ -352,12 +344,8 @@ async def test_a_desk_whose_signature_nobody_trusts_decides_nothing(
 
     monkeypatch.setattr("outlast.client.people.actions.sign", forge)
     async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
-        if wire == "vercel":
-            body = {"id": run_id, "messages": [said("Refund."), in_chat(request)]}
-            refused = await http.post("/vercel/Clerk", json=body, headers=STAFF)
-        else:
-            body = {"previous_response_id": named, "input": [response_to(request)]}
-            refused = await http.post("/v1/responses", json=body, headers=STAFF)
+        body = {"previous_response_id": named, "input": [response_to(request)]}
+        refused = await http.post("/v1/responses", json=body, headers=STAFF)
         assert refused.status_code == 409
         assert "does not trust" in refused.json()["error"]["message"]
     [request] = await RunHandle(desk.client, run_id).approvals()
