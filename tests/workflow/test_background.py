@@ -90,7 +90,6 @@ def look_up(order: str) -> str:
     return f"{order} is on its way."
 
 
-@pytest.mark.replayed
 async def test_a_response_in_the_background_is_begun_once_and_read_when_it_is_there(
     desk: Desk, provider: BackgroundServer, models: Any
 ) -> None:
@@ -181,29 +180,6 @@ async def test_a_cancelled_run_stops_its_response(
     state = await desk.until(handle, lambda state: state.outcome is not None)
     assert state.outcome == "cancelled"
     assert provider.cancelled == ["resp_1"]
-
-
-@pytest.mark.usefixtures("_slow")
-async def test_an_interrupt_stops_the_response_and_asks_anew(
-    desk: Desk, provider: BackgroundServer, models: Any
-) -> None:
-    handle = await thinking(desk, models, keep_open=True)
-    await handle.send("Rather look at B-2.", mode="interrupt")
-    state = await desk.until(
-        handle,
-        lambda state: (
-            any(getattr(one, "begun", None) for one in state.pending) and state.question.turn == 2
-        ),
-    )
-    assert state.status == "running"
-    await until_looked(desk, handle)
-    assert provider.cancelled == ["resp_1"]
-    provider.finish("resp_2", said("B-2 is late."))
-    assert await look_for_response(desk.client, handle.id)
-    await desk.until(handle, lambda state: len(state.answers) == 1)
-    assert "B-2" in str(provider.begun["resp_2"]["input"])
-    await handle.cancel()
-    await desk.until(handle, lambda state: state.outcome is not None)
 
 
 async def test_a_response_that_failed_is_begun_again_up_to_three_times(

@@ -130,7 +130,7 @@ LONGER_THAN_A_TASK_SECONDS = 12.0
 """The server gives a workflow task up after ten seconds, and a local activity runs inside one."""
 
 
-@pytest.mark.parametrize("kind", ["fast", "read"])
+@pytest.mark.parametrize("kind", ["fast"])
 async def test_a_fast_call_that_blocks_the_loop_is_made_once(desk: Desk, kind: str):
     """Its workflow task is lost, and the next one asks for the same call."""
     calls: Counter[int] = Counter()

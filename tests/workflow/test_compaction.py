@@ -42,7 +42,6 @@ class Summaries:
         return f"Summary {len(self.read)}: A-17 is late."
 
 
-@pytest.mark.replayed
 async def test_the_next_question_is_asked_with_a_summary(desk: Desk):
     summaries = Summaries()
     agent = Agent[Any](
@@ -135,7 +134,7 @@ async def test_a_person_takes_over_while_a_summary_is_written(desk: Desk):
     assert "Question 0" not in texts
 
 
-@pytest.mark.parametrize("mode", ["immediate", "after_turn"])
+@pytest.mark.parametrize("mode", ["immediate"])
 async def test_a_run_that_is_cancelled_ends_its_summary(desk: Desk, mode: Any):
     summaries = Summaries()
     summaries.may_write.clear()

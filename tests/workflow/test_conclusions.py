@@ -8,7 +8,6 @@ import pytest
 import outlast
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.errors import MaxTurnsExceeded
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names
 from outlast.testing import ScriptedModel, call
@@ -86,34 +85,6 @@ async def test_hooks_of_a_conversation_see_the_end_of_every_answer(desk: Desk):
         "end A: Two.",
         "end A: Three.",
     ]
-
-
-def make_do(given: Any) -> str:
-    """Answer in place of a model that has used up its turns."""
-    return f"{type(given.error).__name__} after {len(given.run_data.new_items)} items"
-
-
-async def test_a_handler_answers_where_the_turns_are_used_up(desk: Desk):
-    agent = Agent[Any](name="A", tools=[look_up])
-    await desk.open(agent, model=ScriptedModel([call("look_up", "c1")], "never"))
-    result = await desk.run(
-        agent, context={}, max_turns=1, error_handlers={"max_turns": make_do}, hooks=WATCHING
-    )
-    assert result.final_output == "MaxTurnsExceeded after 2 items"
-    assert result.status == "completed"
-    assert result.items[-1].kind == "message"
-    assert SEEN[-1] == "end A: MaxTurnsExceeded after 2 items"
-
-
-def decline(_given: Any) -> None:
-    """Leave it."""
-
-
-async def test_a_handler_that_declines_changes_nothing(desk: Desk):
-    agent = Agent[Any](name="A", tools=[look_up])
-    await desk.open(agent, model=ScriptedModel([call("look_up", "c1")], "never"))
-    with pytest.raises(MaxTurnsExceeded):
-        await desk.run(agent, context={}, max_turns=1, error_handlers={"max_turns": decline})
 
 
 async def test_what_judges_tools_is_asked_again_when_its_worker_is_lost(desk: Desk):

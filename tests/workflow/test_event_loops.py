@@ -65,13 +65,11 @@ for make in ({ways}):
 
 LOOPS = {
     "run_sync": "for _ in range(3): ask.sync()",
-    "asyncio_run": "for _ in range(3): asyncio.run(ask.here())",
     "threads": "in_threads(lambda: asyncio.run(ask.here()))",
-    "threads_of_run_sync": "in_threads(ask.sync)",
 }
 
 
-@pytest.mark.parametrize("loops", LOOPS)
+@pytest.mark.parametrize("loops", ["run_sync", "threads"])
 async def test_a_question_is_one_request_in_whichever_loop_it_is_asked(
     loops: str, tmp_path: Path, server: TemporalServer
 ):

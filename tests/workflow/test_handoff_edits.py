@@ -83,32 +83,3 @@ async def test_what_a_filter_put_in_stays_in_later_histories_and_answers(desk: D
     assert texts(model.requests[-1])[0].startswith("The summary of ")
     await handle.cancel("after_turn")
     await desk.result(handle)
-
-
-async def test_a_second_filter_filters_what_the_first_left(desk: Desk):
-    last = Agent[Any](name="Last", instructions="last")
-    middle = Agent[Any](
-        name="Billing",
-        instructions="billing",
-        tools=[act],
-        handoffs=[handoff(last, input_filter=remove_all_tools)],
-    )
-    first = Agent[Any](
-        name="Triage",
-        instructions="triage",
-        tools=[act],
-        handoffs=[handoff(middle, input_filter=condense)],
-    )
-    model = ScriptedModel(
-        [call("act", "c1", number=1)],
-        [call("transfer_to_billing", "h1")],
-        [call("act", "c2", number=2)],
-        [call("transfer_to_last", "h2")],
-        "Done.",
-    )
-    await desk.open(first, model=model)
-    handle = await desk.start_short(first)
-    assert (await desk.result(handle)).last_agent.name == "Last"
-    [summary] = texts(model.requests[-1])
-    assert summary.startswith("The summary of ")
-    assert len(model.requests[-1].input) == 1

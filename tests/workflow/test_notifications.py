@@ -80,7 +80,7 @@ class Delivery:
         )
 
 
-@pytest.mark.parametrize("beats", [0, 3])
+@pytest.mark.parametrize("beats", [3])
 async def test_the_next_attempt_gets_the_progress_of_the_last_one(
     client: Client, beats: int
 ) -> None:

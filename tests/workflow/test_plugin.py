@@ -12,7 +12,6 @@ from temporalio.client import Client
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call, paced, say
@@ -135,16 +134,6 @@ async def test_a_model_streams_through_a_worker_that_only_has_the_plugin(client:
         ]
     assert "".join(pieces) == WORDS
     assert len(pieces) > 3, "the text came in pieces, not at the end"
-
-
-def test_a_worker_without_agents_is_refused():
-    with pytest.raises(UserError, match="at least one agent"):
-        OutlastPlugin([])
-
-
-def test_two_agents_of_one_name_are_refused():
-    with pytest.raises(UserError, match="Two agents are named 'Helper'"):
-        OutlastPlugin([Agent[Any](name="Helper"), Agent[Any](name="Helper")])
 
 
 async def test_a_worker_that_stops_lets_a_running_tool_finish(desk: Desk):

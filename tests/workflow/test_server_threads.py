@@ -65,7 +65,7 @@ async def test_across_histories_each_item_is_sent_once(desk: Desk, kind: str):
         assert ids == [(None, first), *((None, f"resp_{at}") for at in range(1, turns + 1))]
 
 
-@pytest.mark.parametrize("kind", list(THREADS))
+@pytest.mark.parametrize("kind", ["automatic"])
 async def test_another_worker_goes_on_where_the_server_is(desk: Desk, kind: str):
     agent = Agent[Any](name="A", tools=[act, ask])
     first = ScriptedModel([call("act", "c1", number=1)], [call("ask", "c2")])

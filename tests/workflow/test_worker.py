@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -47,34 +46,6 @@ async def test_several_workers_share_a_queue_and_no_run_is_carried_twice(client:
     for run_id in desk.ids:
         await check_run(client, run_id)
     await desk.close_all()
-
-
-async def test_a_tool_that_this_worker_lacks_waits_for_one_that_has_it(desk: Desk):
-    started = asyncio.Event()
-
-    @function_tool(retry=10)
-    async def new_tool() -> str:
-        if not started.is_set():
-            started.set()
-            await asyncio.Event().wait()
-        return "from the new worker"
-
-    old, new = Agent(name="Helper"), Agent(name="Helper", tools=[new_tool])
-    model = ScriptedModel([call("new_tool", "c1")], "Yes.")
-    cut_off = timedelta(milliseconds=1)
-    first = await desk.open(new, model=model, graceful_shutdown_timeout=cut_off)
-    handle = await desk.start("Helper")
-    await started.wait()
-    await desk.close(first)
-    second = await desk.open(old, model=model)
-    refused = await desk.pending_activity(
-        handle, lambda one: "has no tool 'new_tool' on this worker" in one.last_failure.message
-    )
-    assert refused.activity_type.name == "tool:new_tool"
-    await desk.close(second)
-    await desk.open(new, model=model)
-    assert (await desk.result(handle)).final_output == "Yes."
-    assert outputs(model.requests[1])["c1"] == "from the new worker"
 
 
 @pytest.mark.smoke
