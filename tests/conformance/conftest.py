@@ -1,7 +1,9 @@
-"""Each conformance test runs twice: in memory with each of its rows, and on the shared server with one.
+"""Each conformance test runs in memory; one for each row of the table also runs on the shared server.
 
-The rows of a parametrised test differ in what the loop, the effects and the agents' definitions make
-of them, which is the same code on both. What a server adds is the same for all of them.
+What a row of the table promises is made by the loop, the effects and the agents' definitions, which
+are the same code on both. So the first test of a file for a row stands for it on the server, with the
+first of its own parameters, and so does each test that is marked `also_on_server`, because a process,
+an attempt or a reader takes part there. Files that name no rows run whole.
 """
 
 from collections.abc import AsyncIterator
@@ -14,17 +16,27 @@ from tests.conformance.executors import Executor, InMemory, OnServer
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out further rows of a test that runs on the server with a row already."""
-    kept, further = list[pytest.Item](), list[pytest.Item]()
-    tested: set[str] = set()
+    """Leave out what runs in memory and adds nothing on the server."""
+    kept, left_out = list[pytest.Item](), list[pytest.Item]()
+    tested: set[tuple[Path, object]] = set()
     for item in items:
-        name = item.nodeid.partition("[")[0]
-        (further if _is_on_a_server(item) and name in tested else kept).append(item)
-        if _is_on_a_server(item):
-            tested.add(name)
-    if further:
-        config.hook.pytest_deselected(items=further)
+        if not _is_on_a_server(item):
+            kept.append(item)
+            continue
+        new = {(item.path, one) for one in _stands_for(item)} - tested
+        (kept if new else left_out).append(item)
+        tested |= new
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _stands_for(item: pytest.Item) -> set[object]:
+    """Return the rows of a test, or the test itself where it is to run whatever its rows are."""
+    rows = item.get_closest_marker("row")
+    if rows is None or any(item.get_closest_marker(one) for one in ("also_on_server", "smoke")):
+        return {item.nodeid.partition("[")[0]}
+    return set(rows.args)
 
 
 def _is_on_a_server(item: pytest.Item) -> bool:

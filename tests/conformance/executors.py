@@ -1,7 +1,7 @@
 """The two ways in which a conformance test runs agents, with one set of calls.
 
-Owns: the executors (in memory; on a server, where every history is replayed after the test) and
-`row`, which says which rows of the table a test covers. Must not know: what a row expects.
+Owns: the executors (in memory; on a server, where every history is replayed after the test),
+`row`, which says which rows of the table a test covers, and `also_on_server`. Must not know: what a row expects.
 """
 
 import asyncio
@@ -52,6 +52,10 @@ def row(*numbers: int) -> Callable[[TestFunction], TestFunction]:
         return pytest.mark.row(*numbers)(test)
 
     return mark
+
+
+also_on_server = pytest.mark.also_on_server
+"""For a test that runs on the server although another one of its file stands for its rows."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from outlast import (
 )
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.testing import ScriptedModel, call, fail_after, say
-from tests.conformance.executors import Executor, row
+from tests.conformance.executors import Executor, also_on_server, row
 from tests.conformance.views import offered, outputs, shapes
 from tests.workflow.replies import model_error
 
@@ -185,6 +185,7 @@ async def test_a_nested_agent_may_take_structured_input(executor: Executor) -> N
     assert outputs(model.requests[2]) == {"c1": "Printed."}
 
 
+@also_on_server
 @row(54)
 async def test_a_nested_agent_shares_the_context_and_not_the_history(executor: Executor) -> None:
     @function_tool
@@ -265,6 +266,7 @@ class Screen:
         self.events.append(told)
 
 
+@also_on_server
 @pytest.mark.smoke
 @row(54)
 async def test_on_stream_is_told_everything_in_its_order(executor: Executor) -> None:
@@ -388,6 +390,7 @@ async def test_on_stream_is_told_of_the_turns_before_there_were_too_many(
     assert screen.lines[-2:] == ["c1 Orders: tool_called", "c1 Orders: tool_output: found"]
 
 
+@also_on_server
 @row(40, 54)
 async def test_on_stream_hears_again_who_works_when_people_have_decided(
     executor: Executor,
@@ -452,6 +455,7 @@ async def test_on_stream_may_fail_and_costs_no_model_call(
     )
 
 
+@also_on_server
 @row(54)
 async def test_on_stream_is_told_again_what_is_tried_again(executor: Executor) -> None:
     screen = Screen()

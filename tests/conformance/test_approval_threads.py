@@ -18,7 +18,7 @@ import outlast
 from outlast import Agent, AgentsException, Runner, function_tool
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import AgentWorker
-from tests.conformance.executors import PATIENCE_SECONDS, Executor, row
+from tests.conformance.executors import PATIENCE_SECONDS, Executor, also_on_server, row
 from tests.conformance.views import outputs, outputs_among
 
 
@@ -146,6 +146,7 @@ async def test_a_decision_after_a_restart_runs_the_call_once(client: Client) -> 
     assert outputs(later_model.requests[0]) == {"c1": "paid 5"}
 
 
+@also_on_server
 @row(36)
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_an_approval_below_three_agents_runs_the_call_once(

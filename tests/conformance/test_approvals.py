@@ -19,7 +19,7 @@ from outlast import (
     function_tool,
 )
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, row
+from tests.conformance.executors import Executor, also_on_server, row
 from tests.conformance.views import outputs, saved, shapes
 
 
@@ -75,6 +75,7 @@ def _formatter(given: Any) -> str | None:
     return f"{given.kind}: {given.tool_name}" if given.kind == "approval_rejected" else None
 
 
+@also_on_server
 @row(36)
 @pytest.mark.parametrize(
     ("message", "formatter", "told"),
@@ -105,6 +106,7 @@ async def test_a_rejected_call_does_not_run_and_the_model_is_told(
         assert output == told
 
 
+@also_on_server
 @row(36)
 async def test_a_session_has_the_call_while_a_person_decides_and_then_the_rest(
     executor: Executor, tmp_path: Path

@@ -8,7 +8,7 @@ import pytest
 import outlast
 from outlast import Agent, function_tool
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, raises_own, row
+from tests.conformance.executors import Executor, also_on_server, raises_own, row
 
 
 @function_tool
@@ -125,6 +125,7 @@ async def test_the_hooks_of_an_agent_see_its_own_steps(executor: Executor) -> No
     assert of_billing == ["start Billing", "ask Billing", "asked Billing", "end Billing: Paid."]
 
 
+@also_on_server
 @row(50)
 async def test_an_agent_starts_again_after_people_decided(executor: Executor) -> None:
     log: list[str] = []
@@ -213,6 +214,7 @@ def break_it() -> str:
     raise OSError("broken")
 
 
+@also_on_server
 @row(50)
 async def test_the_hooks_at_the_ends_of_a_run_and_at_errors_of_tools(executor: Executor) -> None:
     hooks = Ends()

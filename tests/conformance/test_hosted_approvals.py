@@ -17,7 +17,7 @@ from outlast import (
 )
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, row
+from tests.conformance.executors import Executor, also_on_server, row
 
 CONFIG = {"type": "mcp", "server_label": "crm", "server_url": "https://crm.example/mcp"}
 
@@ -210,6 +210,7 @@ async def test_a_rule_about_tool_outputs_sees_no_approvals(executor: Executor) -
     assert seen == [["look"]]
 
 
+@also_on_server
 @row(36)
 async def test_what_a_session_holds_is_never_an_unanswered_request(
     executor: Executor, tmp_path: Any

@@ -10,7 +10,7 @@ from outlast import Agent, RunConfig, UserError, function_tool
 from outlast.loop.call_forms import output_item
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, say
-from tests.conformance.executors import Executor, row
+from tests.conformance.executors import Executor, also_on_server, row
 from tests.conformance.views import asked, outputs, saved, shapes
 
 
@@ -161,6 +161,7 @@ async def test_a_conversation_of_the_provider_is_sent_what_it_does_not_have(
     assert len(model.requests[2].input) == 1
 
 
+@also_on_server
 @row(47)
 @pytest.mark.parametrize(
     ("ids", "first"),

@@ -17,7 +17,7 @@ from outlast import (
     function_tool,
 )
 from outlast.testing import ScriptedModel, call, say
-from tests.conformance.executors import Executor, raises_own, row
+from tests.conformance.executors import Executor, also_on_server, raises_own, row
 from tests.conformance.views import saved, shapes
 
 
@@ -133,6 +133,7 @@ async def test_an_output_filter_changes_what_counts_as_the_reply(
     assert seen == ["A", "A"], "once for each reply, and never on replay"
 
 
+@also_on_server
 @row(49)
 async def test_readers_of_a_stream_have_read_what_the_model_wrote(executor: Executor) -> None:
     config = RunConfig(call_model_output_filter=_polite)
@@ -155,6 +156,7 @@ async def test_readers_of_a_stream_have_read_what_the_model_wrote(executor: Exec
     assert stream.final_output == "Oh dear."
 
 
+@also_on_server
 @row(49)
 async def test_an_output_filter_that_raises_fails_the_run_and_nothing_is_paid_again(
     executor: Executor,

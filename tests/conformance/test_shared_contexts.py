@@ -10,7 +10,7 @@ import pytest
 import outlast
 from outlast import Agent, RunContextWrapper, RunHooks, function_tool
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import PATIENCE_SECONDS, Executor, row, soon
+from tests.conformance.executors import PATIENCE_SECONDS, Executor, also_on_server, row, soon
 from tests.conformance.views import outputs
 
 
@@ -165,6 +165,7 @@ async def test_a_call_may_set_another_context_beside_others(executor: Executor) 
         assert (desk.processed, desk.status) == (11, "renewed")
 
 
+@also_on_server
 @row(54)
 async def test_agents_as_tools_of_one_reply_lose_nothing(executor: Executor) -> None:
     meeting = Rendezvous(3)
@@ -190,6 +191,7 @@ async def test_agents_as_tools_of_one_reply_lose_nothing(executor: Executor) -> 
     assert desk.sizes == {"a": 1, "b": 1, "c": 1}
 
 
+@also_on_server
 @row(54)
 async def test_a_reader_of_a_stream_sees_changes_when_they_are_recorded(
     executor: Executor,

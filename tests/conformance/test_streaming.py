@@ -12,7 +12,7 @@ import pytest
 import outlast
 from outlast import Agent, RunConfig, function_tool, handoff
 from outlast.testing import ScriptedModel, call, say
-from tests.conformance.executors import PATIENCE_SECONDS, Executor, row, soon
+from tests.conformance.executors import PATIENCE_SECONDS, Executor, also_on_server, row, soon
 from tests.conformance.views import kinds, saved, shapes, tool_outputs
 
 
@@ -133,6 +133,7 @@ async def test_a_soft_cancel_lets_the_turn_end_and_saves_it(
     assert await saved(session) == ["Hello", "function_call", "function_call_output"]
 
 
+@also_on_server
 @row(52)
 async def test_a_cancel_at_once_stops_the_tool_and_ends_the_stream(executor: Executor) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
@@ -203,6 +204,7 @@ def _looking() -> Agent[Any]:
     return Agent(name="A", tools=[look_up])
 
 
+@also_on_server
 @row(53)
 @pytest.mark.parametrize(
     ("make_agent", "kind", "events"),

@@ -23,7 +23,7 @@ from outlast.agents.tools.function_tool import ToolOptions
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, row, soon
+from tests.conformance.executors import Executor, also_on_server, row, soon
 from tests.conformance.views import (
     MESSAGE,
     TOOL_CALL,
@@ -115,6 +115,7 @@ class _Outage(Exception):
 RAISED = {"an error": _Outage("lost the line"), "a cancelled task": asyncio.CancelledError()}
 
 
+@also_on_server
 @row(2)
 @pytest.mark.parametrize("raised", RAISED.values(), ids=RAISED)
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
@@ -157,6 +158,7 @@ async def test_a_failure_function_that_raises_does_not_repeat_its_tool(executor:
     assert outputs(model.requests[1])["c1"].startswith("The tool mail failed")
 
 
+@also_on_server
 @row(2)
 @pytest.mark.parametrize("options", [{"retry": SOON_AGAIN}, {"effect": "read"}], ids=str)
 async def test_a_tool_that_declares_that_it_may_run_again_runs_again(
@@ -177,6 +179,7 @@ async def test_a_tool_that_declares_that_it_may_run_again_runs_again(
     assert outputs(model.requests[1]) == {"c1": "found"}
 
 
+@also_on_server
 @row(2)
 async def test_a_tool_that_takes_too_long_runs_again_with_the_same_key(executor: Executor) -> None:
     keys: list[str] = []
@@ -260,6 +263,7 @@ async def test_no_more_tools_run_at_once_than_the_run_allows(executor: Executor)
     assert tool_outputs(result) == jobs
 
 
+@also_on_server
 @row(6)
 async def test_a_hard_failure_keeps_what_has_not_started_from_starting(executor: Executor) -> None:
     started: list[str] = []

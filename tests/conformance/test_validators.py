@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, field_validator
 
 from outlast import Agent, FunctionTool, ToolContext, function_tool
 from outlast.testing import ScriptedModel, call
-from tests.conformance.executors import Executor, row
+from tests.conformance.executors import Executor, also_on_server, row
 from tests.conformance.views import outputs
 
 READ: list[int] = []
@@ -54,6 +54,7 @@ async def test_a_call_runs_its_validators_once(executor: Executor) -> None:
     assert (READ, PAID) == ([8], [8])
 
 
+@also_on_server
 @row(2)
 async def test_validators_run_once_after_the_approval(executor: Executor) -> None:
     agent = Agent[Any](name="Desk", tools=[function_tool(pay, needs_approval=True)])
