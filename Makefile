@@ -47,6 +47,8 @@ DIAGRAMS := docs/npm/node_modules/.package-lock.json
 PAGES := examples/agui_chat/node_modules/.package-lock.json examples/vercel_chat/node_modules/.package-lock.json
 # What the parts of `make check` print.
 PARTS := $(CURDIR)/$(VENV)/check
+# Runs a command, and writes what it costs to $(PARTS)/NAME.json.
+MEASURED = $(BIN)/python -m tests.gate run
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
 WITHOUT_NODE ?=
 
@@ -57,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser chromium node clients hunt older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest newest check check-beyond lint types layers fmt coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser chromium node clients hunt older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest newest check check-beyond lint types layers fmt packages coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -66,7 +68,7 @@ demo: $(VENV)/.demo ## watch a support desk survive kill -9, in this terminal an
 	@$(BIN)/outlast demo $$(test -t 0 && test -t 1 && echo --desk)
 
 test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
-	@$(PYTEST) -w 2 -m "not full"
+	@$(MEASURED) test $(PYTEST) -w 2 -m "not full"
 
 test-full: $(VENV)/.test ## run all tests
 	@OUTLAST_LAWS=1 $(PYTEST) -w 3
@@ -171,20 +173,26 @@ check: ## everything that CI runs
 
 # Three at a time, since some only wait: for a browser, for packages, for processes. The environment
 # is complete before.
-check-beyond: $(VENV)/.lint $(VENV)/.site ## what CI runs after make test
+check-beyond: $(BIN)/uv ## what CI runs after make test
+	@find $(PARTS) -type f ! -name test.json -delete 2>/dev/null || true
+	@$(MAKE) --no-print-directory part-packages
+	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,otel-in-check $(if $(WITHOUT_NODE),site,browser) lowest litellm-proxy types coverage older-server scan lint layers) \
+		&& $(MAKE) --no-print-directory part-test-beyond; $(END_OF_CHECK)
+	@$(OTEL_LEFT_OUT)
+
+packages: $(VENV)/.lint $(VENV)/.site
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES) $(DIAGRAMS); fi
-	@rm -rf $(PARTS)
-	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,otel-in-check $(if $(WITHOUT_NODE),site,browser) lowest litellm-proxy types coverage older-server scan lint layers) \
-		&& $(MAKE) --no-print-directory part-test-beyond || { $(NAME_FAILED_PARTS); exit 1; }
-	@$(OTEL_LEFT_OUT)
 
 # A part of `check`. Others still print when it has failed, so `check` repeats its failures at the end.
 part-%:
 	@mkdir -p $(PARTS)
-	@{ $(MAKE) --no-print-directory $* 2>&1 || touch $(PARTS)/$*.failed; } | tee $(PARTS)/$*.log
+	@{ $(MEASURED) $* $(MAKE) --no-print-directory $* 2>&1 || touch $(PARTS)/$*.failed; } | tee $(PARTS)/$*.log
 	@test ! -e $(PARTS)/$*.failed
+
+# Ends with the exit code of what ran before it.
+END_OF_CHECK = code=$$?; $(BIN)/python -m tests.gate report; test $$code = 0 || { $(NAME_FAILED_PARTS); exit 1; }
 
 NAME_FAILED_PARTS := for failed in $(PARTS)/*.failed; do part=$$(basename $$failed .failed); \
 	echo; echo "make check: $$part failed; make $$part runs it alone. Its failures and its last lines:"; \

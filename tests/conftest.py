@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.gate.files import FOLDER_VARIABLE, FileCosts
+
 if TYPE_CHECKING:
     from temporalio.client import Client
 
@@ -32,6 +34,12 @@ collect_ignore = [] if os.environ.get("OUTLAST_BROWSER") else ["browser"]
 
 UNITS_WITH_SERVERS = {"cli", "demo", "docs", "examples", "visibility"}
 """Folders of `tests/unit` whose fixture `server` is a Temporal server."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what each file costs, where `make` measures that."""
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        config.pluginmanager.register(FileCosts(Path(folder)))
 
 
 @pytest.hookimpl(tryfirst=True)
