@@ -45,10 +45,14 @@ CLIENTS := tests/clients/node_modules/.package-lock.json
 OIDC := tests/oidc_provider/node_modules/.package-lock.json
 DIAGRAMS := docs/npm/node_modules/.package-lock.json
 PAGES := examples/agui_chat/node_modules/.package-lock.json examples/vercel_chat/node_modules/.package-lock.json
-# What the parts of `make check` print.
-PARTS := $(CURDIR)/$(VENV)/check
-# Runs a command, and writes what it costs to $(PARTS)/NAME.json.
-MEASURED = $(BIN)/python -m tests.gate run
+# What the parts of `make check` print and cost; nightly and soak have folders of their own.
+PARTS ?= $(CURDIR)/$(VENV)/check
+# Runs a command, and writes what it costs to a file.
+MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
+# What depends on other people's packages and servers more than on a commit.
+NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from scan every-page
+# What takes hours.
+SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
 WITHOUT_NODE ?=
 
@@ -59,7 +63,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser chromium node clients hunt older-server servers named-server litellm-proxy otel otel-in-check mongo oidc lowest newest check check-beyond lint types layers fmt packages coverage fuzz crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -68,7 +72,7 @@ demo: $(VENV)/.demo ## watch a support desk survive kill -9, in this terminal an
 	@$(BIN)/outlast demo $$(test -t 0 && test -t 1 && echo --desk)
 
 test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
-	@$(MEASURED) test $(PYTEST) -w 2 -m "not full"
+	@$(MEASURED)/test.json $(PYTEST) -w 2 -m "not full"
 
 test-full: $(VENV)/.test ## run all tests
 	@OUTLAST_LAWS=1 $(PYTEST) -w 3
@@ -97,8 +101,8 @@ coming-from: $(VENV)/.test $(COMING_FROM)/.installed ## the programs of docs/com
 otel: $(VENV)/.test $(PHOENIX)/.installed $(OTELCOL) ## traces in a real collector and a real Phoenix
 	@OUTLAST_OTELCOL=$(OTELCOL) OUTLAST_PHOENIX=$(PHOENIX)/bin/phoenix $(BIN)/pytest -q tests/otel_backends
 
-# The same in `check`: what cannot be installed or built here is left out, in plain words.
-otel-in-check: $(VENV)/.test
+# The same in `nightly`: what cannot be installed or built here is left out, in plain words.
+otel-where-possible: $(VENV)/.test
 	@$(MAKE) --no-print-directory $(PHOENIX)/.installed $(OTELCOL) --keep-going || $(OTEL_LEFT_OUT)
 	@collector=$$(test ! -x $(OTELCOL) || echo $(OTELCOL)); phoenix=$$(test ! -f $(PHOENIX)/.installed || echo $(PHOENIX)/bin/phoenix); \
 		test -z "$$collector$$phoenix" || OUTLAST_OTELCOL=$$collector OUTLAST_PHOENIX=$$phoenix $(BIN)/pytest -q -rs tests/otel_backends
@@ -106,9 +110,14 @@ otel-in-check: $(VENV)/.test
 OTEL_LEFT_OUT := for missing in $(OTELCOL) $(PHOENIX)/.installed; do test -e $$missing \
 	|| echo "LEFT OUT: tests with a real $$(case $$missing in $(OTELCOL)) echo collector, which could not be built;; *) echo Phoenix, which could not be installed;; esac); make otel says why"; done
 
+# Two of the four combinations of theme and width; `every-page` has all.
+PAGE_TESTS := -n 2 --dist loadfile -m "not nightly" tests/browser
 browser: $(VENV)/.browser $(OIDC) $(PAGES) site chromium ## the desk and the documentation in a real browser; installs Debian's Chromium
 	@OUTLAST_BROWSER="$$(command -v chromium)" OUTLAST_AXE=$(AXE)/node_modules/axe-core/axe.min.js \
-		$(BIN)/pytest -q -n 2 --dist loadfile tests/browser
+		$(BIN)/pytest -q $(PAGE_TESTS)
+
+every-page: PAGE_TESTS := tests/browser/test_every_page.py
+every-page: browser ## each page of the desk in both themes and at both widths
 
 # A browser that is missing is a failure: these tests never pass without having run.
 chromium:
@@ -176,26 +185,38 @@ check: ## everything that CI runs
 check-beyond: $(BIN)/uv ## what CI runs after make test
 	@find $(PARTS) -type f ! -name test.json -delete 2>/dev/null || true
 	@$(MAKE) --no-print-directory part-packages
-	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,otel-in-check $(if $(WITHOUT_NODE),site,browser) lowest litellm-proxy types coverage older-server scan lint layers) \
-		&& $(MAKE) --no-print-directory part-test-beyond; $(END_OF_CHECK)
+	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,$(if $(WITHOUT_NODE),site,browser) lowest types coverage lint layers) \
+		&& $(MAKE) --no-print-directory part-test-beyond; $(END_OF_PARTS)
+
+nightly soak: export PARTS := $(CURDIR)/$(VENV)/$@
+
+nightly: $(BIN)/uv ## what depends on other people's packages: Pythons, servers, newest versions; at most an hour
+	@rm -rf $(PARTS)
+	@$(MAKE) --no-print-directory part-packages
+	@$(MAKE) --no-print-directory -j 2 --keep-going $(patsubst %,part-%,$(if $(WITHOUT_NODE),$(filter-out every-page,$(NIGHTLY)),$(NIGHTLY))); \
+		$(END_OF_PARTS)
 	@$(OTEL_LEFT_OUT)
+
+soak: $(BIN)/uv ## what takes hours: every kill, ten million random events, changes of the core, tests that fail at times
+	@rm -rf $(PARTS)
+	@$(MAKE) --no-print-directory --keep-going $(patsubst %,part-%,$(SOAK)); $(END_OF_PARTS)
 
 packages: $(VENV)/.lint $(VENV)/.site
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES) $(DIAGRAMS); fi
 
-# A part of `check`. Others still print when it has failed, so `check` repeats its failures at the end.
+# A part of `check`, `nightly` or `soak`. Others still print when it has failed, so these repeat its failures at the end.
 part-%:
 	@mkdir -p $(PARTS)
-	@{ $(MEASURED) $* $(MAKE) --no-print-directory $* 2>&1 || touch $(PARTS)/$*.failed; } | tee $(PARTS)/$*.log
+	@{ $(MEASURED)/$*.json $(MAKE) --no-print-directory $* 2>&1 || touch $(PARTS)/$*.failed; } | tee $(PARTS)/$*.log
 	@test ! -e $(PARTS)/$*.failed
 
 # Ends with the exit code of what ran before it.
-END_OF_CHECK = code=$$?; $(BIN)/python -m tests.gate report; test $$code = 0 || { $(NAME_FAILED_PARTS); exit 1; }
+END_OF_PARTS = code=$$?; $(BIN)/python -m tests.gate report $(PARTS); test $$code = 0 || { $(NAME_FAILED_PARTS); exit 1; }
 
-NAME_FAILED_PARTS := for failed in $(PARTS)/*.failed; do part=$$(basename $$failed .failed); \
-	echo; echo "make check: $$part failed; make $$part runs it alone. Its failures and its last lines:"; \
+NAME_FAILED_PARTS = for failed in $(PARTS)/*.failed; do part=$$(basename $$failed .failed); \
+	echo; echo "make $@: $$part failed; make $$part runs it alone. Its failures and its last lines:"; \
 	grep -E "^(FAILED|ERROR) |error: " $(PARTS)/$$part.log | cut -c1-300 | tail -n 20; tail -n 5 $(PARTS)/$$part.log | cut -c1-300; done
 
 # The packages are used in environments of their own; INSTALL_WITH=python3.13 names another Python.
@@ -235,6 +256,9 @@ coverage: $(VENV)/.test ## the loop's branch coverage, from its own tests: 100 %
 
 fuzz: $(VENV)/.test ## check the laws of the loop after a million random events; for EVENTS=, SEED=
 	@$(BIN)/python -m tests.laws.fuzz --events $(or $(EVENTS),1000000) --seed $(or $(SEED),1)
+
+fuzz-longer: EVENTS := 10000000
+fuzz-longer: fuzz
 
 crash: $(VENV)/.test ## kill the worker at every event of the run
 	@$(BIN)/pytest -q tests/crash --every-event

@@ -9,7 +9,7 @@ import pytest
 from outlast.client.identity import person
 from tests.browser.routes import filled, is_page, page_routes
 from tests.browser.stage import Stage
-from tests.browser.window import DESKTOP, PHONE, THEMES, Windows, accessibility_faults, overflow
+from tests.browser.window import DESKTOP, PHONE, Theme, Windows, accessibility_faults, overflow
 
 LONG: Final = "Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen" * 5
 """A word that has no place to break at."""
@@ -44,13 +44,20 @@ async def pages(stage: Stage) -> list[str]:
         return [path for path in found if await is_page(http, path)]
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (DESKTOP, "light"),
+        (PHONE, "dark"),
+        pytest.param(DESKTOP, "dark", marks=pytest.mark.nightly),
+        pytest.param(PHONE, "light", marks=pytest.mark.nightly),
+    ],
+)
 async def test_every_page_fits_and_has_no_serious_fault(
-    stage: Stage, windows: Windows, pages: list[str], width: int, theme: str
+    stage: Stage, windows: Windows, pages: list[str], width: int, theme: Theme
 ) -> None:
     faults: dict[str, list[str]] = {}
-    window = await windows.open(width, "dark" if theme == "dark" else "light")
+    window = await windows.open(width, theme)
     for path in pages:
         await window.goto(stage.url() + path)
         found = await accessibility_faults(window)

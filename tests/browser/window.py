@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, TypeAlias
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Response
 
 Theme: TypeAlias = Literal["light", "dark"]
-THEMES: Final[tuple[Theme, ...]] = ("light", "dark")
 DESKTOP: Final = 1280
 PHONE: Final = 360
 HEIGHTS: Final = {DESKTOP: 800, PHONE: 740}

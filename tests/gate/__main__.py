@@ -1,7 +1,7 @@
 """Measures the parts of `make check`, and prints what takes longest.
 
-`python -m tests.gate run NAME COMMAND...` runs a part and writes `.venv/check/NAME.json`;
-`python -m tests.gate report` prints what is written there.
+`python -m tests.gate run .venv/check/NAME.json COMMAND...` runs a part and writes what it cost;
+`python -m tests.gate report .venv/check` prints what is written there.
 """
 
 import json
@@ -17,11 +17,10 @@ from typing import Final
 
 from tests.gate.files import FOLDER_VARIABLE, Cost, costs_in, since, spent_by_now, total
 
-RECORDS: Final = Path(sys.prefix) / "check"
 LONGEST: Final = 20
 
 
-def run(name: str, command: Sequence[str], records: Path = RECORDS) -> int:
+def run(path: Path, command: Sequence[str]) -> int:
     """Run a command, write down what it and the test files in it cost, and return its exit code."""
     started, before = time.time(), spent_by_now()
     with tempfile.TemporaryDirectory(prefix="outlast-gate-") as folder:
@@ -35,12 +34,12 @@ def run(name: str, command: Sequence[str], records: Path = RECORDS) -> int:
         code = process.wait()
         files = costs_in(Path(folder))
     record = {"started": started, "cost": since(before), "files": files}
-    records.mkdir(exist_ok=True)
-    (records / f"{name}.json").write_text(json.dumps(record, indent=1))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(record, indent=1))
     return 128 - code if code < 0 else code
 
 
-def report(records: Path = RECORDS) -> str:
+def report(records: Path) -> str:
     """Return the longest parts and files, by wall, and what all parts cost together."""
     parts, files = dict[str, Cost](), dict[str, Cost]()
     spans = list[tuple[float, float]]()
@@ -70,10 +69,10 @@ def together(spans: Iterable[tuple[float, float]]) -> float:
 
 def main(arguments: Sequence[str]) -> int:
     match arguments:
-        case ["run", name, *command] if command:
-            return run(name, command)
-        case ["report"]:
-            print(report())
+        case ["run", path, *command] if command:
+            return run(Path(path), command)
+        case ["report", folder]:
+            print(report(Path(folder)))
             return 0
         case _:
             print(__doc__, file=sys.stderr)

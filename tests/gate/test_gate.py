@@ -34,11 +34,8 @@ def test_a_part_is_measured_by_file_with_its_children_and_keeps_its_exit_code(
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    program = (
-        "import sys; from pathlib import Path; from tests.gate.__main__ import run;"
-        f"sys.exit(run('part', {pytest!r}, Path({str(tmp_path)!r})))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
+    measured = [sys.executable, "-m", "tests.gate", "run", str(tmp_path / "part.json")]
+    done = subprocess.run([*measured, *pytest], cwd=ROOT, check=False)
 
     assert done.returncode == 1
     record = json.loads((tmp_path / "part.json").read_text())

@@ -16,7 +16,7 @@ from tests.otel_backends.conftest import ask
 from tests.otlp import OtlpReceiver, tree
 
 pytestmark = pytest.mark.timeout(400)
-"""Phoenix starts slowly, and in `make check` beside other tests."""
+"""Phoenix starts slowly, and in `make nightly` beside other tests."""
 
 TREE = """\
 invoke_workflow Support

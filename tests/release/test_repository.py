@@ -41,16 +41,46 @@ def test_the_workflow_runs_what_the_readme_says_and_what_ci_runs() -> None:
 
 def test_every_make_target_of_the_workflow_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = [one.split()[1] for one in commands(read(WORKFLOW)) if one.startswith("make ")]
+    ran = [one for one in commands(read(WORKFLOW)) if one.startswith("make ")]
+    targets = [one.split()[1] for one in ran if one != "make ${{ matrix.part }}"]
+    targets += nightly_parts_of_workflow()
     assert targets
     for target in targets:
-        name = re.sub(r"\$\{\{.*", "%", f"{target}") if "$" in target else target
+        name = re.sub(r"\$\{\{.*", "%", target)
         assert re.search(rf"^{re.escape(name)}:", makefile, re.MULTILINE), target
 
 
 def test_the_workflow_takes_the_servers_that_make_servers_takes() -> None:
     matrix = read(WORKFLOW)["jobs"]["servers"]["strategy"]["matrix"]["server"]
     assert matrix == sorted(path.stem for path in (ROOT / "tests/server_versions").glob("*.txt"))
+
+
+def nightly_parts_of_workflow() -> list[str]:
+    return read(WORKFLOW)["jobs"]["nightly"]["strategy"]["matrix"]["part"]
+
+
+def test_the_workflow_runs_all_parts_of_make_nightly_by_night_and_nothing_else_then() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    parts = re.findall(r"^NIGHTLY := (.*)$", makefile, re.MULTILINE)[0].split()
+    # Where a runner has Go, `otel` leaves nothing out. The job `install` runs all Pythons.
+    assert sorted(parts) == sorted([
+        "otel-where-possible" if one == "otel" else one
+        for one in [*nightly_parts_of_workflow(), "pythons", "servers", "every-page"]
+    ])  # fmt: skip
+    assert "make every-page" in commands(read(WORKFLOW))
+    conditions = {name: job.get("if") for name, job in read(WORKFLOW)["jobs"].items()}
+    night, day = "needs.changed.outputs.nightly == 'true'", "github.event_name != 'schedule'"
+    assert conditions == {
+        "check": day, "install": day, "windows": day, "changed": None,
+        "nightly": night, "pages": night, "servers": night,
+    }  # fmt: skip
+
+
+def test_every_path_that_starts_the_nightly_parts_exists() -> None:
+    steps = read(WORKFLOW)["jobs"]["changed"]["steps"]
+    paths = steps[1]["run"].partition(" -- ")[2].partition("||")[0].replace("\\", "").split()
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_actions_are_pinned_to_commits() -> None:
