@@ -214,11 +214,10 @@ class OnServer(Executor):
     async def close(self) -> None:
         """Check that no workflow task failed and every history replays, and stop the workers."""
         try:
-            failed: list[str] = []
-            async for run_id, events in self._histories():
-                failed += failed_tasks(events)
-                await replay(self._client, run_id, events)
+            histories = [one async for one in self._histories()]
+            failed = [task for _, events in histories for task in failed_tasks(events)]
             assert not failed, failed
+            await replay(self._client, histories)
         finally:
             for run_id in self._ids:
                 await terminate_if_open(self._client, run_id)

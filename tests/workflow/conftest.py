@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.workflow.desk import Desk
-from tests.workflow.laws import check_run, terminate_if_open
+from tests.workflow.laws import check_runs, terminate_if_open
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -34,8 +34,7 @@ async def desk(client: Client, *, cached: bool) -> AsyncIterator[Desk]:
     try:
         if not desk.serves_workflows:
             await desk.open_workflows()
-        for run_id in desk.ids:
-            await check_run(client, run_id)
+        await check_runs(client, desk.ids)
     finally:
         for run_id in desk.ids:
             await terminate_if_open(client, run_id)

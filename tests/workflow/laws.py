@@ -7,14 +7,29 @@ history replays. Must not know: what a particular test is about.
 
 import asyncio
 import json
-from dataclasses import fields
-from typing import Any
+from collections.abc import AsyncGenerator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
+from temporalio import workflow
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client, WorkflowHandle, WorkflowHistory, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowHistory,
+    WorkflowQueryFailedError,
+)
 from temporalio.service import RPCError
-from temporalio.worker import Replayer
+from temporalio.worker import (
+    ExecuteWorkflowInput,
+    Interceptor,
+    Replayer,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
 
 from outlast.client.read.history import HistoryReader, RunReader
 from outlast.contract import history, names, records
@@ -53,51 +68,137 @@ STALLED = "[TMPRL1101]"
 The task is tried again; a query is not. How long our own tasks take is measured in `benchmarks/`.
 """
 
+THREADS: Final = ThreadPoolExecutor(5)
+"""Run the steps of workflows that are replayed: one pool for all replayers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What the server has of one execution of a run.
+
+    Attributes:
+        run_id: the run.
+        events: its history.
+        snapshot: the state that a worker has, while the run is open. A worker would have to replay a
+            closed run to know it: then the state at the end of our own replay is as good.
+    """
+
+    run_id: str
+    events: list[HistoryEvent]
+    snapshot: LoopState | None
+
+
+async def check_runs(client: Client, run_ids: Iterable[str]) -> None:
+    """Check every law on runs and those nested in them; a worker of their task queues has to run."""
+    runs = list(run_ids)
+    found: dict[str, list[Execution]] = {}
+    for run_id in runs:  # grows
+        if run_id in found:
+            continue
+        found[run_id] = [one async for one in executions(client, run_id)]
+        runs += [nested for one in found[run_id] for nested in nested_runs(one.events)]
+    each = [one for ones in found.values() for one in ones]
+    for one in each:
+        assert not (failed := failed_tasks(one.events)), failed
+    states = await replay(client, [(one.run_id, one.events) for one in each])
+    for one, replayed in zip(each, states, strict=True):
+        folded = await fold(client, one.run_id, one.events)
+        if own := one.snapshot or replayed:
+            if merged_by_replay(one.events):
+                folded, own = timeless(folded), timeless(own)
+            assert not (wrong := differences(folded, own)), wrong
+    newest = {one.run_id: one.snapshot or state for one, state in zip(each, states, strict=True)}
+    for run_id in found:
+        await _check_reader(client, run_id, newest[run_id])
+
 
 async def check_run(client: Client, run_id: str) -> None:
     """Check every law on a run and those nested in it; a worker of its task queue has to run."""
-    newest_snapshot: LoopState | None = None
+    await check_runs(client, [run_id])
+
+
+async def executions(client: Client, run_id: str) -> AsyncGenerator[Execution]:
+    """Yield a run's executions, across continue-as-new: the oldest first."""
+    found: list[Execution] = []
     execution: str | None = (await client.get_workflow_handle(run_id).describe()).run_id
-    while execution:  # across continue-as-new, newest first
+    while execution:
         handle = client.get_workflow_handle(run_id, run_id=execution)
         events, snapshot = await _history_and_snapshot(handle)
-        newest_snapshot = newest_snapshot or snapshot
-        for nested_id in nested_runs(events):
-            await check_run(client, nested_id)
-        assert not (failed := failed_tasks(events)), failed
-        folded = await fold(client, run_id, events)
-        if merged_by_replay(events):
-            folded, snapshot = timeless(folded), timeless(snapshot)
-        assert not (wrong := differences(folded, snapshot)), wrong
-        await replay(client, run_id, events)
+        found.append(Execution(run_id, events, snapshot))
         started = events[0].workflow_execution_started_event_attributes
         execution = started.continued_execution_run_id
-    await _check_reader(client, run_id, newest_snapshot)
+    for one in reversed(found):
+        yield one
 
 
-async def _check_reader(client: Client, run_id: str, snapshot: LoopState | None) -> None:
+async def _check_reader(client: Client, run_id: str, state: LoopState | None) -> None:
     """Check that somebody who reads a whole run has the state of its workflow.
 
-    A query replays the workflow, so it is asked anew only where the run may have gone on since.
+    The workflow is asked anew where the run may have gone on since.
     """
     newest = await RunReader(client, run_id).catch_up()
-    if snapshot is None or differences(timeless(newest), timeless(snapshot)):
-        _, snapshot = await _history_and_snapshot(client.get_workflow_handle(run_id))
-    if newest.outcome == "terminated" or (newest.outcome == "failed" and snapshot.phase == "new"):
+    if state is None or differences(timeless(newest), timeless(state)):
+        state = await snapshot_of(client.get_workflow_handle(run_id))
+    if newest.outcome == "terminated" or (newest.outcome == "failed" and state.phase == "new"):
         return  # The engine ended the run, or its input was unreadable: the loop took no event.
-    assert not (wrong := differences(timeless(newest), timeless(snapshot))), wrong
+    assert not (wrong := differences(timeless(newest), timeless(state))), wrong
 
 
-async def replay(client: Client, run_id: str, events: list[HistoryEvent]) -> None:
-    """Run the workflow again along its history, as a worker does that has not seen it yet."""
-    converter = readable(client.data_converter)
+class KeepsRuns(Interceptor):
+    """Keeps the workflows of runs that a replayer runs.
+
+    Attributes:
+        newest: the last one; None before it.
+    """
+
+    def __init__(self) -> None:
+        self.newest: AgentRun | None = None
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002  the SDK's name
+    ) -> type[WorkflowInboundInterceptor]:
+        keeper = self
+
+        class Keeps(WorkflowInboundInterceptor):
+            async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002
+                one = workflow.instance()
+                keeper.newest = one if isinstance(one, AgentRun) else None
+                return await super().execute_workflow(input)
+
+        return Keeps
+
+
+async def replay(
+    client: Client, histories: Iterable[tuple[str, list[HistoryEvent]]]
+) -> list[LoopState | None]:
+    """Run workflows again along their histories, as a worker does that has not seen them yet.
+
+    Returns:
+        The state that each run has at the end of its history; None for another workflow.
+    """
+    keeper = KeepsRuns()
     replayer = Replayer(
         workflows=[AgentRun, PeopleNotices, ScheduledMessage],
         build_id="test",
-        data_converter=converter,
+        data_converter=readable(client.data_converter),
+        interceptors=[keeper],
+        workflow_task_executor=THREADS,
         debug_mode=True,  # a slow machine needs more than two seconds for a step, with invariants
     )
-    await replayer.replay_workflow(WorkflowHistory(run_id, events))
+
+    async def each() -> AsyncGenerator[WorkflowHistory]:
+        for run_id, events in histories:
+            keeper.newest = None
+            yield WorkflowHistory(run_id, events)
+
+    states: list[LoopState | None] = []
+    async with replayer.workflow_replay_iterator(each()) as results:
+        async for result in results:
+            if result.replay_failure is not None:
+                raise result.replay_failure
+            states.append(None if keeper.newest is None else keeper.newest._state)
+    return states
 
 
 def nested_runs(events: list[HistoryEvent]) -> list[str]:
@@ -200,17 +301,18 @@ async def _page_of_snapshot(handle: WorkflowHandle[Any, Any], number: int) -> di
 
 async def _history_and_snapshot(
     handle: WorkflowHandle[Any, Any],
-) -> tuple[list[HistoryEvent], LoopState]:
-    """Return a run's history and its state at one and the same moment.
+) -> tuple[list[HistoryEvent], LoopState | None]:
+    """Return a run's history, and its state at the same moment where it is open.
 
-    A run that is still open may go on between the two questions; then they are asked again.
+    A run that is open may go on between the two questions; then they are asked again.
     """
     async with asyncio.timeout(30):
         while True:
-            length = (await handle.describe()).history_length
-            snapshot = await snapshot_of(handle)
+            described = await handle.describe()
+            is_open = described.status is WorkflowExecutionStatus.RUNNING
+            snapshot = await snapshot_of(handle) if is_open else None
             events = list((await handle.fetch_history()).events)
-            if len(events) == length:
+            if len(events) == described.history_length:
                 return events, snapshot
 
 

@@ -64,7 +64,7 @@ async def replays(desk: Desk, handle: RunHandle) -> None:
     """Replay every history of a run, as a worker does that knows nothing of what is missing."""
     for events in await desk.all_events(handle):
         if len(events) > 1:  # else it has only just been continued, and there is nothing yet
-            await replay(desk.client, handle.id, events)
+            await replay(desk.client, [(handle.id, events)])
     snapshot = await snapshot_of(desk.workflow(handle))
     assert timeless(await handle.state()) == timeless(snapshot)
 
