@@ -262,8 +262,8 @@ fuzz-longer: fuzz
 crash: $(VENV)/.test ## kill the worker at every event of the run
 	@$(BIN)/pytest -q tests/crash --every-event
 
-mutate: $(VENV)/.mutation ## how many small changes of the core its tests notice; about 15 minutes
-	@$(BIN)/python tests/mutation/sample.py
+mutate: $(VENV)/.mutation ## how many small changes the tests notice; AREAS="client cli" for some, each at most 20 minutes
+	@$(BIN)/python -m tests.mutation $(AREAS)
 
 bench: $(VENV)/.test bench-peers ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/turns.py
