@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tests.mutation.areas import AREAS, files_that_notice, modules_of
@@ -87,9 +88,11 @@ class Project:
         try:
             said, _ = process.communicate(timeout=max(1, seconds))
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
             return None, ""
+        finally:
+            if process.poll() is None:  # or this program is stopped
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
         return process.returncode, said
 
     def record(self, files: Sequence[str], ends: float) -> Recordings:
@@ -208,6 +211,10 @@ def _git(*arguments: str) -> bytes:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
 
 
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    sys.exit("stopped; the same command goes on")
+
+
 def main() -> int:
     """Measure the areas that are named, or all; or compare two files of results."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
@@ -228,6 +235,7 @@ def main() -> int:
         return 0
     if unknown := set(options.areas) - AREAS.keys():
         parser.error(f"there are no areas {', '.join(sorted(unknown))}, but {', '.join(AREAS)}")
+    signal.signal(signal.SIGTERM, _stop)
     project = Project(options.commit)
     file = options.results or project.folder / f"results-{options.seed}.json"
     for name in options.areas or AREAS:
