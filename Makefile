@@ -386,5 +386,5 @@ $(TOOLS)/%/.installed: tests/server_versions/%.txt | $(VENV)/.test
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) $(EXTRAS) --group test --group lint --group browser --compile-bytecode
+	@$(SYNC) $(EXTRAS) --group test --group lint --group browser --group mutation --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test
