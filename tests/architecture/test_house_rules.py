@@ -1,15 +1,11 @@
 """The source follows the house rules that readers rely on."""
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import pytest
-
 from outlast.loop.state import LoopState
-from tests.architecture.source import ROOT, functions_of, modules, name_called, nodes_of, tree_of
+from tests.architecture.source import functions_of, modules, name_called, nodes_of, tree_of
 
 LONGEST_FUNCTION = 60
 
@@ -105,17 +101,6 @@ def test_only_the_loop_makes_new_states_of_a_run() -> None:
     makers = {module for module in modules() if makers_of_states(nodes_of(module))}
     outside = {module for module in makers if not module.startswith("loop/")}
     assert outside == SEEN_ONLY.keys()
-
-
-def test_who_imports_whom_is_as_agreed() -> None:
-    command = Path(sys.executable).with_name("lint-imports")
-    if not command.exists():
-        pytest.skip("import-linter is not installed: `make layers` installs and runs it")
-    done = subprocess.run(
-        [command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
-    assert " 0 broken." in done.stdout
 
 
 def test_the_loop_imports_nothing_but_itself_and_plain_data_modules() -> None:
