@@ -135,8 +135,13 @@ NAMED := temporalio|openai|aiohttp|pydantic|mcp|typer|rich|starlette|slack-sdk|o
 
 LOWEST_SLOW := tests/workflow/test_answers.py \
 	tests/unit/cli/test_dev_and_worker.py::test_a_worker_reloads_on_save_and_all_end_on_ctrl_c
-LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/otel tests/unit/sessions tests/replay \
-	tests/architecture/test_dependencies.py
+VERSION_TESTS := tests/unit/mcp tests/unit/models tests/unit/otel tests/unit/sessions tests/replay tests/architecture/test_dependencies.py
+# Of agents and commands, what uses other packages; of the commands, one test of each kind runs on a server.
+LOWEST_TESTS := $(VERSION_TESTS) tests/unit/cli/test_app.py tests/unit/cli/test_entry.py \
+	$(patsubst %,tests/unit/agents/test_%.py,agent_output agent_tool agent_tool_input context context_codec context_encoding \
+	func_schema function_schema handoff hosted_tools item_helpers live_context mcp_results model_settings output_info output_type \
+	programs raw_items record_classes run_config session_memory stream_events strict_schema tool_output typed_events usage user_validators)
+NEWEST_TESTS := $(VERSION_TESTS) tests/unit/agents tests/unit/cli
 
 mongo: ## install a server in Java that speaks MongoDB's protocol, for the tests of its sessions
 	@mvn -q -B -f tests/unit/sessions/mongo/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.mongo
@@ -150,14 +155,15 @@ node:
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
 	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
+	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m smoke tests/unit/cli
 
 # Resolved anew each time: that a release of somebody else breaks outlast is to be seen. Prints what it chose.
-newest: | $(BIN)/uv ## the same tests with the newest versions that pyproject.toml allows, whatever the lock says
+newest: | $(BIN)/uv ## the same tests, and more, with the newest versions that pyproject.toml allows, whatever the lock says
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(NEWEST)
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip install --quiet --resolution highest \
 		--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,slack,speed,sqlalchemy]' --group test
 	@VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip list --quiet --format freeze | grep -E '^($(NAMED))==' | tr '\n' ' '; echo
-	@$(NEWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
+	@$(NEWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(NEWEST_TESTS)
 
 # A Python that is neither in the path nor pyenv's is named, and left out. PYTHONS= says which, also by path.
 pythons: $(VENV)/.test ## what `make test` runs, with each version of Python that is on this machine; TESTS=
