@@ -46,6 +46,7 @@ from outlast.serve.wires.steps import (
     Step,
     TextBegun,
     TextDone,
+    TextHidden,
     TextPiece,
     TextVoid,
     ToolAnswered,
@@ -265,6 +266,9 @@ class AnswerSteps:
                 text = text_of(raw) or refusal_of(raw) or ""
                 if text and (self._is_team or self._is_visible(item, reader)):
                     yield from self._message(text, event.id, place)
+                elif text:
+                    yield from self._resume("", event.id, is_complete=True)
+                    yield TextHidden(place)
             case "reasoning" if self._sees_payloads:
                 yield Reasoned(place, self._hides.text(_reasoning(raw)))
             case "tool_call" if self._sees_payloads:

@@ -18,6 +18,7 @@ from outlast.serve.wires.steps import (
     Step,
     TextBegun,
     TextDone,
+    TextHidden,
     TextPiece,
     TextVoid,
     ToolAnswered,
@@ -114,6 +115,8 @@ class ResponseEvents:
     _index: int = 0
     _is_open: bool = False
     _inner: int = 0
+    _hidden: int = 0
+    _hidden_before: int = 0
 
     def response(self, **more: Any) -> JsonObject:
         """Return the response as it is now."""
@@ -149,7 +152,7 @@ class ResponseEvents:
             case TextBegun(place=place):
                 yield from self._begin_message(place)
             case TextPiece(place=place, text=text, whole=whole):
-                self._index = len(self.output) - self._inner + place.voids
+                self._index = self._index_of_message(place.voids)
                 fields: JsonObject = {**self._part, "delta": text, "logprobs": []}
                 number = packed(place, text_check(whole))
                 yield {"type": "response.output_text.delta", "sequence_number": number, **fields}
@@ -158,6 +161,8 @@ class ResponseEvents:
                 self._low_from(place, _VOID_LOW)
                 self._message_index(place.voids - 1)
                 yield self._item_event(place, "done", self._message(None, "incomplete"))
+            case TextHidden():
+                self._hidden += 1  # who has read it, in another process, knows it by an index
             case TextDone(place=place, text=text):
                 yield from self._end_message(place, text)
             case Reasoned(place=place, text=text):
@@ -174,14 +179,17 @@ class ResponseEvents:
 
     def _next_index(self, place: Place) -> None:
         """Take the next index; void messages have had some, and a message in progress has one."""
-        self._index = len(self.output) + place.voids + self._is_open
+        self._index = len(self.output) + place.voids + self._hidden + self._is_open
         self._inner += self._is_open
 
     def _message_index(self, voids: int) -> int:
         """Return the index of the message in progress; items that it was open for come after it."""
-        self._index = len(self.output) - self._inner + voids
+        self._index = self._index_of_message(voids)
         position, self._inner, self._is_open = len(self.output) - self._inner, 0, False
         return position
+
+    def _index_of_message(self, voids: int) -> int:
+        return len(self.output) - self._inner + voids + self._hidden_before
 
     def _item_id(self, prefix: str) -> str:
         own = hashlib.sha256(str(self.id).encode()).hexdigest()[:16]
@@ -204,7 +212,7 @@ class ResponseEvents:
     def _begin_message(self, place: Place) -> Iterator[JsonObject]:
         self._low_from(place, _BEGIN_LOW)
         self._next_index(place)
-        self._is_open, self._inner = True, 0
+        self._is_open, self._inner, self._hidden_before = True, 0, self._hidden
         yield self._item_event(place, "added", self._message(None, "in_progress"))
         yield self._event(place, "response.content_part.added", part=_text_part(""), **self._part)
 

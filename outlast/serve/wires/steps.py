@@ -48,6 +48,13 @@ class TextVoid:
 
 
 @dataclass(frozen=True, slots=True)
+class TextHidden:
+    """A message that the caller does not get, or may have got before the question failed."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class TextDone:
     """The message is complete."""
 
@@ -136,6 +143,7 @@ Step: TypeAlias = (
     TextBegun
     | TextPiece
     | TextVoid
+    | TextHidden
     | TextDone
     | Reasoned
     | ToolCalled

@@ -21,6 +21,7 @@ from outlast.serve.wires.steps import (
     Step,
     TextBegun,
     TextDone,
+    TextHidden,
     TextPiece,
     TextVoid,
     ToolAnswered,
@@ -84,9 +85,9 @@ class MessageChunks:
 
     def take(self, step: Step) -> Iterator[JsonObject]:
         """Yield the chunks of a step."""
-        if isinstance(step, ToolCalled):
+        if isinstance(step, ToolCalled | TextHidden):
             # A request about it may have come first: the call is withheld while an answer is judged.
-            if step.call_id not in self._sent:
+            if isinstance(step, ToolCalled) and step.call_id not in self._sent:
                 self._calls[step.call_id] = step.item
             return
         if not isinstance(step, RequestChanged):

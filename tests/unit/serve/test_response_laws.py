@@ -23,6 +23,7 @@ from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.answer_stream import follow_steps
 from outlast.serve.wires.ids import ResponseId
 from outlast.serve.wires.response_events import ResponseEvents, seen_at
+from outlast.serve.wires.steps import Place, Step, TextBegun, TextDone, TextHidden, TextPiece
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.serve.random_streams import RandomStreams
 from tests.unit.serve.scripted_source import ScriptedSource, Streamed
@@ -149,3 +150,20 @@ async def cut_everywhere(streams: RandomStreams) -> None:
                 # What customers have read may disappear, where a question fails and is checked again.
                 texts = parsed([*before, *rest], may_disappear=caller is SHOP)
                 assert caller is SHOP or texts == parsed(whole)
+
+
+def test_what_a_customer_has_read_keeps_its_index_where_it_is_not_shown_any_more() -> None:
+    """The question failed after the client had read a message of it, and is answered again."""
+    live, late = (ResponseEvents(ResponseId("run", "m", 0), "A") for _ in range(2))
+    first: list[Step] = [
+        TextBegun(Place(1)),
+        TextPiece(Place(1, 0, 3), "No.", "No."),
+        TextDone(Place(2), "No."),
+    ]
+    read_live = [event for step in first for event in live.take(step)]
+    assert list(late.take(TextHidden(Place(2)))) == []
+    then = [TextBegun(Place(4)), TextPiece(Place(4, 0, 4), "Yes.", "Yes.")]
+    rest, again = ([event for step in then for event in one.take(step)] for one in (live, late))
+    assert again == rest
+    assert {one["output_index"] for one in read_live} == {0}
+    assert {one["output_index"] for one in rest} == {1}
