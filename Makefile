@@ -59,9 +59,9 @@ WITHOUT_NODE ?=
 # Workers, servers and commands are processes of their own in many tests: each would compile the
 # packages again if nothing kept what was compiled.
 unexport PYTHONDONTWRITEBYTECODE
-# The tests of a file stay together, since they share fixtures; all processes share a server. Two processes
+# The tests of a file stay together, since they share fixtures; each process has a server. Two processes
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
-PYTEST := $(BIN)/python -m tests.pool --server -n 2
+PYTEST := $(BIN)/python -m tests.pool -n 2
 
 .PHONY: help demo test test-full test-beyond browser every-page chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
@@ -174,7 +174,7 @@ pythons: $(VENV)/.test ## what `make test` runs, with each version of Python tha
 		echo "$$($$python --version), in $${place##*/}"; \
 		$(BIN)/uv venv --quiet --clear --python $$python $$place \
 			&& UV_SYSTEM_CERTS=1 UV_PROJECT_ENVIRONMENT=$$place $(BIN)/uv sync --quiet --locked $(EXTRAS) --group test --compile-bytecode \
-			&& $$place/bin/python -m tests.pool --server -n 2 -w 2 -m "not full" $(TESTS) || failed="$$failed $$name"; \
+			&& $$place/bin/python -m tests.pool -n 2 -w 2 -m "not full" $(TESTS) || failed="$$failed $$name"; \
 	done; test -z "$$failed" || { echo "make pythons: failed with$$failed"; exit 1; }
 
 # What `make test` has left out, and laws as often as they are worth it. `coverage` runs the tests of the

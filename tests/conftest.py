@@ -1,4 +1,4 @@
-"""What all tests share: one server, and one profile of Hypothesis."""
+"""What all tests share: one server per process, and one profile of Hypothesis."""
 
 import os
 from collections.abc import AsyncIterator

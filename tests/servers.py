@@ -1,15 +1,14 @@
 """The Temporal server of tests that also run on other servers than the embedded one.
 
 `OUTLAST_TEST_ADDRESS=host:port` names a server to test on; without it, a test gets an embedded one.
-`python -m tests.pool --server` names the data directory of one that all its processes share.
 """
 
 import asyncio
 import os
 import secrets
 import signal
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -27,10 +26,6 @@ from outlast.visibility.search_attributes import ensure_search_attributes, lacks
 
 NAMED_ADDRESS: Final = os.environ.get("OUTLAST_TEST_ADDRESS")
 """Read once, since tests of the command line clear the environment."""
-
-POOL_VARIABLE: Final = "OUTLAST_TEST_HOME"
-POOL_HOME: Final = os.environ.get(POOL_VARIABLE)
-"""The data directory of the server that the processes of a pool share; read once as well."""
 
 DELETE_SOON: Final = {
     f"history.{queue}ProcessorUpdateAckInterval": '"1s"'
@@ -70,8 +65,7 @@ async def server_for_tests(
         shared: whether other tests may see it, so that `default` will do.
     """
     if NAMED_ADDRESS is None:
-        home = Path(POOL_HOME) if POOL_HOME and shared else None
-        server = EmbeddedServer(data_dir=home, ui_port=None, search_attributes=search_attributes)
+        server = EmbeddedServer(ui_port=None, search_attributes=search_attributes)
         with patch.dict(server_process._DYNAMIC_CONFIG, DELETE_SOON):
             await server.start()
         try:
@@ -85,21 +79,6 @@ async def server_for_tests(
     await _register(client)
     await until_searchable(client, search_attributes)
     yield server
-
-
-@contextmanager
-def server_of_a_pool(home: Path) -> Generator[None]:
-    """Start a server that the tests of processes join which begin in this block."""
-    server = EmbeddedServer(data_dir=home, search_attributes=names.SEARCH_ATTRIBUTES)
-    with (
-        patch.dict(os.environ, {POOL_VARIABLE: str(home)}),
-        patch.dict(server_process._DYNAMIC_CONFIG, DELETE_SOON),
-    ):
-        asyncio.run(server.start())
-        try:
-            yield
-        finally:
-            asyncio.run(server.stop(now=True))
 
 
 async def kill_and_start_again(server: EmbeddedServer, data_dir: Path) -> EmbeddedServer:

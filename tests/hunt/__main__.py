@@ -139,7 +139,7 @@ def command_of(one: Round, files: Sequence[str]) -> list[str]:
     marks = [] if one.full else ["-m", "not full"]
     return [
         *(["taskset", "-c", "0"] if one.one_core else []),
-        *(sys.executable, "-m", "tests.pool", "--server", "-n", "2", "-w", "2"),
+        *(sys.executable, "-m", "tests.pool", "-n", "2", "-w", "2"),
         *order,
         *("-p", "tests.hunt.record"),
         *marks,

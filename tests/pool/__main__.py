@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,6 @@ from tests.pool.share import (
     PROGRESS_VARIABLE,
     SEED_VARIABLE,
 )
-from tests.servers import NAMED_ADDRESS, server_of_a_pool
 
 PASSED: Final = 0
 SOME_FAILED: Final = 1
@@ -37,9 +35,6 @@ def main() -> int:
     parser.add_argument(
         "-w", type=int, default=1, metavar="N", help="processes for tests that wait: see order.py"
     )
-    parser.add_argument(
-        "--server", action="store_true", help="start a Temporal server that all processes share"
-    )
     parser.add_argument("--seed", metavar="N", help="take files and their tests in another order")
     options, arguments = parser.parse_known_args()
     if options.n < 1:
@@ -47,10 +42,8 @@ def main() -> int:
     if options.seed is not None:
         os.environ[SEED_VARIABLE] = options.seed
     started = time.monotonic()
-    with ExitStack() as stack:
-        pool = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="outlast-tests-")))
-        if options.server and NAMED_ADDRESS is None:
-            stack.enter_context(server_of_a_pool(pool / "server"))
+    with tempfile.TemporaryDirectory(prefix="outlast-tests-") as folder:
+        pool = Path(folder)
         codes = _run(pool, ["computing"] * options.n + ["waiting"] * options.w, arguments)
         counts: Counter[str] = Counter()
         for number, code in enumerate(codes):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from outlast.cli.server import answers
 from tests.pool.__main__ import _files, _not_once
 from tests.pool.share import Share
 
@@ -129,38 +128,12 @@ def test_nothing_that_runs_is_no_success(tmp_path: Path) -> None:
     assert "not found" in output
 
 
-NOTES_ITS_SERVER = """
-import asyncio
-from pathlib import Path
-from tests.servers import server_for_tests
-
-def test_notes_its_server():
-    async def address():
-        async with server_for_tests() as server:
-            return server.address
-    with Path(__file__).parents[1].joinpath("addresses").open("a") as addresses:
-        print(asyncio.run(address()), file=addresses)
-"""
-
-
-@pytest.mark.full
-def test_all_files_have_one_server_which_ends_with_the_pool(tmp_path: Path) -> None:
-    (tmp_path / "servers").mkdir()
-    for name in ("test_a.py", "test_b.py", "test_c.py"):
-        (tmp_path / "servers" / name).write_text(NOTES_ITS_SERVER)
-    code, output = run_pool(tmp_path, "servers", server=True)
-    assert (code, output.splitlines()[-1][:8]) == (0, "3 passed"), output
-    first, *others = (tmp_path / "addresses").read_text().splitlines()
-    assert others == [first, first]
-    assert not answers(first)
-
-
-def run_pool(folder: Path, *places: str, waiting: int = 0, server: bool = False) -> tuple[int, str]:
+def run_pool(folder: Path, *places: str, waiting: int = 0) -> tuple[int, str]:
     """Write the files, run those of places, and return the exit code and what was said."""
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    processes = ["-n", "2", "-w", str(waiting), *(["--server"] if server else [])]
+    processes = ["-n", "2", "-w", str(waiting)]
     arguments = ["-m", "not full", "-c", str(folder / "pyproject.toml"), "--rootdir", str(folder)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.pool", *processes, *arguments]

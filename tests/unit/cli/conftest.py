@@ -21,7 +21,7 @@ from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
 from outlast.testing import ScriptedModel, call
 from outlast.worker import AgentWorker
-from tests.servers import NAMED_ADDRESS, POOL_HOME, until_searchable
+from tests.servers import NAMED_ADDRESS, until_searchable
 
 Invoke: TypeAlias = Callable[..., Awaitable[Result]]
 Open: TypeAlias = Callable[..., Awaitable[str]]
@@ -52,8 +52,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             if name.startswith(("TEMPORAL_", "OPENAI_", "OUTLAST_")):
                 patch.delenv(name)
         patch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
-        # In a pool, that of the server which all its processes share.
-        patch.setenv("OUTLAST_DATA_DIR", POOL_HOME or str(tmp_path_factory.mktemp("data")))
+        patch.setenv("OUTLAST_DATA_DIR", str(tmp_path_factory.mktemp("data")))
         yield default_data_dir()
 
 
