@@ -315,7 +315,7 @@ async def test_a_worker_without_a_key_waits_for_no_signed_delivery(
     async def no_keys(_: Any) -> Any:
         return NO_KEYS
 
-    monkeypatch.setattr("outlast.worker.plugin.identity_keys", no_keys)
+    monkeypatch.setattr("outlast.proofs.identity_keys", no_keys)
     shop = Shop()
     await desk.open(shop.agent, model=shop.model)
     handle = await desk.start(shop.agent)

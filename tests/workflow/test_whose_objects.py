@@ -16,7 +16,6 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.activities import boundary
-from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents import run_objects
 from outlast.agents.agent import Agent
@@ -37,6 +36,7 @@ from outlast.client.start.options import run_input
 from outlast.client.start.run_host import key_of
 from outlast.client.start.runner import Runner
 from outlast.client.start.same_run import difference, start_digest
+from outlast.contract import names
 from outlast.local.engine import LocalEngine
 from outlast.loop.effects import Finish
 from outlast.loop.state import LoopState
@@ -979,7 +979,10 @@ def _refused_starts_renew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _keyed_without_execution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Invocation, "run_key", property(lambda invocation: invocation.run_id))
+    def run_key(run_id: str, _chain_id: str) -> str:
+        return run_id
+
+    monkeypatch.setattr(names, "run_key", run_key)
 
 
 def _callers_shared(monkeypatch: pytest.MonkeyPatch) -> None:
