@@ -108,14 +108,13 @@ def escape_fields(raw: JsonObject) -> JsonObject:
     return {name: escape(value) for name, value in raw.items()} if _has_own_key(raw) else raw
 
 
-_OWN_LENGTH: Final = len(OWN)
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def _has_own_key(value: Json) -> bool:
     if isinstance(value, dict):
         for key, inner in cast("JsonObject", value).items():
-            if key[:_OWN_LENGTH] == OWN or (type(inner) not in _PLAIN and _has_own_key(inner)):
+            if _is_own(key) or (type(inner) not in _PLAIN and _has_own_key(inner)):
                 return True
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):

@@ -525,7 +525,7 @@ def _leave_out_implied(reply: ModelReply, written: JsonObject) -> None:
                 usage.pop(name, None)
             else:
                 usage[name] = count
-    for call, plan in zip(written.get("calls", ()), reply.calls, strict=False):
+    for call, plan in zip(written.get("calls", ()), reply.calls, strict=True):
         if plan.policy.defers:
             call["policy"].pop("fast", None)
             if not plan.policy.fast:

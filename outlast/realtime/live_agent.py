@@ -19,6 +19,7 @@ from outlast.activities.invocation import Invocation
 from outlast.activities.planning.offered_tools import OfferedTools, offered_tools
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.errors import UserError
+from outlast.agents.usage import plain_usage
 from outlast.loop.calls import ModelReply
 from outlast.loop.checks import RequiredStep
 from outlast.loop.effects import CallModel
@@ -76,7 +77,8 @@ async def live_reply(
     """
     invocation = await _invocation(worker, effect)
     offer = await offered_tools(invocation)
-    reply = await planned_reply(invocation, history, offer, response, model)
+    usage = plain_usage(response.usage)
+    reply = await planned_reply(invocation, history, offer, response, model, usage=usage)
     steps = tuple(step for step in reply.required_steps if step not in ALREADY_SPOKEN)
     return replace(reply, required_steps=steps)
 

@@ -108,11 +108,7 @@ def _datetime(at_ms: int) -> datetime:
     return datetime.fromtimestamp(min(at_ms, LATEST_MS) / 1000, UTC)
 
 
-_NOBODY_ASKED: Final[Attributes] = {
-    names.ATTRIBUTE_GROUPS: None,
-    names.ATTRIBUTE_RISK: None,
-    names.ATTRIBUTE_DUE: None,
-}
+_NOBODY_ASKED: Final = _attributes_of(())
 """The search attributes of requests where none waits."""
 
 _LISTED: Final = frozenset({"on_call", "waiting", "parked", "held", "blocked", "idle"})

@@ -16,7 +16,7 @@ from tests.conformance.executors import Executor, InMemory, OnServer
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what runs in memory and adds nothing on the server."""
+    """Deselect the tests on the server whose rows another test of their file stands for."""
     kept, left_out = list[pytest.Item](), list[pytest.Item]()
     tested: set[tuple[Path, object]] = set()
     for item in items:

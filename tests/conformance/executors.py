@@ -1,7 +1,8 @@
 """The two ways in which a conformance test runs agents, with one set of calls.
 
 Owns: the executors (in memory; on a server, where every history is replayed after the test),
-`row`, which says which rows of the table a test covers, and `also_on_server`. Must not know: what a row expects.
+`row`, which says which rows of the table a test covers, and `also_on_server`. Must not know: what a
+row expects.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ def row(*numbers: int) -> Callable[[TestFunction], TestFunction]:
 
 
 also_on_server = pytest.mark.also_on_server
-"""For a test that runs on the server although another one of its file stands for its rows."""
+"""Marks a test that runs on the server, although another test of its file stands for its rows."""
 
 
 @contextmanager

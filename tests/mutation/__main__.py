@@ -33,9 +33,9 @@ ROOT = Path(__file__).parents[2]
 SAMPLE = 60
 AREA_SECONDS = 20 * 60
 RECORDING_SECONDS = 8 * 60
-"""Of these, what the recording of tests may take."""
+"""How many seconds of an area's time the recording of its tests may take."""
 CHANGE_SECONDS = 100
-"""After which the tests of a change are stopped: those chosen took at most 40 when recorded."""
+"""When the tests of a change are stopped: those chosen took at most 40 seconds when recorded."""
 
 PASSED, FAILED, STOPPED_COLLECTING = 0, 1, 2
 ENDS = {PASSED, FAILED, STOPPED_COLLECTING, 5}

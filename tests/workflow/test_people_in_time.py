@@ -130,7 +130,7 @@ async def test_an_escalation_lets_further_people_decide(desk: Desk):
 # --- Budgets -------------------------------------------------------------------------------------
 
 BUDGETS = {"money": Budget(usd=0.00001), "time": Budget(time=timedelta(seconds=1))}
-"""What a worker's prices and the server's clock say, by what is counted."""
+"""The budgets that only a worker (with prices) and a server (with a clock) can count."""
 
 
 def spender(done: list[str]) -> Agent[Any]:

@@ -146,10 +146,10 @@ def with_defaults(schema: JsonObject, arguments: str) -> str:
         fields: Json = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         return arguments
-    if not isinstance(fields, dict) or defaults.keys() <= fields.keys():
+    if not isinstance(fields, dict):
         return arguments
     missing = {name: value for name, value in defaults.items() if name not in fields}
-    return json.dumps({**fields, **missing}, ensure_ascii=False)
+    return json.dumps({**fields, **missing}, ensure_ascii=False) if missing else arguments
 
 
 def seen_now(call: GuardedCall, terms: ApprovalTerms) -> Seen:

@@ -63,7 +63,7 @@ Subject = tuple[Any, str]
 
 
 def asks_nobody(tool: FunctionTool, invocation: Invocation) -> bool:
-    """Whether no call of a tool needs approval: neither by its definition nor by the file."""
+    """Whether no call of a tool needs approval, by its definition and without an operators' file."""
     return tool.needs_approval is False and invocation.worker.approvals is None
 
 

@@ -59,7 +59,6 @@ from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.schemas.agent_output import output_schema_of
 from outlast.agents.schemas.provider_names import provider_name, with_own_names
 from outlast.agents.tools.use_behavior import JUDGED
-from outlast.agents.usage import plain_usage
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_INSTRUCTIONS, SETTING_STREAM
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
@@ -573,12 +572,13 @@ async def planned_reply(
     response: ModelResponse,
     label: str,
     *,
-    usage: Usage | None = None,
+    usage: Usage,
     failure: Failure | None = None,
 ) -> ModelReply:
     """Return a model's reply with its plan; raises nothing, because the model is paid.
 
-    `usage` is what is recorded, instead of what the model reports without a cost. `failure` says why the run cannot go on, whatever the reply holds.
+    `usage` is what is recorded, with its cost if that is known. `failure` says why the run cannot go
+    on, whatever the reply holds.
     """
     invocation.usage.add(response.usage)  # user code after the call sees its usage
     if failure is not None:
@@ -592,7 +592,7 @@ async def planned_reply(
         failure = failure or Failure(code=error.code, message=error.message)
     return ModelReply(
         items=plan.items,
-        usage=plain_usage(response.usage) if usage is None else usage,
+        usage=usage,
         calls=plan.calls,
         final=plan.final,
         value=plan.value,

@@ -162,7 +162,7 @@ class ResponseEvents:
                 self._message_index(place.voids - 1)
                 yield self._item_event(place, "done", self._message(None, "incomplete"))
             case TextHidden():
-                self._hidden += 1  # who has read it, in another process, knows it by an index
+                self._hidden += 1  # a client that read it from another process has its index
             case TextDone(place=place, text=text):
                 yield from self._end_message(place, text)
             case Reasoned(place=place, text=text):

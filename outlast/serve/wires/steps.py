@@ -49,7 +49,7 @@ class TextVoid:
 
 @dataclass(frozen=True, slots=True)
 class TextHidden:
-    """A message that the caller does not get, or may have got before the question failed."""
+    """A message that customers do not see; a client may have read it before its question failed."""
 
     place: Place
 

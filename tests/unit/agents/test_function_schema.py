@@ -287,6 +287,18 @@ UNFIT = [
 ]
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_json_is_refused_where_any_value_would_do(number: str) -> None:
+    def keep(note: dict[str, Any]) -> None: ...
+
+    schema = schema_of(keep)
+    arguments = f'{{"note": {{"deep": [{number}]}}}}'
+    assert str(schema.check(arguments)).startswith(PREFIX)
+    with pytest.raises(ModelBehaviorError, match="Invalid JSON input"):
+        schema.read(arguments)
+    assert schema.check(f'{{"note": {{"deep": ["{number}"]}}}}') is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"), UNFIT, ids=[f"unfit {index}" for index in range(len(UNFIT))]
 )

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from outlast.activities.effects.run_tool import (
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_memory import SHORT_CALLS, ToolTimes
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
@@ -1174,6 +1175,28 @@ async def test_notes_of_a_task_spare_no_other_tool_its_guardrails(
         assert (await run_tool(worker_with(pay), request)).output == "Not today."
     else:
         await clean_up(worker_with(pay), clean_up_of(request))
+    assert paid == []
+
+
+@pytest.mark.parametrize("effect", ["run", "clean up"])
+async def test_a_tool_that_only_the_operators_file_guards_does_not_run_unasked(effect: str) -> None:
+    """A plan of an earlier worker, or of somebody with access to Temporal, may ask nobody."""
+    paid: list[str] = []
+
+    @function_tool
+    def pay() -> str:
+        """Pay."""
+        paid.append("paid")
+        return "paid"
+
+    file = ApprovalFile("approvals.toml", "[tool.pay]\nquorum = 2")
+    worker = replace(worker_with(pay), approvals=file)
+    if effect == "run":
+        result = await run_tool(worker, tool_request("pay"))
+        assert result.required is not None
+        assert result.required.terms.quorum == 2
+    else:
+        await clean_up(worker, clean_up_of(tool_request("pay")))
     assert paid == []
 
 
