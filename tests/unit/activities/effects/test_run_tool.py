@@ -6,9 +6,10 @@ import threading
 from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BeforeValidator
 
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.effects import run_tool as tool_module
@@ -114,6 +115,25 @@ async def test_a_tool_gets_its_arguments_and_its_call() -> None:
     assert (ctx.tool_name, ctx.tool_call_id, ctx.tool_arguments) == ("look_up", "c1", arguments)
     assert (ctx.agent, ctx.attempt, ctx.idempotency_key) == (agent, 2, "support-42:c1")
     assert ctx.is_tool_approved("look_up", "c1") is True
+
+
+async def test_validators_of_users_do_not_run_with_arguments_that_do_not_fit() -> None:
+    seen: list[object] = []
+
+    def noted(value: object) -> object:
+        seen.append(value)
+        return value
+
+    @function_tool
+    def pay(amount: Annotated[int, BeforeValidator(noted)], order: str) -> str:
+        """Pay."""
+        return f"{amount} for {order}"
+
+    refused = await attempt(pay, arguments='{"amount": 5}')
+    assert "order is required" in str(refused.output)
+    assert seen == []
+    assert (await attempt(pay, arguments='{"amount": 5, "order": "A"}')).output == "5 for A"
+    assert seen == [5]
 
 
 async def test_a_tool_gets_its_name_with_its_namespace() -> None:

@@ -189,6 +189,15 @@ def test_one_id_for_two_calls_is_the_models_error(other: JsonObject) -> None:
     assert earlier[1] == f"{start}completed tool call ID 'c1' {end}."
 
 
+def test_a_request_of_a_hosted_server_is_known_by_its_own_id() -> None:
+    """A model may write any other field, too, such as the id of a function call."""
+    asked = {"type": "mcp_approval_request", "id": "r", "server_label": "crm", "name": "delete"}
+    other = {**asked, "name": "create"}
+    said = repeats(other, history=({**asked, "call_id": "c9"},))[1]
+    assert said is not None
+    assert "the completed tool call ID 'r' for two different calls" in said
+
+
 def test_the_reasoning_before_a_repeated_call_goes_with_it() -> None:
     first: JsonObject = {"type": "reasoning", "id": "r1", "summary": []}
     last: JsonObject = {"type": "reasoning", "id": "r2", "summary": []}
