@@ -10,7 +10,6 @@ repeats it.
 import argparse
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -26,8 +25,17 @@ from typing import Any
 
 from tests.mutation.areas import AREAS, files_that_notice, modules_of
 from tests.mutation.changes import Change, changes
-from tests.mutation.reach import FOLDER_VARIABLE, Recordings, chosen, recording_of
-from tests.mutation.report import HUNG, NOTICED, UNNOTICED, UNREACHED, comparison, share, table
+from tests.mutation.reach import FOLDER_VARIABLE, Recordings, chosen, first_failed, recording_of
+from tests.mutation.report import (
+    HUNG,
+    NOTICED,
+    UNNOTICED,
+    UNREACHED,
+    comparison,
+    left_to_try,
+    share,
+    table,
+)
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 60
@@ -53,7 +61,6 @@ PYTEST = [
     ),
     *("--hypothesis-profile=versions", "--timeout=60"),
 ]
-FAILURE = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Project:
@@ -118,7 +125,7 @@ class Project:
         reaching = recordings.reaching(change.module, change.function)
         while tests := chosen(reaching, change.module, unsound):
             code, said = self._changed(change, tests, ends)
-            failed = [*FAILURE.findall(said), ""][0]
+            failed = first_failed(said, tests)
             result: dict[str, Any] = {"result": NOTICED, "by": failed, "tests": len(tests)}
             if time.monotonic() > ends:
                 return None
@@ -168,16 +175,16 @@ def measure(project: Project, name: str, seed: int, sample: int, file: Path) -> 
     taken = list(islice(changes(project.root, modules_of(name, project.root), seed), sample))
     area |= {"sample": len(taken), "missing": len(recordings.missing)}
     unsound: set[str] = set()
-    for change in taken:
-        if change.id in area["changes"]:
-            continue
+    by_id = {change.id: change for change in taken}
+    for change in (by_id[one] for one in left_to_try(list(by_id), area)):
         if time.monotonic() > ends:
             break
         started = time.monotonic()
         result = project.attempt(change, recordings, unsound, ends)
         if result is not None:
             seconds = round(time.monotonic() - started, 1)
-            area["changes"][change.id] = {**result, "seconds": seconds, "diff": change.diff}
+            more = {"missing": area["missing"], "seconds": seconds, "diff": change.diff}
+            area["changes"][change.id] = {**result, **more}
             _write(file, results)
     _write(file, results)
     for one, kept in area["changes"].items():

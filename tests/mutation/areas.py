@@ -32,7 +32,13 @@ AREAS = {
     ),
     "client": Area(
         ["outlast/client"],
-        ["tests/unit/client"],
+        [
+            "tests/unit/client",
+            *(
+                f"tests/unit/cli/test_{one}.py"
+                for one in ["evals", "export", "record", "replay", "run"]
+            ),
+        ],
         "reading streams open_streams forks schedules audit audit_chain inbox background answers "
         "archive_deletion deliveries people tenants identity visibility resets unreadable",
     ),

@@ -98,6 +98,16 @@ def chosen(reaching: Sequence[Reaching], module: str, without: Iterable[str] = (
     return tests
 
 
+def first_failed(said: str, tests: Sequence[str]) -> str:
+    """Return the test that failed by pytest's summary, or nothing; logs have lines of errors, too."""
+    lines = {
+        line.partition(" ")[2] for line in said.splitlines() if line[:6] in {"FAILED", "ERROR "}
+    }
+    return next(
+        (it for it in tests if any(f"{one} - ".startswith(f"{it} - ") for one in lines)), ""
+    )
+
+
 class Recorder:
     """Writes a recording when the tests of a file are over."""
 

@@ -44,6 +44,19 @@ def share(area: Mapping[str, Any]) -> Share:
     return Share(sum(end in COUNTS for end in ends), len(ends))
 
 
+def left_to_try(taken: Sequence[str], area: Mapping[str, Any]) -> list[str]:
+    """Return the changes that were not tried, then those not noticed while fewer files were recorded."""
+    known = area["changes"]
+    again = [
+        one
+        for one in taken
+        if one in known
+        and known[one]["result"] not in COUNTS
+        and known[one]["missing"] > area["missing"]
+    ]
+    return [one for one in taken if one not in known] + again
+
+
 def table(results: Results) -> str:
     """Return a line for each area."""
     lines = [
@@ -96,6 +109,12 @@ def comparison(before: Results, after: Results) -> tuple[str, Sequence[str]]:
             f"| {share(new).points:.0f} % of {share(new).tried} | {difference:+.0f} "
             f"| {len(both)} | {len(was - now)} | {len(now - was)} |"
         )
+    lines += [
+        f"{when}, {area['missing']} files of tests of {name} were not recorded: run it again"
+        for when, one in (("before", before), ("after", after))
+        for name, area in one["areas"].items()
+        if area["missing"]
+    ]
     if lost:
         lines += ["", "Noticed before only, and by which test:", *(f"  {one}" for one in lost)]
     return "\n".join(lines), lower

@@ -15,9 +15,10 @@ from tests.mutation.reach import (
     Reaching,
     Recordings,
     chosen,
+    first_failed,
     recording_of,
 )
-from tests.mutation.report import Share, comparison, share, table
+from tests.mutation.report import Share, comparison, left_to_try, share, table
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +85,16 @@ def test_a_recording_says_what_reaches_a_function_and_which_files_have_none(tmp_
     assert recordings.reaching("outlast/b.py", "f") == []
 
 
+def test_what_failed_is_a_test_and_no_line_of_a_log() -> None:
+    tests = ["tests/a.py::one[a - b]", "tests/a.py::one", "tests/a.py::two"]
+    log = "ERROR    outlast.serve.problems:problems.py:76 A request failed"
+    assert first_failed(log, tests) == ""
+    assert first_failed(f"{log}\nFAILED tests/a.py::two - assert 1 == 2", tests) == tests[2]
+    assert first_failed("ERROR tests/a.py::one", tests) == tests[1]
+    assert first_failed("FAILED tests/a.py::one[a - b] - why", tests) == tests[0]
+    assert first_failed("1 passed", tests) == ""
+
+
 BEFORE = '''
 def told(a):
     """Say it."""
@@ -141,3 +152,18 @@ def test_an_area_may_be_lower_by_chance_and_what_was_lost_is_named() -> None:
     assert "| client | 83 % of 60 | 82 % of 60 | -2 | 60 | 1 | 0 |" in said
     assert "  client-0: test_0" in said
     assert comparison(before, before)[1] == []
+
+
+def test_what_was_not_noticed_is_tried_again_when_more_is_recorded() -> None:
+    area = results(cli="nhur")["areas"]["cli"]
+    for kept in area["changes"].values():
+        kept["missing"] = 2
+    taken = ["cli-0", "cli-1", "cli-2", "cli-3", "cli-4"]
+    assert left_to_try(taken, area | {"missing": 2}) == ["cli-4"]
+    assert left_to_try(taken, area | {"missing": 1}) == ["cli-4", "cli-2", "cli-3"]
+
+
+def test_a_comparison_says_where_tests_were_not_recorded() -> None:
+    kept = results(cli="n")
+    kept["areas"]["cli"]["missing"] = 3
+    assert "before, 3 files of tests of cli were not recorded" in comparison(kept, kept)[0]
