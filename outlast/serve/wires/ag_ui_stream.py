@@ -240,7 +240,10 @@ class RunStream:
     def _begin_at(self, had: Had | None) -> Live | None:
         """Begin with what the client had at its position; return the text in progress there."""
         if self._after is None:
-            return None  # the client has what it has sent
+            if self._sent:
+                # It had what there was when it wrote; the answer is news, even if it is ready.
+                self._writer.go_on(())
+            return None
         self._writer.start_over()
         if had is None:
             return None

@@ -204,6 +204,22 @@ def test_a_client_goes_on_from_a_position_without_a_snapshot() -> None:
     assert "MESSAGES_SNAPSHOT" not in client.types
 
 
+def test_an_answer_that_is_ready_at_once_does_not_send_the_clients_photo_back() -> None:
+    photo = {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}
+    parts = [{"type": "text", "text": "Hi"}, {"type": "image", "source": photo}]
+    messages = [{"id": "m1", "role": "user", "content": parts}]
+    client = Client(messages=[*messages])
+    known = list(known_parts(asked(*messages).messages))
+    writer = EventWriter("run", "2", known)
+    writer.go_on(())
+    client.take_all(writer.start())
+    client.take_all(show(writer, *known, Said(message_id(1), "assistant", "Hello")))
+    client.take_all(writer.finish(Pause("done")))
+    assert client.texts() == ["Hello"]
+    assert client.messages[0] == messages[0]
+    assert "MESSAGES_SNAPSHOT" not in client.types
+
+
 def test_what_a_client_sends_counts_if_it_is_more_than_it_had_at_its_position() -> None:
     own = message_id(1)
     messages = [{"id": own, "role": "assistant", "content": "Hello, "}]
