@@ -3,14 +3,15 @@
 import asyncio
 import json
 import random
+import time
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client
+from temporalio.worker._workflow_instance import _WorkflowInstanceImpl
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ConversationFull
@@ -288,9 +289,22 @@ async def test_fifty_fast_calls_with_large_outputs_are_answered(desk: Desk):
     assert result.final_output == f"{calls * 98_904}"
 
 
-async def test_five_hundred_calls_of_one_reply_lose_no_workflow_task(desk: Desk):
-    """A step of the workflow that takes two seconds counts as a deadlock, and begins anew."""
-    calls = 500
+async def test_five_hundred_calls_of_one_reply_make_no_long_step_of_the_workflow(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    """A step of the workflow that takes two seconds counts as a deadlock, and begins anew.
+
+    Its own time counts, not what others on the machine take meanwhile.
+    """
+    calls, seconds = 500, list[float]()
+    activate = _WorkflowInstanceImpl.activate
+
+    def timed(self: Any, activation: Any) -> Any:
+        began = time.thread_time()
+        try:
+            return activate(self, activation)
+        finally:
+            seconds.append(time.thread_time() - began)
 
     @function_tool(fast=True)
     async def look(number: int) -> str:
@@ -302,22 +316,11 @@ async def test_five_hundred_calls_of_one_reply_lose_no_workflow_task(desk: Desk)
             return [call("look", f"c{number}", number=number) for number in range(calls)]
         return say(f"{len(found)}")
 
+    monkeypatch.setattr(_WorkflowInstanceImpl, "activate", timed)
     agent = Agent[Any](name="Reader", tools=[look])
     await desk.open(agent, model=ScriptedModel(always=reply))
-    handle = await desk.start(agent, "Go")
-    assert (await desk.result(handle)).final_output == f"{calls}"
-    first = (await desk.workflow(handle).describe()).raw_info.first_run_id
-    history = await desk.client.get_workflow_handle(handle.id, run_id=first).fetch_history()
-    failed = [
-        event.workflow_task_failed_event_attributes.cause
-        for event in history.events
-        if event.HasField("workflow_task_failed_event_attributes")
-    ]
-    # On a busy machine the server itself ends a task for which more than 100 events wait.
-    assert set(failed) <= {WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND}
-    assert not any(
-        event.HasField("workflow_task_timed_out_event_attributes") for event in history.events
-    )
+    assert (await desk.run(agent, "Go")).final_output == f"{calls}"
+    assert max(seconds) < 1
 
 
 async def test_the_failure_of_a_fast_call_is_bounded_as_json(desk: Desk):
