@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.calls import Call
+from outlast.loop.effect_factory import lent_to
 from outlast.loop.effects import CallModel, Effect, RunAgent, RunTool
 from outlast.loop.events import RunForked
 from outlast.loop.fork import forked_call
-from outlast.loop.state import LoopState, Saving, Server
+from outlast.loop.state import Lent, LoopState, Saving, Server
 from outlast.loop.votes import paused, resumed
 
 OF_THE_SOURCE: Final = frozenset(
@@ -57,10 +58,7 @@ def forked(state: LoopState, event: RunForked) -> LoopState:
         pauses=pauses,
         blocked=(),
         nested=(),
-        lent=tuple(
-            replace(one, nested_id=_own_id(one.nested_id, state, event), spent=(), wants=())
-            for one in state.lent
-        ),
+        lent=tuple(_lent(one, state, event) for one in state.lent),
         saving=Saving(),
         server=Server(),
         notifies=False,
@@ -118,6 +116,20 @@ def _later(request: ApprovalRequest, from_ms: int, to_ms: int) -> ApprovalReques
     if request.paused_at_ms is not None:
         return request
     return resumed(paused(request, from_ms), to_ms)
+
+
+def _lent(lent: Lent, state: LoopState, event: RunForked) -> Lent:
+    """Return what a nested run of the fork may spend, which begins with its first share again."""
+    own = (one for one in state.pending if isinstance(one, RunAgent))
+    begun = next((one for one in own if one.nested_id == lent.nested_id), None)
+    shares = lent.shares if begun is None else lent_to(begun, lent.question).shares
+    return replace(
+        lent,
+        nested_id=_own_id(lent.nested_id, state, event),
+        shares=shares,
+        spent=(),
+        wants=(),
+    )
 
 
 def _own_id(nested_id: str, state: LoopState, event: RunForked) -> str:

@@ -614,7 +614,8 @@ class AgentRun:
 
         Called after a step, or after `_await_late_cancellation`: the SDK delivers signals before a
         cancellation of the same workflow task, and a cancellation after the end of this history
-        would be lost.
+        would be lost. What the loop has just commanded would be lost as well, unless the new
+        history begins with it: it begins with the pending effects, and with nothing else.
         """
         info = workflow.info()
         events, size_bytes = info.get_current_history_length(), info.get_current_history_size()
@@ -626,6 +627,7 @@ class AgentRun:
             self._running.keys() <= {line.effect if line is not None else 0}
             and info.get_current_history_size() >= self._carries_from
             and self._state.phase not in {"new", "closed"}
+            and all(one in self._state.pending for one in self._commands)
             and (self._signalling is None or self._signalling.done())
             and workflow.all_handlers_finished()
             and (

@@ -326,6 +326,26 @@ def test_a_fork_lends_its_own_nested_run_the_share_anew() -> None:
     assert before.wants == (0,)
 
 
+def test_a_nested_run_of_a_fork_spends_all_that_its_source_was_lent_before_anybody_is_asked() -> (
+    None
+):
+    tree = Tree(deep(60, "Helper"), (of_tree("model_calls", 3),))
+    tree.settle()
+    tree.decide("approve")
+    assert [one.shares for one in tree.root.lent] == [((0, 5),)]
+    fork = RunForked(
+        at_ms=tree.now_ms, run_id="copy", chain_id="c", fork=Fork(run_id=ROOT, event=3)
+    )
+    tree.states = {"copy": tree.root}
+    tree.effects, tree.signals, tree.replied = [], {}, 0
+    tree.take("copy", fork)
+    [lent] = tree.states["copy"].lent
+    assert lent.shares == ((0, 2),), "what the nested run begins with"
+    tree.settle()
+    assert tree.states["copy"].status == "waiting"
+    assert tree.replied == 5, "the source was lent as much"
+
+
 def test_an_interruption_does_not_withdraw_what_nested_runs_wait_for() -> None:
     tree = Tree(deep(9, "Helper"), (of_tree("model_calls", 3),))
     tree.settle()
