@@ -194,7 +194,8 @@ check-beyond: $(BIN)/uv ## what CI runs after make test
 	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,$(if $(WITHOUT_NODE),site,browser) types lowest coverage lint layers) \
 		&& $(MAKE) --no-print-directory part-test-beyond; $(END_OF_PARTS)
 
-nightly soak: export PARTS := $(CURDIR)/$(VENV)/$@
+nightly: export PARTS := $(CURDIR)/$(VENV)/nightly
+soak: export PARTS := $(CURDIR)/$(VENV)/soak
 
 nightly: $(BIN)/uv ## what depends on other people's packages: Pythons, servers, newest versions; at most an hour
 	@rm -rf $(PARTS)
