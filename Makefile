@@ -188,7 +188,7 @@ check: ## everything that CI runs
 
 # Three at a time, since some only wait: for a browser, for packages, for processes. The environment is
 # complete before. The longest comes after them: beside Pyright, its busiest tests lost workflow tasks.
-check-beyond: $(BIN)/uv ## what CI runs after make test
+check-beyond: $(VENV)/.test ## what CI runs after make test
 	@find $(PARTS) -type f ! -name test.json -delete 2>/dev/null || true
 	@$(MAKE) --no-print-directory part-packages
 	@$(MAKE) --no-print-directory -j 3 $(patsubst %,part-%,$(if $(WITHOUT_NODE),site,browser) types lowest coverage lint layers) \
@@ -197,14 +197,14 @@ check-beyond: $(BIN)/uv ## what CI runs after make test
 nightly: export PARTS := $(CURDIR)/$(VENV)/nightly
 soak: export PARTS := $(CURDIR)/$(VENV)/soak
 
-nightly: $(BIN)/uv ## what depends on other people's packages: Pythons, servers, newest versions; at most an hour
+nightly: $(VENV)/.test ## what depends on other people's packages: Pythons, servers, newest versions; at most an hour
 	@rm -rf $(PARTS)
 	@$(MAKE) --no-print-directory part-packages
 	@$(MAKE) --no-print-directory -j 2 --keep-going $(patsubst %,part-%,$(if $(WITHOUT_NODE),$(filter-out every-page,$(NIGHTLY)),$(NIGHTLY))); \
 		$(END_OF_PARTS)
 	@$(OTEL_LEFT_OUT)
 
-soak: $(BIN)/uv ## what takes hours: every kill, ten million random events, changes of the core, tests that fail at times
+soak: $(VENV)/.test ## what takes hours: every kill, ten million random events, changes of the core, tests that fail at times
 	@rm -rf $(PARTS)
 	@$(MAKE) --no-print-directory --keep-going $(patsubst %,part-%,$(SOAK)); $(END_OF_PARTS)
 
