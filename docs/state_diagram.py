@@ -206,11 +206,11 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
         level = following
     events = {one.__name__ for one in (*get_args(Event), *get_args(Effect)) if not get_origin(one)}
     # They change no phase: a turn may only wait for the first, nothing waits for the second, and a
-    # fork begins in the phase of its source.
+    # fork begins in the phase of its source. What is set aside changes the next model call.
     events -= {"CompactView", "CancelResponse", "RunForked"}
     if smooth:  # no call is dropped
         events.remove("CleanUp")
-    if missed := (events | ACTION_NAMED.keys()) - tried:
+    if missed := (events | ACTION_NAMED.keys()) - tried - {"set_aside"}:
         raise SystemExit(f"the page would say nothing of {', '.join(sorted(missed))}")
     return found
 

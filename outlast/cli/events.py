@@ -17,6 +17,7 @@ from outlast.client.read.events import InStream, item_name, status_event
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
+from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.calls import Call, Parked
 from outlast.loop.events import Event
@@ -29,6 +30,7 @@ from outlast.loop.run_changes import (
     Escalated,
     HoldReleased,
     HoldTaken,
+    ItemSetAside,
     ItemsShown,
     QuestionAnswered,
     QuestionFailed,
@@ -141,7 +143,7 @@ def _order(change: RunChange) -> tuple[bool, bool]:
     return not is_takeover, not is_decision
 
 
-def _events_of(
+def _events_of(  # noqa: C901  a row for each change
     change: RunChange, at_ms: int, after: LoopState, answered: set[int]
 ) -> Iterator[RunEvent]:
     match change:
@@ -163,6 +165,8 @@ def _events_of(
             yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=text, data=data)
         case ViewCompacted():
             yield _compacted(at_ms, change)
+        case ItemSetAside():
+            yield _set_aside(at_ms, change)
         case WaitBegan(call=call, parked=parked):
             yield _wait_began(at_ms, after, call, parked)
         case WaitEnded(receipt=receipt):
@@ -235,6 +239,23 @@ def _compacted(at_ms: int, change: ViewCompacted) -> RunEvent:
             "tokens": tokens,
             "cost_micros": made.usage.cost_micros,
             "text": text,
+        },
+    )
+
+
+def _set_aside(at_ms: int, change: ItemSetAside) -> RunEvent:
+    one = change.aside
+    return RunEvent(
+        at_ms=at_ms,
+        type="set_aside",
+        who=one.by or "outlast",
+        text=aside_words(one, is_back=change.back),
+        data={
+            "item": one.item,
+            "part": one.part,
+            "back": change.back,
+            "by": one.by,
+            "why": one.reason,
         },
     )
 

@@ -24,6 +24,7 @@ from outlast.client.transport.content import reader_of
 from outlast.clock import now_ms
 from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest, Remembered
+from outlast.loop.aside import aside_words
 from outlast.loop.notices import Undelivered
 from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
@@ -185,6 +186,7 @@ def show_report(report: Report, last: int) -> None:
         ("unheard", f"{one.event}{f' of {one.request_id}' if one.request_id else ''}: {one.why}")
         for one in report.undelivered
     ]
+    rows += [("set aside", hides.text(aside_words(one))) for one in state.aside]
     rows += [("ignored", f"{one.what}: {hides.text(one.why)}") for one in state.ignored]
     rows += costs.facts(report.costs)
     if report.ui:

@@ -35,6 +35,7 @@ from outlast.loop.approvals import (
     Seen,
     Vote,
 )
+from outlast.loop.aside import aside_words
 from outlast.loop.calls import ToolResult
 from outlast.loop.effects import EffectAnswered, RunAgent
 from outlast.loop.events import (
@@ -53,6 +54,7 @@ from outlast.loop.run_changes import (
     HolderSpoke,
     HoldReleased,
     HoldTaken,
+    ItemSetAside,
     NoticeDelivered,
     NoticeUndelivered,
     Reminded,
@@ -85,6 +87,7 @@ AuditEvent: TypeAlias = Literal[
     "held",
     "said",
     "released",
+    "set_aside",
     "notified",
     "undelivered",
     "wait_began",
@@ -252,6 +255,10 @@ def records_between(
             case RequestUpdated():
                 yield from _of_request(change, event, blank)
             case HoldTaken() | HolderSpoke() | HoldReleased():
+                yield from _of_takeover(event, blank)
+            case ItemSetAside(aside=one) if not isinstance(event, PersonActed):
+                yield replace(blank, event="set_aside", note=_text(aside_words(one)))
+            case ItemSetAside():
                 yield from _of_takeover(event, blank)
             case AttemptIgnored(ignored=ignored) if is_attempt:
                 yield _of_ignored(ignored, event, blank)

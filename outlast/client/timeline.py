@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 from outlast.contract import failures
 from outlast.loop.actions import SayAction
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import name_of
 from outlast.loop.calls import (
     AgentResult,
@@ -58,6 +59,7 @@ from outlast.loop.run_changes import (
     AttemptIgnored,
     HoldReleased,
     HoldTaken,
+    ItemSetAside,
     ItemsRecorded,
     NoticeUndelivered,
     QuestionAnswered,
@@ -90,12 +92,13 @@ StepKind: TypeAlias = Literal[
     "cancel",
     "answer",
     "failure",
+    "set_aside",
     "ignored",
     "unheard",
     "end",
 ]
 """What a step is. `agent` is the run of an agent that works as a tool, `guardrails` a check of the
-input or of the answer, `summary` that of the older part of what the model reads, `line` a realtime line, `wait` a tool's wait for something outside of the run, `unheard` a notice that reached nobody, and `ignored`
+input or of the answer, `summary` that of the older part of what the model reads, `line` a realtime line, `wait` a tool's wait for something outside of the run, `set_aside` an item that the model reads no more, or again, `unheard` a notice that reached nobody, and `ignored`
 an attempt of somebody that had no effect."""
 
 MODEL_STEPS: Final[frozenset[StepKind]] = frozenset({"model", "summary"})
@@ -368,7 +371,9 @@ class Timeline:
 
     # --- Changes ----------------------------------------------------------------------------------
 
-    def _take_change(self, change: RunChange, event: Event | None, at_ms: int) -> None:
+    def _take_change(  # noqa: C901  a row for each change
+        self, change: RunChange, event: Event | None, at_ms: int
+    ) -> None:
         match change:
             case ItemsRecorded(start=start, items=items):
                 self._take_items(start, items, at_ms)
@@ -395,6 +400,15 @@ class Timeline:
                 )
             case AttemptIgnored(ignored=one):
                 self._add(kind="ignored", at_ms=one.at_ms, name=one.what, text=one.why)
+            case ItemSetAside(aside=one, back=back):
+                known = () if one.item is None else (one.item,)
+                self._add(
+                    kind="set_aside",
+                    at_ms=at_ms,
+                    by=one.by,
+                    text=aside_words(one, is_back=back),
+                    items=known,
+                )
             case WaitBegan() | WaitEnded():
                 self._take_wait(change)
             case NoticeUndelivered(notice=one):

@@ -99,6 +99,31 @@ class ReleaseAction(PersonRecord):
     to: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAsideAction(PersonRecord):
+    """The model does not read an item of the transcript any more, or reads it again.
+
+    Attributes:
+        item: the index of the item in the transcript.
+        part: the index of a part of its content; None for all of it.
+        back: take it back, so that the model reads it again.
+        reason: why, for people.
+
+    Raises:
+        ValueError: an index is negative.
+    """
+
+    item: int
+    part: int | None = None
+    back: bool = False
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an index that no item has."""
+        if self.item < 0 or (self.part or 0) < 0:
+            raise ValueError("item and part must be 0 or more")
+
+
 def fields_of(person: Person) -> dict[str, Any]:
     """Return the fields of a `PersonRecord`, or of a `Decision`, that say who sends it."""
     return {
@@ -110,5 +135,5 @@ def fields_of(person: Person) -> dict[str, Any]:
     }
 
 
-Action: TypeAlias = Decision | ClaimAction | HoldAction | SayAction | ReleaseAction
+Action: TypeAlias = Decision | ClaimAction | HoldAction | SayAction | ReleaseAction | SetAsideAction
 """Everything that a person can do in a run."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, Evidence, Remembered
+from outlast.loop.aside import RefusedEntry
 from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord, RequiredStep
@@ -204,6 +205,7 @@ class ModelReply:
             goes on until it is there.
         withheld: the model was not called, because a request to stop after the turn came before
             the turn of this call began.
+        refused: what the provider refused. It took the request without it, and this is its reply.
     """
 
     items: tuple[JsonObject, ...]
@@ -228,6 +230,7 @@ class ModelReply:
     compaction: CompactionNeed = ""
     begun: BegunResponse | None = None
     withheld: bool = False
+    refused: tuple[RefusedEntry, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call stays unanswered.

@@ -109,6 +109,7 @@ def model_call(state: LoopState) -> CallModel:
         ),
         line=line.line if line is not None else "",
         streams=state.question.streams,
+        aside=state.aside,
     )
 
 
@@ -142,6 +143,7 @@ def compaction(state: LoopState, entries: int, place: int, *, first: bool) -> Co
         entries=entries,
         place=place,
         first=first,
+        aside=state.aside,
     )
 
 

@@ -52,6 +52,9 @@ from outlast.loop.stored import Offload
 from outlast.loop.transcript import call_of, take_offload, with_call, with_ignored
 from outlast.loop.values import Failure
 
+RESPONSE_NOT_FOUND: Final = "response_not_found"
+"""The reason of a model call that failed since its provider no longer has the previous response."""
+
 MOST_UNDELIVERED: Final = 50
 """How many undelivered notices a run keeps."""
 
@@ -118,6 +121,8 @@ def _effect_failed(  # noqa: C901, PLR0911  a row for each effect
             return endings.close(revised(state, failure=failure), "failed")
         case CheckInput():
             return turns.input_checked(state, effect, CheckResult(failure=failure), at_ms)
+        case CallModel() if _lost_its_thread(effect, failure):
+            return turns.thread_lost(state, effect, at_ms)
         case CallModel() | RunHandoff():
             return endings.fail_question(endings.give_up_responses(state, (effect,)), failure)
         case FinalizeAnswer():
@@ -142,6 +147,12 @@ def _effect_failed(  # noqa: C901, PLR0911  a row for each effect
             return turns.call_failed(state, effect, failure)
         case _:
             assert_never(effect)
+
+
+def _lost_its_thread(call: CallModel, failure: Failure) -> bool:
+    """Whether the provider does not have the response that a model call goes on from."""
+    reason = (failure.details or {}).get("reason")
+    return reason == RESPONSE_NOT_FOUND and call.previous_response_id is not None and not call.line
 
 
 def effect_blocked(state: LoopState, event: EffectBlocked) -> LoopState:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Evidence, Remembered
+from outlast.loop.aside import Aside
 from outlast.loop.budgets import Budget
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import (
@@ -108,6 +109,7 @@ class CallModel(TurnEffect):
         line: the id of the realtime line that makes the call; empty for a worker.
         streams: a message of the question asks for a streamed call; the run's settings may, too.
         begun: the response that the provider makes in the background; None before one is begun.
+        aside: what the model does not read of these items.
     """
 
     input_length: int
@@ -123,6 +125,7 @@ class CallModel(TurnEffect):
     line: str = ""
     streams: bool = False
     begun: BegunResponse | None = None
+    aside: tuple[Aside, ...] = ()
     kind: Literal["call_model"] = "call_model"
 
 
@@ -146,12 +149,14 @@ class CompactView(TurnEffect):
         entries: how many entries of their view become a summary.
         place: the index of the last of them in the transcript.
         first: the next model call waits for it.
+        aside: what the model does not read of these items.
     """
 
     input_length: int
     entries: int
     place: int
     first: bool = False
+    aside: tuple[Aside, ...] = ()
     kind: Literal["compact_view"] = "compact_view"
 
 

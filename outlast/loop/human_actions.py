@@ -15,10 +15,12 @@ from outlast.loop.actions import (
     HoldAction,
     ReleaseAction,
     SayAction,
+    SetAsideAction,
 )
 from outlast.loop.approvals import Decision
 from outlast.loop.events import PersonActed
 from outlast.loop.problems import (
+    aside_problem,
     claim_problem,
     decision_problem,
     hold_problem,
@@ -61,7 +63,7 @@ class HumanAction(Generic[A]):
     repeats: Callable[[LoopState, A], bool] = lambda state, action: False
     attempt: Callable[[A], str]
     receipt: Callable[[LoopState, A], JsonObject]
-    told_as: Literal["held", "said", "released"] | None = None
+    told_as: Literal["held", "said", "released", "set_aside"] | None = None
     note: Callable[[PersonActed[A]], str] = lambda event: ""
     text: Callable[[A], str] = lambda action: ""
 
@@ -100,6 +102,18 @@ def _hold_note(event: PersonActed[HoldAction]) -> str:
     if event.action.to:
         return f"handed over to {event.action.to}"
     return "by force" if event.action.force else ""
+
+
+def _aside_receipt(state: LoopState, action: SetAsideAction) -> JsonObject:
+    parts: list[int | None] = [one.part for one in state.aside if one.item == action.item]
+    return {"item": action.item, "set_aside": bool(parts), "parts": parts}
+
+
+def _aside_note(event: PersonActed[SetAsideAction]) -> str:
+    action = event.action
+    what = f"item {action.item}" + ("" if action.part is None else f", part {action.part}")
+    back = f"{what} taken back" if action.back else what
+    return f"{back}: {action.reason}" if action.reason else back
 
 
 HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
@@ -161,6 +175,19 @@ HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
         receipt=_takeover_receipt,
         told_as="released",
         note=lambda event: event.action.note,
+    ),
+    HumanAction[SetAsideAction](
+        name="set_aside",
+        record=SetAsideAction,
+        usage='Let the model read an item no more: {"item": 3, "by": "...", "reason": "..."}, or '
+        'again: {"item": 3, "back": true}',
+        about="conversation",
+        problem=aside_problem,
+        apply=people.set_aside,
+        attempt=lambda one: f"set aside item {one.item}",
+        receipt=_aside_receipt,
+        told_as="set_aside",
+        note=_aside_note,
     ),
 )
 

@@ -5,8 +5,15 @@ from dataclasses import replace
 from typing import Final
 
 from outlast.loop import effect_factory, ledger, outside, phrases, spending, votes
-from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
+from outlast.loop.actions import (
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+    SetAsideAction,
+)
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, Remembered
+from outlast.loop.aside import Aside
 from outlast.loop.calls import Call, CallStatus
 from outlast.loop.canonical import digest
 from outlast.loop.endings import (
@@ -312,6 +319,20 @@ def release_conversation(state: LoopState, event: PersonActed[ReleaseAction]) ->
     if state.question.answering:
         return revised(state, phase="turned")
     return next_question(state)
+
+
+def set_aside(state: LoopState, event: PersonActed[SetAsideAction]) -> LoopState:
+    """Let the model read an item no more from its next call on, or again."""
+    action = event.action
+    one = Aside(
+        item=action.item,
+        part=action.part,
+        reason=action.reason,
+        by=event.person.subject,
+        at_ms=event.at_ms,
+    )
+    kept = tuple(other for other in state.aside if other.place != one.place)
+    return revised(state, aside=kept if action.back else (*kept, one))
 
 
 def _shown_name(person: Person) -> str:

@@ -31,7 +31,19 @@ ANSWER_SUPERSEDED = "the user said something else meanwhile."
 WITHHELD = "[This output was withheld by a guardrail.]"
 UNCHECKED = "[This output is withheld: not all guardrails could check it.]"
 OFF_IN_FORK = "This call was not run: the conversation is a copy for a trial, in which this tool is switched off."
+THREAD_LOST = "The provider does not have it any more: the model reads the conversation anew."
+EARLIER_PART_LOST = (
+    "[What was said before this conversation began here is no longer available: the model provider "
+    "does not have it any more.]"
+)
+CALL_LEFT_OUT = "Left out: the model provider did not take it."
+OUTPUT_LEFT_OUT = "This call ran. Its result cannot be shown: the model provider did not take it."
 HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent only."
+
+
+def left_out(what: str) -> str:
+    """Return what the model reads in place of what its provider refused, such as `an image`."""
+    return f"[Here was {what}. It was left out, because the model provider did not take it.]"
 
 
 def handed_over(target: str) -> str:

@@ -3,17 +3,22 @@
 `advance` and the validators of updates ask the same functions, so that what was accepted counts.
 """
 
+from typing import cast
+
 from outlast.loop.actions import (
     Action,
     ClaimAction,
     HoldAction,
     ReleaseAction,
     SayAction,
+    SetAsideAction,
 )
 from outlast.loop.approvals import ApprovalRequest, Decision, Person
+from outlast.loop.aside import may_be_left_out
 from outlast.loop.canonical import same_person
 from outlast.loop.events import PersonActed
 from outlast.loop.state import Hold, LoopState
+from outlast.loop.values import Json
 from outlast.loop.votes import (
     Sender,
     aged,
@@ -176,9 +181,39 @@ def release_problem(state: LoopState, event: PersonActed[ReleaseAction]) -> str 
     return problem
 
 
-def _takeover_problem(state: LoopState, event: PersonActed[Action], to: str = "") -> str | None:
+def aside_problem(state: LoopState, event: PersonActed[SetAsideAction]) -> str | None:
+    """Return why an item cannot be set aside, or taken back; None if it can."""
+    action = event.action
+    if state.phase in {"new", "closing", "closed"}:
+        return "The run has ended. Start a new one."
+    problem = _takeover_problem(state, event, what="Setting aside what the model reads")
+    if problem is not None:
+        return problem
+    if action.item >= len(state.items):
+        return f"The transcript has no item {action.item}: it has {len(state.items)}."
+    raw = state.items[action.item].raw
+    is_aside = any(one.place == (action.item, action.part) for one in state.aside)
+    if action.back:
+        return None if is_aside else f"The model reads item {action.item} already."
+    if is_aside:
+        return f"Item {action.item} is set aside already."
+    if not may_be_left_out(raw):
+        return f"Item {action.item} is an instruction or a call, without which no model can go on."
+    content: Json = raw.get("output" if "output" in raw else "content")
+    parts = len(cast("list[Json]", content)) if isinstance(content, list) else 0
+    if action.part is not None and action.part >= parts:
+        return f"Item {action.item} has no part {action.part}: it has {parts}."
+    return None
+
+
+def _takeover_problem(
+    state: LoopState,
+    event: PersonActed[Action],
+    to: str = "",
+    what: str = "Taking over the conversation",
+) -> str | None:
     terms, sender = state.start.takeover, sender_of(state, event)
     problem = person_problem(terms, (terms.audience,), event.person, sender)
     if problem is None and to:
         problem = recipient_problem(terms, (terms.audience,), to, sender)
-    return f"Taking over the conversation{problem}" if problem else None
+    return f"{what}{problem}" if problem else None

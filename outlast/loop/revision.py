@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any, Final, TypedDict, Unpack
 
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Remembered
+from outlast.loop.aside import Aside
 from outlast.loop.calls import Call
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import Effect
@@ -77,6 +78,7 @@ class Changes(TypedDict, total=False):
     extended: tuple[tuple[int, int], ...]
     lent: tuple[Lent, ...]
     fork: Fork | None
+    aside: tuple[Aside, ...]
     wants: tuple[int, ...]
     hold: Hold | None
     unsaid: tuple[Words, ...]

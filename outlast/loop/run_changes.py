@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
+from outlast.loop.aside import Aside
 from outlast.loop.calls import Call, Parked, ViewSummary
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
@@ -117,6 +118,21 @@ class ViewCompacted:
 
     made: Compacted
     items: tuple[JsonObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSetAside:
+    """The model does not read an item any more, or reads it again.
+
+    Attributes:
+        aside: what it is, and why.
+        item: the item; None if only the view has it, as it has a summary.
+        back: a person took it back.
+    """
+
+    aside: Aside
+    item: Item | None
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +287,7 @@ RunChange: TypeAlias = (
     | AgentChanged
     | PeopleChange
     | ViewCompacted
+    | ItemSetAside
     | WaitBegan
     | WaitEnded
     | QuestionAnswered
@@ -297,6 +314,8 @@ def run_changes(before: LoopState, event: Event | None, after: LoopState) -> Ite
     if after is not before:
         yield from _conversation_changes(before, after)
         yield from _compactions(before, event, after)
+        if after.aside is not before.aside:
+            yield from _asides(before, after)
         yield from people_changes(before, after)
         yield from _wait_changes(before, after)
         yield from _outcome_changes(before, after)
@@ -345,6 +364,15 @@ def _compactions(
     for made in after.compaction.made[len(before.compaction.made) :]:
         if made.entries:  # otherwise the view stays as it is
             yield ViewCompacted(made, items)
+
+
+def _asides(before: LoopState, after: LoopState) -> Iterator[ItemSetAside]:
+    for ones, others, back in ((after, before, False), (before, after, True)):
+        known = {one.place for one in others.aside}
+        for one in ones.aside:
+            if one.place not in known:
+                item = None if one.item is None else after.items[one.item]
+                yield ItemSetAside(one, item, back)
 
 
 def _request_changes(

@@ -13,6 +13,7 @@ from outlast.loop.approvals import (
     Person,
     Remembered,
 )
+from outlast.loop.aside import Aside, read_by_model
 from outlast.loop.calls import Call, CompactionNeed
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
@@ -477,6 +478,7 @@ class LoopState:
         receipts: what came of the newest waits for something outside of the run.
         compaction: how what the model reads becomes shorter.
         fork: what the run, or the one that it is nested in, was forked from.
+        aside: what the model does not read any more.
     """
 
     run_id: str = ""
@@ -532,6 +534,7 @@ class LoopState:
     receipts: tuple[Receipt, ...] = ()
     compaction: Compaction = Compaction()
     fork: Fork | None = None
+    aside: tuple[Aside, ...] = ()
 
     @property
     def chain_id(self) -> str:
@@ -681,13 +684,17 @@ def in_order(state: LoopState, indices: Iterable[int]) -> list[int]:
 def items_of(state: LoopState, effect: CallModel | RunHandoff | FinalizeAnswer) -> tuple[Item, ...]:
     """Return the items that an effect covers; always the same items for an effect."""
     if isinstance(effect, CallModel):
-        return shown(state.view, state.items, effect.input_length)[effect.on_server :]
+        return read_by_model(
+            state.view, state.items, effect.input_length, effect.aside, effect.on_server
+        )
     return shown(state.view, state.items, effect.input_length or 0)
 
 
 def items_to_summarise(state: LoopState, effect: CompactView) -> tuple[Item, ...]:
     """Return the oldest items of the view, which become a summary."""
-    return shown(state.view, state.items, effect.input_length)[: effect.entries]
+    return read_by_model(
+        state.view, state.items, effect.input_length, effect.aside, stop=effect.entries
+    )
 
 
 def items_to_save(state: LoopState, effect: SaveSession) -> tuple[Item, ...]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from outlast.loop import compaction, effect_factory, ledger, outside, phrases, spending
 from outlast.loop.approvals import Evidence, Remembered
+from outlast.loop.aside import Aside, entries_read
 from outlast.loop.call_forms import MAY_CALL, MCP_APPROVAL
 from outlast.loop.calls import (
     AgentResult,
@@ -35,6 +36,7 @@ from outlast.loop.events import (
     NestedReported,
     RetryRequested,
 )
+from outlast.loop.items import Item
 from outlast.loop.people import (
     ask_people,
     ask_to_go_on,
@@ -67,7 +69,7 @@ from outlast.loop.transcript import (
     with_call,
     with_ignored,
 )
-from outlast.loop.values import Failure, Json, is_reference
+from outlast.loop.values import Failure, Json, JsonObject, is_reference
 from outlast.loop.view import shown
 
 # --- Messages --------------------------------------------------------------------------------------
@@ -277,10 +279,44 @@ def model_called(state: LoopState, call: CallModel, reply: ModelReply, at_ms: in
     """Take the reply of a model call, or go on with it if the provider still makes the reply."""
     if reply.withheld:
         return _turn_withheld(state, call)
+    if reply.refused:
+        state = _without_refused(state, call, reply, at_ms)
     if reply.begun is None:
         return model_replied(state, reply, at_ms)
     state = revised(state, context=apply(state.context, reply.changes))
     return effect_factory.issue(state, effect_factory.model_call_again(state, call, reply.begun))
+
+
+def _without_refused(state: LoopState, call: CallModel, reply: ModelReply, at_ms: int) -> LoopState:
+    """Set aside what the provider refused: it took the request without it."""
+    read = entries_read(state.view, state.items, call.input_length, call.aside, call.on_server)
+    known = {one.place for one in state.aside}
+    found: list[Aside] = []
+    for one in reply.refused:
+        if 0 <= one.entry < len(read):
+            key = read[one.entry][0]
+            item, digest = (key, "") if isinstance(key, int) else (None, key)
+            found.append(
+                Aside(item=item, digest=digest, part=one.part, reason=one.reason, at_ms=at_ms)
+            )
+    return revised(state, aside=(*state.aside, *(one for one in found if one.place not in known)))
+
+
+def thread_lost(state: LoopState, call: CallModel, at_ms: int) -> LoopState:
+    """Call the model again with the whole conversation, which the provider's server has no more.
+
+    What came before the run, and only the server had, is lost: the model reads that it is.
+    """
+    thread, lost = state.server.thread, call.previous_response_id
+    assert thread is not None  # noqa: S101  the call goes on from a response
+    state = with_ignored(state, at_ms, f"response {lost!s:.80}", phrases.THREAD_LOST)
+    if all(one.response_id != lost for one in state.responses):
+        note: JsonObject = {"role": "developer", "content": phrases.EARLIER_PART_LOST}
+        state = revised(state, items=(*state.items, Item("note", note)))
+    thread = replace(thread, previous_response_id=None)
+    state = revised(state, thread=thread, on_server=0, starts=call.starts)
+    state = effect_factory.issue(state, effect_factory.model_call(state))
+    return revised(state, starts=False)
 
 
 def model_replied(state: LoopState, reply: ModelReply, at_ms: int) -> LoopState:

@@ -68,6 +68,15 @@ def shown(view: View, items: Sequence[Item], length: int) -> tuple[Item, ...]:
     return (*entries, *items[view.rest : length])
 
 
+def entries(view: View, items: Sequence[Item], length: int) -> Iterator[tuple[int | None, Item]]:
+    """Yield what `shown` returns, each with its index in the transcript; inserted items have none."""
+    for place in _places(view, length):
+        if isinstance(place, dict):
+            yield None, Item(_kind_of(place), place)
+        else:
+            yield place, items[place]
+
+
 def size(view: View, length: int) -> int:
     """Return the number of entries that a view shows of the first `length` items."""
     inside = sum(1 if isinstance(one, dict) else one[1] - one[0] for one in view.segments)

@@ -16,6 +16,7 @@ from outlast.contract.effects import kind_of
 from outlast.contract.redaction import Redaction, redaction_of, shown_effect
 from outlast.contract.searchability import searchable, searchable_list
 from outlast.loop.approvals import ApprovalRequest, Risk, Vote
+from outlast.loop.aside import Aside, aside_words
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.calls import Call, Parked
 from outlast.loop.effects import Effect
@@ -257,10 +258,21 @@ def state_view(state: LoopState) -> JsonObject:
             "total_tokens": state.usage.total_tokens,
         },
         "held_by": None if state.hold is None else state.hold.by,
+        "set_aside": [_aside_view(one, hides) for one in state.aside],
         "ignored": [
             {"at_ms": one.at_ms, "what": one.what, "why": hides.text(one.why)}
             for one in state.ignored
         ],
+    }
+
+
+def _aside_view(one: Aside, hides: Redaction) -> JsonObject:
+    return {
+        "item": one.item,
+        "part": one.part,
+        "by": one.by,
+        "at_ms": one.at_ms,
+        "reason": hides.text(one.reason),
     }
 
 
@@ -305,6 +317,7 @@ def details(state: LoopState) -> str:
         f"{_until(parked)}, called by {inline(named(state.agent))} with {code(named(call.name))}."
         for call, parked in _parked(state)
     )
+    lines.extend(_set_aside(state, hides))
     lines.extend(_ignored(state, hides))
     lines.extend(
         f"- {inline(_who(item))}: {code(_text(item, hides), EXCERPT_LENGTH)}"
@@ -387,6 +400,14 @@ def _ignored(state: LoopState, hides: Redaction) -> list[str]:
         f"Ignored at {_time(one.at_ms)}: {code(one.what, EXCERPT_LENGTH)}, because "
         f"{code(hides.text(one.why), EXCERPT_LENGTH)}"
         for one in state.ignored[-SHOWN_IGNORED:]
+    ]
+
+
+def _set_aside(state: LoopState, hides: Redaction) -> list[str]:
+    """Return the newest items that the model does not read any more, and why."""
+    return [
+        f"At {_time(one.at_ms)}: {code(hides.text(aside_words(one)), EXCERPT_LENGTH)}"
+        for one in state.aside[-SHOWN_IGNORED:]
     ]
 
 

@@ -704,6 +704,11 @@ class Play:
 
     def _has_moved(self, call: CallModel, before: LoopState) -> bool:
         """Whether a model call goes on: as that of a line, made by somebody else, or at the provider."""
+        event = self.events[-1]
+        if isinstance(event, EffectFailed) and event.failure.details is not None:
+            lost = [one for one in before.pending if one.effect == event.effect]
+            if any(isinstance(one, CallModel) and one.previous_response_id for one in lost):
+                return True  # the whole conversation is sent again
         return call.begun is not None or any(
             replace(one, effect=call.effect, line=call.line) == call
             for one in before.pending

@@ -12,7 +12,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from outlast.contract import names, records
-from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
+from outlast.loop.actions import (
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+    SetAsideAction,
+    fields_of,
+)
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     REDACTED,
@@ -95,6 +102,7 @@ PEOPLE_MOVES = (
     "release",
     *["send"] * 3,
     "withdraw",
+    "set aside",
 )
 """Moves of people, and of the clock."""
 
@@ -164,7 +172,9 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
 # --- Moves ---------------------------------------------------------------------------------------
 
 
-def deed(play: Play, kind: str, a: int, b: int) -> Event | None:
+def deed(  # noqa: PLR0911  a row for each move
+    play: Play, kind: str, a: int, b: int
+) -> Event | None:
     """Return what a move of a person or the clock comes to; None if there is nothing to do."""
     match kind:
         case "vote":
@@ -186,6 +196,8 @@ def deed(play: Play, kind: str, a: int, b: int) -> Event | None:
             return _release(play, a, b)
         case "withdraw":
             return _withdraw(play, a, b)
+        case "set aside":
+            return _set_aside(play, a, b)
         case _:
             name = "start" if a % 16 == 15 else f"m{a % 4 if b % 8 == 7 else len(play.events)}"
             mode: SendMode = ("steer", "queue", "interrupt")[b % 3]
@@ -451,6 +463,19 @@ def taken_back(play: Play) -> PersonActed[HoldAction]:
         if problem_of(play.state, held) is None:
             return held
     raise AssertionError("nobody may take the conversation over")
+
+
+def _set_aside(play: Play, a: int, b: int) -> PersonActed[SetAsideAction]:
+    person, verified = _able_to_take_over(play, a, b)
+    items = [one.item for one in play.state.aside if one.item is not None]
+    back = bool(items) and b % 3 == 0
+    item = items[a % len(items)] if back else a % (len(play.state.items) + 1)
+    part = next((one.part for one in play.state.aside if back and one.item == item), None)
+    return PersonActed(
+        at_ms=play.now_ms,
+        action=SetAsideAction(**fields_of(person), item=item, part=part, back=back),
+        verified=verified,
+    )
 
 
 def _withdraw(play: Play, a: int, b: int) -> MessageWithdrawn | None:

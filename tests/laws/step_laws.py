@@ -11,7 +11,13 @@ from outlast.contract.effects import EffectRequest, request_of
 from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage, StageBegun, StageChange
 from outlast.loop import outside
-from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
+from outlast.loop.actions import (
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+    SetAsideAction,
+)
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import (
     AgentResult,
@@ -156,7 +162,10 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case PersonActed(action=Decision() as decision):
             repeated = is_repeated(state.approvals, decision)
             return repeated or refusal_of(state, event) is not None
-        case MessageWithdrawn() | PersonActed(action=ClaimAction() | ReleaseAction()):
+        case (
+            MessageWithdrawn()
+            | PersonActed(action=ClaimAction() | ReleaseAction() | SetAsideAction())
+        ):
             return refusal_of(state, event) is not None
         case PersonActed(action=HoldAction(to=to)):
             by = to or event.person.subject

@@ -21,6 +21,7 @@ from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.contract.refusals import refusal_of
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision
+from outlast.loop.aside import RefusedEntry
 from outlast.loop.calls import (
     AgentResult,
     BegunResponse,
@@ -36,6 +37,7 @@ from outlast.loop.calls import (
 )
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
+from outlast.loop.effect_results import RESPONSE_NOT_FOUND
 from outlast.loop.effects import (
     CallModel,
     CancelResponse,
@@ -464,7 +466,8 @@ def _answer_of_kind(
     if kind == "wrong":
         return wrong_answer_to(effect, b, at_ms)
     code = ("tool_timeout", "tool_failed", "model_call_failed")[b % 3]
-    failure = Failure(code=code, message="It broke.")
+    details = {"reason": RESPONSE_NOT_FOUND} if b % 2 else None
+    failure = Failure(code=code, message="It broke.", details=details)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
 
 
@@ -524,6 +527,11 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
                 reply = ModelReply(items=(), begun=begun, changes=changes)
             if b % 9 == 5 and effect.turn > 1 and not effect.line:
                 reply = ModelReply(items=(), withheld=True)
+            elif b % 7 == 3:
+                part = b % 3 or None
+                reply = replace(
+                    reply, refused=(RefusedEntry(entry=b % 5, part=part, reason="No."),)
+                )
             return EffectAnswered(at_ms=at_ms, effect=number, result=reply)
         case RunTool():
             broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None

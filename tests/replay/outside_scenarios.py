@@ -29,7 +29,7 @@ from outlast.client.forks import fork_run, read_fork_points
 from outlast.contract import names
 from outlast.loop.approvals import Person
 from outlast.loop.values import Usage
-from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected
 from outlast.realtime.line_run import TemporalLineRun
 from outlast.temporal_tools import workflow_tool
@@ -80,6 +80,23 @@ async def _take_over(handle: RunHandle) -> None:
     await handle.say("I am Ann.", by=ANN, message_id="p1")
     await sent.answer()
     await handle.release(by=ANN, note="They are in a hurry.", to="Orders")
+    await (await handle.send("Thank you.")).answer()
+    await handle.cancel("after_turn")
+    await handle.result()
+
+
+REFUSED = ModelError(
+    "The model provider refused the request. HTTP 400. Its message: It was flagged.",
+    code="invalid_request",
+    retryable=False,
+    status=400,
+)
+
+
+async def _set_aside(handle: RunHandle) -> None:
+    await handle.wait(lambda state: state.status == "idle")
+    await handle.take_back(0, by=ANN)
+    await handle.set_aside(1, by=ANN, reason="It is wrong.")
     await (await handle.send("Thank you.")).answer()
     await handle.cancel("after_turn")
     await handle.result()
@@ -330,6 +347,12 @@ SCENARIOS: dict[str, Scenario] = {
         steps=("hello", "you are welcome"),
         keep_open=True,
         play=_take_over,
+        options={"run_config": ANYBODY},
+    ),
+    "set_aside": Scenario(
+        steps=(REFUSED, "hello", "you are welcome"),
+        keep_open=True,
+        play=_set_aside,
         options={"run_config": ANYBODY},
     ),
     "taken_over_by_signals": Scenario(

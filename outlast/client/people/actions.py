@@ -38,6 +38,7 @@ from outlast.loop.actions import (
     HoldMode,
     ReleaseAction,
     SayAction,
+    SetAsideAction,
     fields_of,
 )
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, VoteType
@@ -449,6 +450,48 @@ class People(ABC):
             raise UserError(f"release(to=...) must be an agent or its name, not {to!r:.80}.")
         action = ReleaseAction(note=note, to=name, **fields_of(person_of(by)))
         return await self._take_over(action, f"release-{_new_id()}")
+
+    async def set_aside(
+        self, item: int, *, by: By, part: int | None = None, reason: str = ""
+    ) -> None:
+        """Let the model read an item of the transcript no more, from its next call on.
+
+        The transcript keeps it, and a short note stands in its place in the request. What a
+        provider refuses is set aside by itself; see [bounds](../reference/bounds-and-errors.md).
+
+        Args:
+            item: the index of the item in the transcript.
+            by: who does it: whoever may take the conversation over.
+            part: the index of a part of the item's content, such as an image; None for all of it.
+            reason: why, for people.
+
+        Raises:
+            UserError: the run has ended or has no such item, the item is an instruction, or this
+                person may not do it.
+        """
+        await self._set_aside(item, by, part, reason, back=False)
+
+    async def take_back(self, item: int, *, by: By, part: int | None = None) -> None:
+        """Let the model read an item again that a person or a provider's refusal set aside.
+
+        A provider that refuses it once more has it set aside again.
+
+        Raises:
+            UserError: the run has ended, the model reads the item already, or this person may not
+                do it.
+        """
+        await self._set_aside(item, by, part, "", back=True)
+
+    async def _set_aside(
+        self, item: int, by: By, part: int | None, reason: str, *, back: bool
+    ) -> None:
+        for name, index in (("item", item), ("part", part)):
+            if index is not None and (type(index) is not int or index < 0):
+                raise UserError(f"{name} must be an index, 0 or more, not {index!r:.80}.")
+        action = SetAsideAction(
+            item=item, part=part, back=back, reason=reason, **fields_of(person_of(by))
+        )
+        await self._update(self._address, action, f"set_aside-{_new_id()}")
 
     async def _send_decision(
         self, decision: Decision, request: RequestOrId, nested_id: str | None = None

@@ -295,6 +295,9 @@ _TITLES: Final[dict[StepKind, Callable[[Step], str]]] = {
     ),
     "answer": lambda step: f"{step.agent} has answered",
     "failure": lambda step: "The question has no answer",
+    "set_aside": lambda step: (
+        f"{_who(step) if step.by else 'The model provider'} changes what the model reads"
+    ),
     "ignored": lambda step: f"No effect: {step.name}",
     "unheard": lambda step: f"Nobody heard of it: {step.name}",
     "end": _of_end,

@@ -234,7 +234,7 @@ UNREADABLE: list[tuple[str, list[Any], str]] = [
     (
         "send",
         [{"input": "x", "message_id": "m"}],
-        "There is no such signal. Signals: decide, claim, hold, say, release, withdraw, cancel.",
+        "There is no such signal. Signals: decide, claim, hold, say, release, set_aside, withdraw, cancel.",
     ),
     ("", [], "There is no such signal"),
 ]

@@ -4,7 +4,14 @@ from typing import Any, get_args
 
 import pytest
 
-from outlast.loop.actions import Action, ClaimAction, HoldAction, ReleaseAction, SayAction
+from outlast.loop.actions import (
+    Action,
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+    SetAsideAction,
+)
 from outlast.loop.approvals import Decision
 from outlast.loop.effects import CallModel
 from outlast.loop.events import EffectBlocked, PersonActed
@@ -23,7 +30,7 @@ def receipt_of(play: Play, action: Action) -> dict[str, Any]:
 
 def test_every_action_has_one_row_and_a_name_of_its_own() -> None:
     assert [one.record for one in HUMAN_ACTIONS] == [*get_args(Action)]
-    assert [*ACTION_NAMED] == ["decide", "claim", "hold", "say", "release"]
+    assert [*ACTION_NAMED] == ["decide", "claim", "hold", "say", "release", "set_aside"]
     assert all('{"' in one.usage for one in HUMAN_ACTIONS), "an example of the payload"
 
 
@@ -48,6 +55,21 @@ def test_who_decides_and_who_claims_hears_what_became_of_the_request() -> None:
         "votes": 1,
         "votes_needed": 1,
     }
+
+
+def test_who_sets_an_item_aside_hears_what_the_model_reads_no_more() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    aside = SetAsideAction(by="ann", item=1, reason="Wrong.")
+    assert receipt_of(play, aside) == {"item": 1, "set_aside": True, "parts": [None]}
+    note = row_of(aside).note
+    event = PersonActed(at_ms=1, action=aside)
+    assert note(event) == "item 1: Wrong."
+    back = SetAsideAction(by="ann", item=1, back=True)
+    assert receipt_of(play, back) == {"item": 1, "set_aside": False, "parts": []}
+    assert note(PersonActed(at_ms=1, action=back)) == "item 1 taken back"
+    part = SetAsideAction(by="ann", item=1, part=0)
+    assert note(PersonActed(at_ms=1, action=part)) == "item 1, part 0"
 
 
 def test_who_takes_over_speaks_and_releases_hears_who_has_the_conversation() -> None:
@@ -124,6 +146,7 @@ def test_a_decision_about_a_call_counts_beside_a_blocked_effect() -> None:
         (HoldAction(by="zoe", to="bob"), "hold by zoe"),
         (SayAction(by="zoe", text="Hi"), "say by zoe"),
         (ReleaseAction(), "release"),
+        (SetAsideAction(by="zoe", item=9), "set aside item 9 by zoe"),
     ],
 )
 def test_an_action_without_effect_is_noted_with_its_sender(action: Action, what: str) -> None:

@@ -57,7 +57,7 @@ EFFECTIVE = (
     *("edit: tool", "edit: budget", "respond: tool", "approve and remember: tool"),
     *("claim", "claim by force", "hold, cancel", "hold, finish", "say"),
     *("release", "release to another agent", "withdraw a message", "time passes, something is due"),
-    *("deliver", "deliver, while nothing waits"),
+    *("deliver", "deliver, while nothing waits", "set aside", "take back"),
     *("message, queue", "message, steer", "message, interrupt"),
 )
 """What people do in random runs; see `tests/laws/tally.py`, which prints the whole table."""

@@ -1,0 +1,187 @@
+"""What the model does not read any more, because its provider refused it or a person said so.
+
+The transcript keeps it, so people see what it was and may take it back. In the request, a short note
+stands in its place: calls keep their outputs, and outputs their calls.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from outlast.loop.call_forms import FORM_OF_OUTPUT, FORMS, output_item
+from outlast.loop.canonical import digest_of
+from outlast.loop.items import Item, call_id_of
+from outlast.loop.phrases import CALL_LEFT_OUT, OUTPUT_LEFT_OUT, left_out
+from outlast.loop.values import Json, JsonObject
+from outlast.loop.view import View, entries, shown
+
+_WORDS_FOR: Final = {
+    "input_image": "an image",
+    "input_file": "a file",
+    "input_audio": "a recording",
+}
+
+UNREADABLE: Final = frozenset({"input_image", "input_file", "input_audio"})
+"""The types of parts that hold something else than text."""
+
+_INSTRUCTIONS: Final = frozenset({"system", "developer"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedEntry:
+    """What a provider refused, as the worker names it.
+
+    Attributes:
+        entry: the position in the items that the model call covers.
+        part: the index of the part of its content; None for all of it.
+        reason: what the provider says.
+    """
+
+    entry: int
+    part: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aside:
+    """An item, or a part of one, that the model does not read any more.
+
+    Attributes:
+        item: the index in the transcript; None for what only the view has, such as a summary.
+        digest: of the item that only the view has; empty for others.
+        part: the index of the part of its content; None for all of it.
+        reason: why, in the words of the provider or of the person. Nobody vouches for them.
+        by: the person who set it aside; empty if the provider refused it.
+        at_ms: when, in milliseconds since the epoch.
+    """
+
+    item: int | None = None
+    digest: str = ""
+    part: int | None = None
+    reason: str = ""
+    by: str = ""
+    at_ms: int = 0
+
+    @property
+    def place(self) -> tuple[int | str, int | None]:
+        """What it is, whoever set it aside and why."""
+        return self.digest if self.item is None else self.item, self.part
+
+
+def may_be_left_out(raw: JsonObject) -> bool:
+    """Whether a model may do without an item: instructions and calls of machines stay."""
+    kind = str(raw.get("type", "message"))
+    if kind in FORMS:
+        return bool(FORMS[kind].text)
+    return raw.get("role") not in _INSTRUCTIONS
+
+
+def entries_read(
+    view: View,
+    items: Sequence[Item],
+    length: int,
+    aside: Sequence[Aside],
+    start: int = 0,
+    stop: int | None = None,
+) -> list[tuple[int | str, Item]]:
+    """Return what the model reads, each entry with what names it in an `Aside`.
+
+    Args:
+        view: the view.
+        items: the transcript.
+        length: how many items of the transcript count.
+        aside: what is left out.
+        start: the first entry of the view that counts.
+        stop: the entry of the view from which on none counts; None for all.
+    """
+    gone: dict[int | str, list[int | None]] = {}
+    for one in aside:
+        gone.setdefault(one.place[0], []).append(one.place[1])
+    found: list[tuple[int | str, Item]] = []
+    for index, item in tuple(entries(view, items, length))[start:stop]:
+        key = digest_of(item.raw) if index is None else index
+        read = without(item, gone[key]) if key in gone else item
+        found += [] if read is None else [(key, read)]
+    return found
+
+
+def read_by_model(
+    view: View,
+    items: Sequence[Item],
+    length: int,
+    aside: Sequence[Aside],
+    start: int = 0,
+    stop: int | None = None,
+) -> tuple[Item, ...]:
+    """Return the items that the model reads; the arguments are those of `entries_read`."""
+    if not aside:
+        return shown(view, items, length)[start:stop]
+    return tuple(item for _, item in entries_read(view, items, length, aside, start, stop))
+
+
+def without(item: Item, parts: Sequence[int | None]) -> Item | None:
+    """Return an item with a note in place of some parts, or of everything.
+
+    None if nothing can stand in its place, as for reasoning.
+    """
+    raw = item.raw
+    kind = str(raw.get("type", "message"))
+    if kind in FORMS:
+        text = FORMS[kind].text
+        written = CALL_LEFT_OUT if text == "input" else f'{{"left_out": "{CALL_LEFT_OUT}"}}'
+        return replace(item, raw={**raw, text: written})
+    if kind in FORM_OF_OUTPUT:
+        return replace(item, raw=_output_without(raw, kind, parts))
+    if "role" not in raw:
+        return None
+    return replace(item, raw={**raw, "content": _content_without(raw, parts)})
+
+
+def _output_without(raw: JsonObject, kind: str, parts: Sequence[int | None]) -> JsonObject:
+    output: Json = raw.get("output")
+    if None not in parts and isinstance(output, list):
+        return {**raw, "output": _parts_without(cast("list[Json]", output), parts, "input_text")}
+    made = output_item(call_id_of(raw), OUTPUT_LEFT_OUT, FORM_OF_OUTPUT[kind])
+    return {**{name: raw[name] for name in ("id", "caller") if name in raw}, **made}
+
+
+def _content_without(raw: JsonObject, parts: Sequence[int | None]) -> Json:
+    text_type = "output_text" if raw.get("role") == "assistant" else "input_text"
+    content: Json = raw.get("content")
+    if not isinstance(content, list):
+        return left_out("a message")
+    listed = cast("list[Json]", content)
+    if None in parts:
+        return [_note(text_type, left_out("a message"))]
+    return _parts_without(listed, parts, text_type)
+
+
+def _parts_without(
+    listed: Sequence[Json], parts: Sequence[int | None], text_type: str
+) -> list[Json]:
+    return [
+        _note(text_type, left_out(_words_for(one))) if at in parts else one
+        for at, one in enumerate(listed)
+    ]
+
+
+def _note(text_type: str, text: str) -> JsonObject:
+    note: JsonObject = {"type": text_type, "text": text}
+    return {**note, "annotations": []} if text_type == "output_text" else note
+
+
+def _words_for(part: Json) -> str:
+    kind = str(cast("JsonObject", part).get("type")) if isinstance(part, dict) else ""
+    return _WORDS_FOR.get(kind, "a text")
+
+
+def aside_words(aside: Aside, *, is_back: bool = False) -> str:
+    """Say to people what the model reads no more, or again, and why."""
+    what = "A summary" if aside.item is None else f"Item {aside.item}"
+    part = "" if aside.part is None else f", part {aside.part},"
+    if is_back:
+        return f"{what}{part} is read by the model again."
+    who = aside.by or "the model provider"
+    verb = "set it aside" if aside.by else "refused it"
+    why = f": {aside.reason}" if aside.reason else "."
+    return f"{what}{part} is not read by the model any more: {who} {verb}{why}"

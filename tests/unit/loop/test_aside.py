@@ -1,0 +1,269 @@
+"""What a provider refuses, or a person sets aside, is read by the model no more, and by people still."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outlast.loop import phrases
+from outlast.loop.actions import SetAsideAction
+from outlast.loop.aside import Aside, RefusedEntry, aside_words, entries_read, without
+from outlast.loop.calls import BegunResponse, ModelReply, ViewSummary
+from outlast.loop.effect_results import RESPONSE_NOT_FOUND
+from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
+from outlast.loop.events import PersonActed
+from outlast.loop.items import Item
+from outlast.loop.run_changes import ItemSetAside, run_changes
+from outlast.loop.state import LoopState, items_of, items_to_summarise
+from outlast.loop.values import Failure, JsonObject, ServerThread
+from outlast.loop.view import View
+from tests.laws.driver import Play, reply_of, said, tool
+
+IMAGE: JsonObject = {"type": "input_image", "image_url": "data:image/png;base64,x"}
+PHOTO: JsonObject = {"role": "user", "content": [{"type": "input_text", "text": "Look"}, IMAGE]}
+
+
+def read(play: Play) -> list[Item]:
+    """Return what the pending model call reads."""
+    return [*items_of(play.state, play.only(CallModel))]
+
+
+def acted(play: Play, item: int, **fields: Any) -> str | None:
+    """Let a person set an item aside or take it back; return why it had no effect."""
+    before = play.state.ignored
+    play.take(PersonActed(at_ms=play.now_ms, action=SetAsideAction(by="ann", item=item, **fields)))
+    newer = play.state.ignored[len(before) :]
+    return newer[0].why if newer else None
+
+
+def refused(*entries: RefusedEntry, text: str = "Hello.") -> ModelReply:
+    return replace(reply_of(said(text)), refused=entries)
+
+
+def answered(play: Play, result: ModelReply) -> None:
+    effect = play.only(CallModel).effect
+    play.take(EffectAnswered(at_ms=play.now_ms, effect=effect, result=result))
+
+
+def test_what_the_provider_refused_is_read_no_more_and_stays_in_the_transcript() -> None:
+    play = Play.ready(keep_open=True)
+    before = play.state
+    answered(play, refused(RefusedEntry(entry=0, reason="Flagged."), RefusedEntry(entry=9)))
+    [one] = play.state.aside
+    assert (one.item, one.part, one.reason, one.by) == (0, None, "Flagged.", "")
+    changes = run_changes(before, play.events[-1], play.state)
+    [change] = [change for change in changes if isinstance(change, ItemSetAside)]
+    assert change == ItemSetAside(one, play.state.items[0])
+    play.hears("m2")
+    first, _, newest = read(play)
+    assert first.raw["content"] == phrases.left_out("a message")
+    assert play.state.items[0].raw["content"] != first.raw["content"]
+    assert newest.raw["content"] == "text of m2"
+    answered(play, refused(RefusedEntry(entry=0), text="Again."))
+    assert play.state.aside == (one,), "once"
+
+
+def test_a_response_in_the_background_goes_on_without_what_was_refused() -> None:
+    play = Play.ready()
+    begun = BegunResponse(response_id="r1", number=1)
+    answered(play, ModelReply(items=(), begun=begun, refused=(RefusedEntry(entry=0),)))
+    assert play.only(CallModel).begun == begun
+    assert [one.item for one in play.state.aside] == [0]
+
+
+def test_a_person_sets_an_item_aside_and_takes_it_back() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    assert acted(play, 1, reason="Wrong.") is None
+    [one] = play.state.aside
+    assert (one.item, one.reason, one.by) == (1, "Wrong.", "ann")
+    assert acted(play, 1) == "Item 1 is set aside already."
+    play.hears("m2")
+    text = read(play)[1].raw["content"][0]["text"]
+    assert text == phrases.left_out("a message")
+    play.replies(said("Well."))
+    before = play.state
+    assert acted(play, 1, back=True) is None
+    assert play.state.aside == ()
+    changes = run_changes(before, play.events[-1], play.state)
+    [change] = [change for change in changes if isinstance(change, ItemSetAside)]
+    assert change.back
+    assert acted(play, 1, back=True) == "The model reads item 1 already."
+
+
+def test_what_nobody_may_set_aside_stays() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("look", "c1"))
+    play.returns("c1")
+    play.replies(said("Hello."))
+    assert acted(play, 99) == "The transcript has no item 99: it has 4."
+    assert acted(play, 0, part=3) == "Item 0 has no part 3: it has 0."
+    note = Item("note", {"role": "developer", "content": "Be brief."})
+    play.state = replace(play.state, items=(*play.state.items, note))
+    problem = "Item 4 is an instruction or a call, without which no model can go on."
+    assert acted(play, 4) == problem
+    with pytest.raises(ValueError, match="0 or more"):
+        SetAsideAction(item=-1)
+
+
+def test_a_run_that_has_ended_sets_nothing_aside() -> None:
+    play = Play.ready()
+    play.replies(said("Hello."))
+    assert acted(play, 0) is None, "a closed run takes nothing in"
+    assert play.state.aside == ()
+
+
+def test_only_the_refused_part_of_a_message_is_left_out() -> None:
+    read_now = without(Item("input", PHOTO), [1])
+    assert read_now is not None
+    text, note = read_now.raw["content"]
+    assert text == {"type": "input_text", "text": "Look"}
+    assert note == {"type": "input_text", "text": phrases.left_out("an image")}
+    whole = without(Item("input", PHOTO), [None])
+    assert whole is not None
+    assert [one["text"] for one in whole.raw["content"]] == [phrases.left_out("a message")]
+
+
+PAIRS: list[tuple[JsonObject, list[int | None], JsonObject | None]] = [
+    ({"type": "reasoning", "id": "r"}, [None], None),
+    ({"type": "compaction", "encrypted_content": "x"}, [None], None),
+    (
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "BAD"},
+        [None],
+        {"arguments": '{"left_out": "' + phrases.CALL_LEFT_OUT + '"}', "call_id": "c"},
+    ),
+    (
+        {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": "BAD"},
+        [None],
+        {"input": phrases.CALL_LEFT_OUT},
+    ),
+    (
+        {"type": "function_call_output", "call_id": "c", "output": "BAD", "caller": {"a": 1}},
+        [None],
+        {"output": phrases.OUTPUT_LEFT_OUT, "call_id": "c", "caller": {"a": 1}},
+    ),
+    (
+        {"type": "function_call_output", "call_id": "c", "output": [IMAGE, "odd"]},
+        [0, 1],
+        {
+            "output": [
+                {"type": "input_text", "text": phrases.left_out("an image")},
+                {"type": "input_text", "text": phrases.left_out("a text")},
+            ]
+        },
+    ),
+    (
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]},
+        [0],
+        {
+            "content": [
+                {
+                    "type": "output_text",
+                    "text": phrases.left_out("a text"),
+                    "annotations": [],
+                }
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("raw", "parts", "kept"), PAIRS)
+def test_pairs_stay_pairs(
+    raw: JsonObject, parts: list[int | None], kept: JsonObject | None
+) -> None:
+    item = without(Item("other", raw), parts)
+    if kept is None or item is None:
+        assert (item, kept) == (None, None)
+        return
+    assert item.raw["type"] == raw["type"]
+    assert {name: item.raw[name] for name in kept} == kept
+
+
+def test_what_only_the_view_has_is_left_out_by_its_content() -> None:
+    summary: JsonObject = {"type": "compaction", "encrypted_content": "x"}
+    play = Play.ready(keep_open=True)
+    view = View(segments=(summary, (0, 1)), rest=1, history=2)
+    play.state = replace(play.state, view=view)
+    answered(play, refused(RefusedEntry(entry=0, reason="Unknown item.")))
+    [one] = play.state.aside
+    assert (one.item, bool(one.digest)) == (None, True)
+    play.hears("m2")
+    assert [item.kind for item in read(play)] == ["input", "message", "input"]
+    [change] = [
+        change
+        for change in run_changes(LoopState(), None, play.state)
+        if isinstance(change, ItemSetAside)
+    ]
+    assert change.item is None
+
+
+def test_a_summary_is_made_without_what_the_provider_refuses() -> None:
+    aside = (Aside(item=0, reason="Flagged."),)
+    play = Play.ready()
+    effect = CompactView(
+        effect=9, agent="A", input_length=1, entries=1, place=0, run_id="r", aside=aside, turn=1
+    )
+    [item] = items_to_summarise(play.state, effect)
+    assert item.raw["content"] == phrases.left_out("a message")
+    assert items_to_summarise(play.state, replace(effect, aside=())) == play.state.items[:1]
+
+
+def test_entries_are_named_from_where_the_server_does_not_have_them() -> None:
+    items = tuple(Item("input", {"role": "user", "content": str(at)}) for at in range(4))
+    found = entries_read(View(), items, 4, (Aside(item=3),), start=2)
+    assert [key for key, _ in found] == [2, 3]
+
+
+def test_people_read_what_is_left_out_and_why() -> None:
+    assert aside_words(Aside(item=3, part=1, reason="No image.")) == (
+        "Item 3, part 1, is not read by the model any more: the model provider refused it: "
+        "No image."
+    )
+    assert aside_words(Aside(digest="x", by="ann")) == (
+        "A summary is not read by the model any more: ann set it aside."
+    )
+    assert aside_words(Aside(item=3), is_back=True) == "Item 3 is read by the model again."
+
+
+# --- A thread that the provider has lost -----------------------------------------------------------
+
+
+def lose_thread(play: Play) -> None:
+    failure = Failure(
+        code="model_call_failed", message="Gone.", details={"reason": RESPONSE_NOT_FOUND}
+    )
+    effect = play.only(CallModel).effect
+    play.take(EffectFailed(at_ms=play.now_ms, effect=effect, failure=failure))
+
+
+def test_a_lost_response_of_the_run_sends_the_whole_conversation_again() -> None:
+    play = Play.ready(thread=ServerThread(chained=True), keep_open=True)
+    play.replies(said("Hello."), response_id="r1")
+    play.hears("m2")
+    assert play.only(CallModel).previous_response_id == "r1"
+    lose_thread(play)
+    call = play.only(CallModel)
+    assert (call.previous_response_id, call.on_server, call.chained) == (None, 0, True)
+    assert [one.kind for one in read(play)] == ["input", "message", "input"]
+    assert play.state.ignored[-1].why == phrases.THREAD_LOST
+    play.replies(said("Fine."), response_id="r2")
+    play.hears("m3")
+    assert play.only(CallModel).previous_response_id == "r2"
+
+
+def test_the_model_reads_that_what_came_before_the_run_is_lost() -> None:
+    thread = ServerThread(previous_response_id="r0", chained=True)
+    play = Play.ready(thread=thread, keep_open=True)
+    lose_thread(play)
+    assert read(play)[-1].raw["content"] == phrases.EARLIER_PART_LOST
+
+
+def test_a_call_without_a_thread_fails_whatever_the_provider_says() -> None:
+    play = Play.ready(keep_open=True)
+    lose_thread(play)
+    assert play.state.answers[-1].failure is not None
+
+
+def test_a_summary_is_no_reply() -> None:
+    assert ViewSummary().items == ()
