@@ -108,6 +108,9 @@ def of_model(error: ModelError) -> EffectError:
     details: JsonObject = {"reason": error.code}
     if error.status is not None:
         details["status"] = error.status
+    for name in ("provider_code", "param"):
+        if value := getattr(error, name, ""):  # an error class of the user's may not have it
+            details[name] = value
     if error.retry_after is not None:
         details["retry_after_seconds"] = error.retry_after.total_seconds()
     return EffectError(

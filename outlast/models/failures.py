@@ -46,6 +46,7 @@ _BY_ERROR_CODE: Mapping[str, str] = {
     "invalid_api_key": "unauthorized",
     "model_not_found": "not_found",
     "overloaded_error": "overloaded",
+    "previous_response_not_found": "response_not_found",
     "rate_limit_exceeded": "rate_limited",
     "server_error": "server_error",
     "server_is_overloaded": "overloaded",
@@ -75,6 +76,8 @@ _SENTENCES: Mapping[str, str] = {
     "overloaded": "The model provider at {base_url} is too busy for the request to {model}.",
     "quota_exceeded": "The account at {base_url} has no quota left. Check its plan and billing.",
     "rate_limited": "The model provider at {base_url} limits the rate of requests to {model}.",
+    "response_not_found": "The model provider at {base_url} does not have the previous response any"
+    " more, which the request to {model} goes on from.",
     "server_error": "The model provider at {base_url} failed to answer for {model}.",
     "timeout": "The model provider at {base_url} took too long to answer for {model}.",
     "unauthorized": "The model provider at {base_url} refused the API key. Check {key_from},"
@@ -139,6 +142,8 @@ def reported_failure(
         retryable=retryable,
         retry_after=retry_after(headers),
         status=status,
+        provider_code=_named(report, "code") or _named(report, "type"),
+        param=_named(report, "param"),
     )
 
 
@@ -392,6 +397,12 @@ def _message(code: str, target: Target, status: int | None, words: str | None) -
     if status is not None:
         sentence += f" HTTP {status}."
     return f"{sentence} Its message: {target.quote(words)}" if words else sentence
+
+
+def _named(report: object, name: str) -> str:
+    """Return a short field of a provider's error; empty if it has none."""
+    value = (as_object(report) or {}).get(name)
+    return value[:_LONGEST_QUOTE] if isinstance(value, str) else ""
 
 
 def _words(report: object) -> str | None:

@@ -246,10 +246,13 @@ class ModelError(Exception):
     Attributes:
         code: one of `rate_limited`, `overloaded`, `unreachable`, `timeout`, `server_error`,
             `bad_response`, `conversation_locked` (these may pass: `retryable` is true),
-            `unauthorized`, `no_api_key`, `quota_exceeded`, `not_found`, `invalid_request`.
+            `unauthorized`, `no_api_key`, `quota_exceeded`, `not_found`, `invalid_request`,
+            `response_not_found` (the previous response, which the request goes on from).
         retryable: whether the same request may work later.
         retry_after: the delay that the provider asked for, if any.
         status: the HTTP status, if there was one.
+        provider_code: the provider's own name of the error, such as `image_parse_error`.
+        param: what of the request is wrong, such as `input[3].content[0].image_url`.
     """
 
     def __init__(
@@ -260,6 +263,8 @@ class ModelError(Exception):
         retryable: bool,
         retry_after: timedelta | None = None,
         status: int | None = None,
+        provider_code: str = "",
+        param: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -267,6 +272,8 @@ class ModelError(Exception):
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
+        self.provider_code = provider_code
+        self.param = param
 
 
 class ResponseLost(ModelError):

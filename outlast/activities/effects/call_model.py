@@ -6,7 +6,7 @@ between its hooks, the plan.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -31,6 +31,7 @@ from outlast.activities.model.choice import (
     priced,
 )
 from outlast.activities.model.input import sent_input, sent_items, shown_items
+from outlast.activities.model.refusals import Found, answer_without, refusal_about
 from outlast.activities.model.response import OnEvent, ask
 from outlast.activities.model.retry import FailedAttempt, apply_retry_settings
 from outlast.activities.nested_stream import NestedStream, nested_events
@@ -94,9 +95,14 @@ async def call_model(
     """
     effect = request.effect
     invocation = invocation_of(worker, effect)
-    response = None
+    response, refusal = None, None
     if effect.begun is not None:
-        response = await _response_of(invocation, effect.begun)
+        try:
+            response = await _response_of(invocation, effect.begun)
+        except EffectError as error:
+            if not refusal_about(error):
+                raise
+            refusal = error
         request = await whole_request(worker, request, is_last=attempt.number >= ATTEMPTS)
     elif _has_new_checks(invocation, effect):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
@@ -106,7 +112,7 @@ async def call_model(
         if effect.begun is None:
             await stream.turn(effect, request.items, attempt=attempt.number)
         if response is None:
-            reply = await _call_model(invocation, request, stream, attempt)
+            reply = await _call_model(invocation, request, stream, attempt, refusal)
         else:
             reply = await _reply_of(invocation, request, response, attempt)
         if reply.begun is None:
@@ -152,7 +158,9 @@ async def _call_model(
     request: EffectRequest[CallModel],
     stream: NestedStream,
     attempt: Attempt,
+    refusal: EffectError | None = None,
 ) -> ModelReply:
+    """Call the model; `refusal` is how the provider refused it in the background."""
     effect = request.effect
     show_turn(invocation.wrapper, _question(request))
     if effect.starts:
@@ -172,23 +180,12 @@ async def _call_model(
     retry = model_request.settings.retry
     policy = retry.policy if retry is not None else None
     policy = invocation.named(policy) if isinstance(policy, str) else policy
+    asked = _Asked(invocation, request, offer, model, label, stream, attempt, streams=streams)
     try:
-        if model_request.settings.background:
+        if model_request.settings.background and refusal is None:
             begun = await begin_response(invocation, model, model_request, effect.begun)
             return ModelReply(items=(), model=label, changes=invocation.changes(), begun=begun)
-        with span_of_call(label, model_request, model) as record_response:
-            objects = _objects(invocation, offer)
-
-            def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:
-                of = invocation.agent_name
-                return ask(model, sent, on_event, stream, of=of, objects=objects)
-
-            on_event = record_response.timed(_to_readers(invocation, attempt))
-            if not streams and on_event is not None and attempt.is_watched():
-                response = await _answered_to_watchers(answered, model_request, on_event)
-            else:
-                response = await answered(model_request, on_event if streams else None)
-            record_response(response)
+        found = await asked.answer_to(model_request, refusal)
     except EffectError as error:
         failed = FailedAttempt(
             number=attempt.number, request=model_request, stream=streams, model=model
@@ -196,7 +193,90 @@ async def _call_model(
         await apply_retry_settings(error, failed, policy)
         raise
     settings = model_request.settings
-    return await _planned(invocation, request, offer, response, model, label, settings)
+    reply = await _planned(invocation, request, offer, found.answer, model, label, settings)
+    usage = reply.usage
+    for other in found.others:
+        usage = usage.plus(priced(other.usage, model, label))
+    return replace(reply, refused=found.refused, usage=usage) if found.refused else reply
+
+
+@dataclass
+class _Asked:
+    """How a model call asks its model: once, or again without what the provider refuses.
+
+    Attributes:
+        streams: whether the run asks for a streamed call.
+        has_begun: readers may have seen a part of a reply.
+    """
+
+    invocation: Invocation
+    request: EffectRequest[CallModel]
+    offer: OfferedTools
+    model: Model
+    label: str
+    stream: NestedStream
+    attempt: Attempt
+    streams: bool
+    has_begun: bool = False
+
+    async def answer_to(
+        self, request: ModelRequest, refusal: EffectError | None
+    ) -> Found[ModelResponse]:
+        """Return the answer to a request, or to the same without what the provider refuses.
+
+        Args:
+            request: the request.
+            refusal: how it was refused already; None to ask for the first time.
+
+        Raises:
+            EffectError: the model failed, or refused the request for another reason.
+        """
+        try:
+            if refusal is None:
+                return Found(await self._answer(request), (), ())
+        except EffectError as error:
+            refusal = error
+        found = None
+        if not self.has_begun:
+            found = await answer_without(refusal, self.request.items, self._answer_without)
+        if found is None:
+            raise refusal
+        return found
+
+    async def _answer_without(self, items: tuple[Item, ...]) -> ModelResponse:
+        shorter = replace(self.request, items=items)
+        request = await _request(self.invocation, shorter, self.offer, self.model)
+        settings = replace(request.settings, background=None)
+        return await self._answer(replace(request, settings=settings), is_shown=False)
+
+    async def _answer(self, request: ModelRequest, *, is_shown: bool = True) -> ModelResponse:
+        """Ask the model, in a span of its own; nobody reads along if it is not `is_shown`."""
+        stream = self.stream if is_shown else None
+        with span_of_call(self.label, request, self.model) as record_response:
+            objects = _objects(self.invocation, self.offer)
+
+            def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:
+                of = self.invocation.agent_name
+                return ask(self.model, sent, on_event, stream, of=of, objects=objects)
+
+            on_event = record_response.timed(self._to_readers()) if is_shown else None
+            if not self.streams and on_event is not None and self.attempt.is_watched():
+                response = await _answered_to_watchers(answered, request, on_event)
+            else:
+                response = await answered(request, on_event if self.streams else None)
+            record_response(response)
+        return response
+
+    def _to_readers(self) -> OnEvent | None:
+        on_event = _to_readers(self.invocation, self.attempt)
+        if on_event is None:
+            return None
+
+        def forward(event: JsonObject) -> None:
+            self.has_begun = self.has_begun or str(event.get("type")).endswith(".delta")
+            on_event(event)
+
+        return forward
 
 
 async def _planned(

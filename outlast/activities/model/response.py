@@ -29,7 +29,7 @@ async def ask(
     model: Model,
     request: ModelRequest,
     on_event: OnEvent | None,
-    stream: NestedStream,
+    stream: NestedStream | None,
     *,
     of: str,
     objects: CallObjects,
@@ -37,7 +37,7 @@ async def ask(
     """Call a model and return its response.
 
     `stream` receives the raw events for the `on_stream` of a nested run's tool, `on_event` for
-    readers of the run.
+    readers of the run; None for calls that nobody reads along.
 
     Raises:
         EffectError: the model failed, took too long, or returned no response.

@@ -35,7 +35,8 @@ def overloaded(**fields: Any) -> ModelError:
 
 
 def refused() -> ModelError:
-    return ModelError("wrong", code="invalid_request", retryable=False, status=400)
+    words = "Unsupported parameter: wrong"
+    return ModelError(words, code="invalid_request", retryable=False, status=400)
 
 
 async def applied(
