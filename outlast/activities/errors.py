@@ -114,11 +114,13 @@ def of_model(error: ModelError) -> EffectError:
     if error.retry_after is not None:
         details["retry_after_seconds"] = error.retry_after.total_seconds()
     return EffectError(
-        failures.MODEL_CALL_FAILED,
+        # An error handler may answer in place of an empty answer.
+        failures.INVALID_OUTPUT if error.code == "empty_answer" else failures.MODEL_CALL_FAILED,
         error.message,
         retryable=error.retryable,
         retry_after=error.retry_after,
         details=details,
+        attempts=error.attempts,
     )
 
 

@@ -20,7 +20,7 @@ _LONGEST_QUOTE = 600
 
 _RETRYABLE = frozenset({
     "rate_limited", "overloaded", "unreachable", "timeout", "server_error", "bad_response",
-    "conversation_locked",
+    "conversation_locked", "empty_answer",
 })  # fmt: skip
 
 _BY_STATUS: Mapping[int, str] = {
@@ -112,8 +112,11 @@ class Target:
         return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
 
 
-def _failure(code: str, message: str, *, status: int | None = None) -> ModelError:
-    return ModelError(message, code=code, retryable=code in _RETRYABLE, status=status)
+def _failure(
+    code: str, message: str, *, status: int | None = None, attempts: int | None = None
+) -> ModelError:
+    retryable = code in _RETRYABLE
+    return ModelError(message, code=code, retryable=retryable, status=status, attempts=attempts)
 
 
 def reported_failure(
@@ -127,8 +130,7 @@ def reported_failure(
 
     `retry-after` and `x-should-retry` of the headers are respected.
     """
-    if isinstance(report, str):
-        report = _first_event(report)
+    report = plain_report(_first_event(report) if isinstance(report, str) else report)
     code = _code(report, status)
     headers = headers or {}
     retryable = code in _RETRYABLE
@@ -145,6 +147,14 @@ def reported_failure(
         provider_code=_named(report, "code") or _named(report, "type"),
         param=_named(report, "param"),
     )
+
+
+def plain_report(report: object) -> object:
+    """Return the error itself: some servers put it into a list, or under one more `error`."""
+    reports = as_objects(report)
+    if reports:
+        report = reports[0]
+    return as_object((as_object(report) or {}).get("error")) or report
 
 
 def connection_failure(cause: BaseException, target: Target) -> ModelError:
@@ -273,6 +283,31 @@ def bad_response(target: Target, problem: str, *, status: int | None = None) -> 
     )
 
 
+def unfinished_answer(target: Target, reason: str) -> ModelError:
+    """Return the failure for an answer that ended for a reason which nobody knows."""
+    return _failure(
+        "bad_response",
+        f"The model provider at {target.base_url} ended the answer of {target.model!r} with the"
+        f" unknown finish_reason {target.quote(reason)!r}, so it may be half an answer.",
+        attempts=2,
+    )
+
+
+def empty_answer(target: Target, *, is_cut: bool) -> ModelError:
+    """Return the failure for an answer without words and calls."""
+    why = (
+        " It reached its token limit before the first word, in its reasoning for example: raise"
+        " ModelSettings(max_tokens=), or lower the reasoning effort."
+        if is_cut
+        else ""
+    )
+    return _failure(
+        "empty_answer",
+        f"The model {target.model!r} at {target.base_url} answered with nothing.{why}",
+        attempts=2,
+    )
+
+
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """Return the delay that the provider requests; None if it is missing or invalid.
 
@@ -375,10 +410,10 @@ def _first_event(body: str) -> object:
     if not first.startswith("data:"):
         return body
     try:
-        event = as_object(from_json(first.removeprefix("data:")))
+        event: object = from_json(first.removeprefix("data:"))
     except ValueError:
         return body
-    return body if event is None else event.get("error") or event
+    return event if as_object(event) or as_objects(event) else body
 
 
 def _message(code: str, target: Target, status: int | None, words: str | None) -> str:

@@ -29,6 +29,7 @@ from outlast.models.failures import (
 )
 from outlast.models.openai.chat_completions import ChatCompletionsModel
 from outlast.models.openai.connection import Reply, call_deadline, call_seconds
+from outlast.models.openai.whole_text import WholeText
 from outlast.ports.model import ModelError
 
 _PREFIX = "litellm/"
@@ -120,7 +121,7 @@ class LitellmConnection:
         with _failures(target):
             async with asyncio.timeout(call_seconds(settings)):
                 answer = await self._call(body, settings)
-        reply = _as_json(answer)
+        reply = _as_json(answer, WholeText())
         if reply is None:
             raise bad_response(target, f"expected an object, got {type(answer).__name__}")
         if reply.get("error"):
@@ -146,8 +147,9 @@ class LitellmConnection:
         if not isinstance(answer, AsyncIterator):
             raise bad_response(target, f"expected a stream of events, got {type(answer).__name__}")
         events = cast("AsyncIterator[object]", answer)
+        whole_text = WholeText()
         try:
-            while (event := await _next_event(events, target, deadline)) is not None:
+            while (event := await _next_event(events, target, deadline, whole_text)) is not None:
                 yield event
                 if is_last(event):
                     return
@@ -183,24 +185,26 @@ async def _load(package: str) -> Any:
 
 
 async def _next_event(
-    events: AsyncIterator[object], target: Target, deadline: float | None
+    events: AsyncIterator[object], target: Target, deadline: float | None, whole_text: WholeText
 ) -> JsonObject | None:
     with _failures(target):
         # Only around one event, so that the time-out never cancels the consumer's code.
         async with asyncio.timeout_at(deadline):
             answer = await anext(events, _END)
-    event = _as_json(answer)
+    event = _as_json(answer, whole_text)
     if event is None and answer is not _END:
         raise bad_response(target, f"expected events of objects, got {type(answer).__name__}")
+    if event and event.get("error"):
+        raise reported_failure(event["error"], target)
     return event
 
 
-def _as_json(answer: object) -> JsonObject | None:
+def _as_json(answer: object, whole_text: WholeText) -> JsonObject | None:
     dump: Any = getattr(answer, "model_dump", None)
-    if dump is None:
-        return as_object(answer)
-    # LiteLLM's objects contain values that violate their own types, which causes warnings.
-    return as_object(dump(mode="json", exclude_none=True, warnings=False))
+    if dump is not None:
+        # LiteLLM's objects contain values that violate their own types, which causes warnings.
+        answer = dump(mode="json", exclude_none=True, warnings=False)
+    return as_object(whole_text.of(answer))
 
 
 @contextmanager

@@ -245,14 +245,15 @@ class ModelError(Exception):
 
     Attributes:
         code: one of `rate_limited`, `overloaded`, `unreachable`, `timeout`, `server_error`,
-            `bad_response`, `conversation_locked` (these may pass: `retryable` is true),
-            `unauthorized`, `no_api_key`, `quota_exceeded`, `not_found`, `invalid_request`,
+            `bad_response`, `empty_answer`, `conversation_locked` (these may pass: `retryable` is
+            true), `unauthorized`, `no_api_key`, `quota_exceeded`, `not_found`, `invalid_request`,
             `response_not_found` (the previous response, which the request goes on from).
         retryable: whether the same request may work later.
         retry_after: the delay that the provider asked for, if any.
         status: the HTTP status, if there was one.
         provider_code: the provider's own name of the error, such as `image_parse_error`.
         param: what of the request is wrong, such as `input[3].content[0].image_url`.
+        attempts: the maximum number of attempts, if a further one is less likely to help.
     """
 
     def __init__(
@@ -265,6 +266,7 @@ class ModelError(Exception):
         status: int | None = None,
         provider_code: str = "",
         param: str = "",
+        attempts: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -274,6 +276,7 @@ class ModelError(Exception):
         self.status = status
         self.provider_code = provider_code
         self.param = param
+        self.attempts = attempts
 
 
 class ResponseLost(ModelError):

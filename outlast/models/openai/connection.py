@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
 from outlast.agents.config.model_settings import ModelSettings
-from outlast.agents.json_values import as_object
+from outlast.agents.json_values import as_object, as_objects, no_number
 from outlast.hosts import is_this_machine
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
@@ -48,6 +48,7 @@ from outlast.models.openai.http_session import (
 )
 from outlast.models.openai.server_events import EventData
 from outlast.models.openai.stand_in_client import StandInClient
+from outlast.models.openai.whole_text import WholeText
 from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:
@@ -525,17 +526,49 @@ def _read_reply(target: Target, status: int, headers: "Mapping[str, str]", conte
     return reply
 
 
-def _read_object(
-    target: Target, status: int, headers: "Mapping[str, str]", content: bytes
-) -> Reply:
+def read_json(
+    data: bytes | str, whole_text: WholeText | None = None, *, allow_inf_nan: bool = False
+) -> Any:
+    """Return the value of JSON as servers write it, whose texts may hold half a character.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
     from pydantic_core import from_json
 
     try:
-        value = from_json(content, allow_inf_nan=False)
+        value = from_json(data, allow_inf_nan=allow_inf_nan)
+        if whole_text is None or not whole_text.has_half:
+            return value
+    except ValueError:
+        value = json.loads(data, parse_constant=None if allow_inf_nan else no_number)
+    return (whole_text or WholeText()).of(value)
+
+
+def listed_error(value: object) -> JsonObject | None:
+    """Return the object with the error if it is in a list, as Gemini's API has it."""
+    listed = as_objects(value)
+    return listed[0] if listed and listed[0].get("error") else None
+
+
+def _event(value: object, target: Target) -> JsonObject:
+    event = listed_error(value) or as_object(value)
+    if event is None:
+        raise bad_response(target, "expected events of JSON objects")
+    if event.get("error"):
+        raise reported_failure(event["error"], target)
+    return event
+
+
+def _read_object(
+    target: Target, status: int, headers: "Mapping[str, str]", content: bytes
+) -> Reply:
+    try:
+        value = read_json(content)
     except ValueError:
         kind = headers.get("content-type", "something else")
         raise bad_response(target, f"expected JSON, got {kind}", status=status) from None
-    reply = as_object(value)
+    reply = as_object(listed_error(value) or value)
     if reply is None:
         raise bad_response(target, "expected a JSON object", status=status)
     return Reply(body=reply, request_id=headers.get("x-request-id"))
@@ -561,11 +594,9 @@ async def _open_direct(
 
 
 def _direct_failure(response: HttpResponse, target: Target) -> ModelError:
-    from pydantic_core import from_json
-
     report: object = None
     try:
-        report = from_json(response.content)
+        report = read_json(response.content, allow_inf_nan=True)
     except ValueError:
         report = response.content.decode(errors="replace").strip()
     body = as_object(report)
@@ -579,6 +610,7 @@ class _DirectStream:
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._data = self._read()
+        self._whole_text = WholeText()
 
     async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
         with _failures(target), _session_failures(target):
@@ -587,12 +619,11 @@ class _DirectStream:
                 data = await anext(self._data, _DONE)
         if data.startswith(_DONE):
             return None
-        event = as_object(_read_event(data))
-        if event is None:
-            raise bad_response(target, "expected events of JSON objects")
-        if event.get("error"):
-            raise reported_failure(event["error"], target)
-        return event
+        try:
+            value = read_json(data, self._whole_text, allow_inf_nan=True)
+        except ValueError:
+            value = None
+        return _event(value, target)
 
     async def drain(self) -> None:
         from aiohttp import ClientError
@@ -610,17 +641,6 @@ class _DirectStream:
         async for piece in self._response.content.iter_any():
             for one in data.feed(piece):
                 yield one
-
-
-def _read_event(data: bytes) -> object:
-    from pydantic_core import from_json
-
-    try:
-        return from_json(data)
-    except ValueError:
-        with suppress(ValueError):
-            return json.loads(data)  # half a character is JSON, too
-        return None
 
 
 async def _open_by_client(
@@ -658,6 +678,7 @@ class _ClientStream:
     def __init__(self, events: "AsyncStream[object]") -> None:
         self.headers: Mapping[str, str] = events.response.headers
         self._events = events
+        self._whole_text = WholeText()
 
     async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
         with _failures(target):
@@ -666,10 +687,7 @@ class _ClientStream:
                     received = await anext(self._events, _DONE)
                 except ValueError:
                     received = None
-        event = as_object(received)
-        if event is None and received is not _DONE:
-            raise bad_response(target, "expected events of JSON objects")
-        return event
+        return None if received is _DONE else _event(self._whole_text.of(received), target)
 
     async def drain(self) -> None:
         from openai import OpenAIError

@@ -39,7 +39,9 @@ from outlast.models.openai.connection import (
     Reply,
     call_deadline,
     is_loopback,
+    listed_error,
     only_refused_keys,
+    read_json,
 )
 from outlast.models.openai.responses import ends_response, supported_fields
 from outlast.models.openai.sockets import (
@@ -50,6 +52,7 @@ from outlast.models.openai.sockets import (
     SocketPool,
     response_id_of,
 )
+from outlast.models.openai.whole_text import WholeText
 from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:
@@ -256,6 +259,7 @@ class _Call:
         self.headers = dict(settings.extra_headers or {})
         self.query = dict(settings.extra_query or {})
         self._has_deltas = has_deltas
+        self._whole_text = WholeText()
         # Without a time-out in the settings, the client's limits the wait for each frame.
         limit: Any = client.timeout
         self._frame_s: float | None = getattr(limit, "read", limit)
@@ -279,8 +283,6 @@ class _Call:
 
     async def receive(self, socket: Socket) -> JsonObject:
         """Return the next event, also if it is an error."""
-        from pydantic_core import from_json
-
         with socket_failures(self.target):
             # Only around this event, so that the time-out never cancels the consumer's code.
             async with asyncio.timeout_at(self._limit()) as limit:
@@ -289,7 +291,8 @@ class _Call:
                     limit.reschedule(self._limit())
                     data = await socket.receive()
         try:
-            event = as_object(from_json(data, allow_inf_nan=False))
+            value = read_json(data, self._whole_text)
+            event = listed_error(value) or as_object(value)
         except ValueError:
             event = None
         if event is None:
