@@ -153,7 +153,7 @@ async def _plan_call(
         problem = await not_offered(invocation, raw, [*offer.tools, *offer.handoffs], offer.away)
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
     written = arguments_of(raw)
-    problem = _argument_problem(tool, written, invocation)
+    problem = _cut_short(raw) or _argument_problem(tool, written, invocation)
     rule, rejection, checked = APPROVED, None, ToolCheck()
     if problem is None:
         rule = await approval_rule_of(tool, raw, invocation)
@@ -349,6 +349,16 @@ def _recording_problem(output: object) -> str | None:
     if size > LARGEST_REPLY_BYTES:
         return f"The model's reply has {size:,} bytes; the limit is {LARGEST_REPLY_BYTES:,}."
     return None
+
+
+def _cut_short(raw: JsonObject) -> str | None:
+    """Return what the model reads of a call that a limit cut off, whose arguments may be half."""
+    if raw.get("status") != "incomplete" or not raw.get("name"):
+        return None
+    return (
+        f"The call of {raw['name']} was cut off before its end, and did not run. Make it again,"
+        " with shorter arguments."
+    )
 
 
 def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation) -> str | None:

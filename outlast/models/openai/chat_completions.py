@@ -8,8 +8,20 @@ from urllib.parse import urlsplit
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_objects
 from outlast.loop.values import JsonObject
-from outlast.models.failures import Target, bad_response, refused_request
-from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
+from outlast.models.failures import (
+    Target,
+    bad_response,
+    refused_request,
+    reported_failure,
+    unfinished_answer,
+)
+from outlast.models.openai.chat_reply import (
+    ChatReply,
+    ReportedError,
+    UnknownEndError,
+    UnreadableReplyError,
+    response_from_chat,
+)
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body
 from outlast.models.openai.connection import (
     REQUEST_ID,
@@ -17,9 +29,10 @@ from outlast.models.openai.connection import (
     OpenAIConnection,
     is_official_openai_base_url,
 )
+from outlast.models.openai.given_back import refused_fields
 from outlast.models.openai.item_encoding import ItemEncoder
-from outlast.models.openai.responses import read_response
-from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.models.openai.responses import answer_of, read_response
+from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
 if TYPE_CHECKING:
@@ -77,7 +90,7 @@ class ChatCompletionsModel:
         try:
             response = response_from_chat(reply.body, turn=len(request.input), model=self.name)
         except UnreadableReplyError as error:
-            raise bad_response(target, str(error)) from None
+            raise _failure(error, target) from None
         return read_response(response, target, request_id=reply.request_id)
 
     @streams_both_forms
@@ -95,11 +108,14 @@ class ChatCompletionsModel:
                     request_id = chunk.pop(REQUEST_ID, request_id)
                     for event in reply.add(chunk):
                         yield event
-            for event in reply.finish():
-                is_last = event.get("type") == "response.completed"
-                yield {**event, REQUEST_ID: request_id} if is_last and request_id else event
+            *ends, last = reply.finish()
         except UnreadableReplyError as error:
-            raise bad_response(target, str(error)) from None
+            raise _failure(error, target) from None
+        response = answer_of(last["response"], target)
+        for event in ends:
+            yield event
+        named = {} if request_id is None else {REQUEST_ID: request_id}
+        yield {**last, **named, "response": response}
 
     async def check_access(self) -> str:
         """Check the key, and return the URL of the server."""
@@ -113,7 +129,11 @@ class ChatCompletionsModel:
         limit_field = "max_completion_tokens" if new else "max_tokens"
         try:
             body = chat_body(
-                request, self.name, limit_field=limit_field, rich_outputs=self._rich_outputs
+                request,
+                self.name,
+                limit_field=limit_field,
+                rich_outputs=self._rich_outputs,
+                refused=refused_fields(host, self.name),
             )
         except UnsupportedItemError as error:
             raise refused_request(target, str(error)) from None
@@ -136,6 +156,16 @@ def _stream_options(settings: ModelSettings, target: Target) -> JsonObject:
     if include_usage is None and is_official_openai_base_url(target.base_url):
         include_usage = True
     return {} if include_usage is None else {"stream_options": {"include_usage": include_usage}}
+
+
+def _failure(error: UnreadableReplyError, target: Target) -> ModelError:
+    match error:
+        case ReportedError():
+            return reported_failure(error.report, target)
+        case UnknownEndError():
+            return unfinished_answer(target, error.reason)
+        case _:
+            return bad_response(target, str(error))
 
 
 def _never(event: JsonObject) -> bool:

@@ -1,31 +1,43 @@
 """Converts Chat Completions responses to Responses objects, without I/O.
 
-`provider_data` keeps data that the server expects back: the signed thinking blocks of Claude and
-the signatures that Gemini adds to calls. Ids are derived from the completion's own id, so the same
-response always yields the same items.
+`provider_data` keeps data that the server expects back; `given_back` says what that is. Ids are
+derived from the completion's own id, so the same response always yields the same items.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 from outlast.loop.values import JsonObject
-from outlast.models.openai.responses import DERIVED, PROVIDER_DATA
+from outlast.models.finish_reasons import Meaning, meaning_of
+from outlast.models.openai.given_back import SIGNED_FIELDS, Thoughts
+from outlast.models.openai.responses import DERIVED, FILTERED, PROVIDER_DATA
 
-_CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Finish reasons of incomplete answers, with the Responses API's names for them."""
-
-_SIGNED_FIELDS = ("extra_content", "provider_specific_fields")
-"""Fields with provider data of a call: those of Gemini's API, and of LiteLLM."""
-
-_FILTERED = "The provider's content filter stopped the answer."
+_CUT_SHORT: Mapping[Meaning, str] = {"cut": "max_output_tokens", "filtered": "content_filter"}
+"""The Responses API's names for why an answer is incomplete."""
 
 
 class UnreadableReplyError(ValueError):
     """A completion or chunk violates the API; the message says how."""
+
+
+class UnknownEndError(UnreadableReplyError):
+    """A completion ended for a reason that nobody knows; `reason` is the server's word."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the completion has the unknown finish_reason {reason!r}")
+        self.reason: str = reason
+
+
+class ReportedError(UnreadableReplyError):
+    """A completion holds an error, or ended with one; `report` is in the provider's format."""
+
+    def __init__(self, report: object) -> None:
+        super().__init__(f"the completion holds an error: {report!r:.300}")
+        self.report: object = report
 
 
 @dataclass(slots=True)
@@ -90,7 +102,7 @@ def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") ->
         raise UnreadableReplyError(f"the completion has no choice with a message{hint}")
     # A whole message has the same fields as the only chunk of a stream.
     finish_reason = choices[0].get("finish_reason") or "stop"
-    reply = ChatReply(turn=turn, model=model)
+    reply = ChatReply(turn=turn, model=model, is_whole=True)
     only = {**choices[0], "index": 0, "delta": message, "finish_reason": finish_reason}
     reply.add({**completion, "choices": [only]})
     return reply.finish()[-1]["response"]
@@ -102,39 +114,52 @@ class ChatReply:
     Both methods return the new events of the equivalent Responses stream.
     """
 
-    def __init__(self, *, turn: int, model: str = "") -> None:
-        """Start with an empty response.
+    def __init__(self, *, turn: int, model: str = "", is_whole: bool = False) -> None:
+        """Start with an empty response, of which all comes in one chunk if it `is_whole`.
 
         The number of items in the request, `turn`, is part of the derived ids, because small servers
         reuse the same few ids. Data kept for the server is only sent back to this model.
         """
         self._turn = turn
         self._model = model
-        self._thinking: list[JsonObject] = []
-        self._extra: JsonObject = {}
+        self._thoughts = Thoughts(is_whole=is_whole)
         self._started = False
         self._seed = ""
         self._head: JsonObject = {}
         self._items: list[_Message | _Call] = []
+        self._newest: _Message | _Call | None = None
         self._usage: JsonObject = {}
         self._finish_reason: str | None = None
+        self._own_reason: str | None = None
         self._events: list[JsonObject] = []
         self._sequence = 0
 
     def add(self, chunk: JsonObject) -> list[JsonObject]:
-        """Process the next chunk."""
+        """Process the next chunk; one that says nothing, such as a ping, is skipped."""
         self._events = []
-        choices = as_objects(chunk.get("choices"))
+        self._usage = as_object(chunk.get("usage")) or self._usage
+        given = chunk.get("choices")
+        choices = as_objects([] if given is None else given)
         if choices is None:
             raise UnreadableReplyError("a chunk of the completion has no list of choices")
-        self._start(chunk)
-        self._usage = as_object(chunk.get("usage")) or self._usage
+        if "error" in (chunk.get("object"), chunk.get("type")):
+            raise ReportedError(chunk)
+        if choices or as_text(chunk.get("id")):
+            self._start(chunk)
         for choice in choices:
             if choice.get("index") in {None, 0}:
-                self._finish_reason = as_text(choice.get("finish_reason")) or self._finish_reason
-                logprobs = as_objects((as_object(choice.get("logprobs")) or {}).get("content"))
-                self._add_delta(as_object(choice.get("delta")) or {}, logprobs or [])
+                self._add_choice(choice)
         return self._events
+
+    def _add_choice(self, choice: JsonObject) -> None:
+        if choice.get("error"):
+            raise ReportedError(choice["error"])
+        self._finish_reason = as_text(choice.get("finish_reason")) or self._finish_reason
+        own = as_object(choice.get("provider_specific_fields")) or {}
+        own_reason = choice.get("native_finish_reason") or own.get("native_finish_reason")
+        self._own_reason = as_text(own_reason) or self._own_reason
+        logprobs = as_objects((as_object(choice.get("logprobs")) or {}).get("content"))
+        self._add_delta(as_object(choice.get("delta")) or {}, logprobs or [])
 
     def finish(self, *, otherwise: str | None = None) -> list[JsonObject]:
         """Complete the response; the last event contains the whole response.
@@ -142,23 +167,24 @@ class ChatReply:
         Without `otherwise`, a chunk must have had a finish reason.
         """
         self._events = []
-        self._finish_reason = self._finish_reason or otherwise
-        if self._finish_reason is None:
-            raise UnreadableReplyError("the stream ended before the answer was complete")
+        meaning = self._meaning(otherwise)
         if any(isinstance(item, _Call) and not item.name for item in self._items):
             raise UnreadableReplyError("the completion calls a function without naming it")
+        if meaning == "filtered":
+            message = self._message()
+            self._items = [message]  # nobody carries out half a reply's calls
+            if "refusal" not in message.texts:
+                self._write("refusal", FILTERED)
         if not self._items:
-            filtered = self._finish_reason == "content_filter"
-            self._write("refusal" if filtered else "output_text", _FILTERED if filtered else "")
+            self._write("output_text", "")
         self._keep_thoughts(self._items[0])
-        reason = _CUT_SHORT.get(self._finish_reason)
-        status = "incomplete" if reason else "completed"
+        reason = _CUT_SHORT.get(meaning)
         for position, item in enumerate(self._items):
-            self._close(position, item, status)
+            self._close(position, item, self._status(item, meaning))
         response = {
             **self._head,
-            "status": status,
-            "output": [item.item(status) for item in self._items],
+            "status": "incomplete" if reason else "completed",
+            "output": [item.item(self._status(item, meaning)) for item in self._items],
             "usage": _usage(self._usage),
             # The usage in the server's own format.
             "raw_usage": self._usage or None,
@@ -166,6 +192,33 @@ class ChatReply:
         }
         self._emit("response.completed", response=response)
         return self._events
+
+    def _meaning(self, otherwise: str | None) -> Meaning:
+        """Return how the answer ended. What the provider itself says outranks its gateway's word.
+
+        Raises:
+            UnreadableReplyError: it failed, or ended for an unknown reason or for none.
+        """
+        reason = self._finish_reason or otherwise
+        if reason is None:
+            raise UnreadableReplyError("the stream ended before the answer was complete")
+        meaning = meaning_of(reason)
+        own_reason = self._own_reason or ""
+        if meaning == "complete" and meaning_of(own_reason) in {"filtered", "failed", "cut"}:
+            meaning, reason = meaning_of(own_reason), own_reason
+        if meaning is None:
+            raise UnknownEndError(reason)
+        if meaning == "failed":
+            message = f"the answer ended with finish_reason {reason!r}"
+            raise ReportedError({"code": "server_error", "message": message})
+        return meaning
+
+    def _status(self, item: "_Message | _Call", meaning: Meaning) -> str:
+        """Return `incomplete` for the item in which an answer ended early."""
+        if meaning == "complete" or item is not self._newest:
+            return "completed"
+        is_whole = isinstance(item, _Call) and meaning == "cut" and _is_json(item.arguments)
+        return "completed" if is_whole else "incomplete"
 
     def _start(self, chunk: JsonObject) -> None:
         if self._started:
@@ -189,9 +242,7 @@ class ChatReply:
             self._message().annotations += cited
         if refusal := as_text(delta.get("refusal")):
             self._write("refusal", refusal)
-        for block in as_objects(delta.get("thinking_blocks")) or ():
-            _extend_thinking(self._thinking, block)
-        self._extra |= as_object(delta.get("extra_content")) or {}
+        self._thoughts.add(delta)
         for call in as_objects(delta.get("tool_calls")) or ():
             self._add_call(call)
 
@@ -203,7 +254,7 @@ class ChatReply:
         return message
 
     def _write(self, kind: str, text: str, logprobs: Sequence[JsonObject] = ()) -> None:
-        message = self._message()
+        message = self._newest = self._message()
         place = {"item_id": message.id, "output_index": self._items.index(message)}
         if kind not in message.texts:
             place["content_index"] = len(message.texts)
@@ -226,7 +277,8 @@ class ChatReply:
             self._append(call)
         elif name and not call.name:
             call.name = name
-        for field_name in _SIGNED_FIELDS:
+        self._newest = call
+        for field_name in SIGNED_FIELDS:
             if signed := as_object(delta.get(field_name)):
                 self._keep(call, "call", {field_name: signed})
         arguments = function.get("arguments")
@@ -270,11 +322,10 @@ class ChatReply:
         )
 
     def _keep_thoughts(self, first: _Message | _Call) -> None:
-        """Keep the signed thinking before the first item, so that it can be sent back."""
-        if self._thinking:
-            self._keep(first, "message", {"thinking_blocks": self._thinking})
-        if self._extra:
-            self._keep(first, "message", {"extra_content": self._extra})
+        """Keep what the server expects back with the first item, before which it was thought."""
+        has_calls = any(isinstance(item, _Call) for item in self._items)
+        if fields := self._thoughts.kept(has_calls=has_calls):
+            self._keep(first, "message", fields)
 
     def _keep(self, item: _Message | _Call, place: str, fields: JsonObject) -> None:
         kept = {**item.kept.get(place, {}), **fields}
@@ -319,15 +370,12 @@ def _with_kept(item: JsonObject, kept: JsonObject) -> JsonObject:
     return {**item, PROVIDER_DATA: kept} if kept else item
 
 
-def _extend_thinking(blocks: list[JsonObject], news: JsonObject) -> None:
-    """Append a piece of thinking to the last block; a signature completes a block."""
-    last = blocks[-1] if blocks else {}
-    if news.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
-        blocks.append(dict(news))
-        return
-    for name in ("thinking", "signature"):
-        if piece := as_text(news.get(name)):
-            last[name] = f"{last.get(name) or ''}{piece}"
+def _is_json(arguments: str) -> bool:
+    try:
+        json.loads(arguments)
+    except ValueError:
+        return False
+    return True
 
 
 def _content_part(kind: str, text: str) -> JsonObject:

@@ -1,6 +1,6 @@
 """Converts model requests to bodies for `/chat/completions`, without I/O."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
@@ -22,6 +22,7 @@ def chat_body(
     *,
     limit_field: str = "max_tokens",
     rich_outputs: bool = False,
+    refused: Collection[str] = (),
 ) -> JsonObject:
     """Return the body of a request to `/chat/completions`.
 
@@ -40,7 +41,11 @@ def chat_body(
     body: dict[str, Any] = {
         "model": model,
         "messages": chat_messages(
-            request.instructions, request.input, model=model, rich_outputs=rich_outputs
+            request.instructions,
+            request.input,
+            model=model,
+            rich_outputs=rich_outputs,
+            refused=refused,
         ),
         "tools": [tool_entry(tool) for tool in request.tools] or None,
         "response_format": response_format(request.output),
@@ -61,12 +66,14 @@ def chat_messages(
     *,
     model: str = "",
     rich_outputs: bool = False,
+    refused: Collection[str] = (),
 ) -> list[JsonObject]:
     """Return the messages for instructions and Responses items, oldest first.
 
     A model's text and calls up to the next other item become one assistant message, so that
     parallel calls stay together. Reasoning items are left out: the API does not accept them.
     The API accepts only text as output of tools; some compatible servers accept `rich_outputs`.
+    The fields in `refused` are not given back.
     """
     messages: list[JsonObject] = []
     if instructions:
@@ -81,7 +88,7 @@ def chat_messages(
             )
         try:
             add(messages, item if rich_outputs else _with_text_output(item))
-            _give_back(messages, item, model)
+            _give_back(messages, item, model, refused)
         except KeyError as error:
             raise UnsupportedItemError(f"input item {position} has no {error}.") from None
         except UnsupportedItemError as error:
@@ -175,13 +182,16 @@ def _with_text_output(item: JsonObject) -> JsonObject:
     return {**item, "output": texts or _NO_TEXT}
 
 
-def _give_back(messages: list[JsonObject], item: JsonObject, model: str) -> None:
-    """Add the provider data that this model's server expects back; see `chat_reply`."""
+def _give_back(
+    messages: list[JsonObject], item: JsonObject, model: str, refused: Collection[str]
+) -> None:
+    """Add the provider data that this model's server expects back; see `given_back`."""
     kept = as_object(item.get(PROVIDER_DATA)) or {}
     message = messages[-1] if messages else {}
     if not kept or kept.get("model") != model or message.get("role") != "assistant":
         return
-    message.update(as_object(kept.get("message")) or {})
+    fields = as_object(kept.get("message")) or {}
+    message.update({name: value for name, value in fields.items() if name not in refused})
     if calls := message.get("tool_calls"):
         calls[-1].update(as_object(kept.get("call")) or {})
 

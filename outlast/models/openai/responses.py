@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from hashlib import sha256
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from urllib.parse import quote
@@ -16,7 +17,13 @@ from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.programs import check_programs
 from outlast.loop.values import JsonObject
-from outlast.models.failures import Target, bad_response, refused_request, reported_failure
+from outlast.models.failures import (
+    Target,
+    bad_response,
+    empty_answer,
+    refused_request,
+    reported_failure,
+)
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
 from outlast.models.openai.item_encoding import ItemEncoder
 from outlast.ports.model import (
@@ -47,6 +54,9 @@ _LOGPROBS = "message.output_text.logprobs"
 
 DERIVED = "_outlast_"
 """Marks ids that were made for items of Chat Completions, which have none of their own."""
+
+FILTERED = "The provider's content filter stopped the answer."
+"""What stands for the refusal of an answer that was filtered."""
 
 PROVIDER_DATA = "provider_data"
 """The key of an item's data that a server other than OpenAI's expects back."""
@@ -111,21 +121,27 @@ class ResponsesModel:
         body = {**self._body(request), "stream": True}
         events = self._connection.stream(target, body, request.settings, is_last=ends_response)
         complete, request_id = False, None
+        done: list[object] = []
         async with aclosing(events):
             async for event in events:
                 request_id = event.pop(REQUEST_ID, request_id)
                 kind = as_text(event.get("type"))
-                if kind is None:
-                    raise bad_response(target, "expected events with a type")
-                if kind == "error":
+                if kind == "error" or (kind is None and event.get("error")):
                     raise reported_failure(event.get("error") or event, target)
+                if kind is None:
+                    if "choices" in event:
+                        raise bad_response(target, "this server speaks Chat Completions")
+                    continue  # such as the data of a ping
                 if kind in _WITH_RESPONSE:
-                    read_response(event.get("response"), target)
+                    response = _whole(valid_response(event.get("response"), target), done)
                     complete = True
                     named = {} if request_id is None else {REQUEST_ID: request_id}
-                    yield {**event, **named, "type": "response.completed"}
-                else:
-                    yield event
+                    whole = answer_of(response, target)
+                    yield {**event, **named, "type": "response.completed", "response": whole}
+                    continue
+                if kind == "response.output_item.done":
+                    done.append(event.get("item"))
+                yield event
         if not complete:
             raise bad_response(target, "the stream ended before the answer was complete")
 
@@ -135,7 +151,7 @@ class ResponsesModel:
         target = connection.target(_COMPACT_PATH, self.name)
         sent = [item for raw in request.input if (item := _supported(raw)) is not None]
         reply = await connection.post(target, {"model": self.name, "input": sent}, request.settings)
-        response = read_response(reply.body, target, request_id=reply.request_id)
+        response = _converted(valid_response(reply.body, target), reply.request_id)
         if not response.output:
             raise bad_response(target, "expected the items of a shorter conversation")
         return replace(response, output=compacted_items(response.output))
@@ -177,7 +193,13 @@ class ResponsesModel:
         if reply.body.get("error") or status == "failed":
             error = reported_failure(reply.body.get("error"), target)
             raise ResponseLost(error.message, code=error.code, retryable=error.retryable)
-        return read_response(reply.body, target, request_id=reply.request_id)
+        try:
+            return read_response(reply.body, target, request_id=reply.request_id)
+        except ModelError as error:
+            if error.code != "empty_answer":
+                raise
+            # The response stays as it is: only another one may have words.
+            raise ResponseLost(error.message, code=error.code, retryable=True) from error
 
     async def cancel_response(self, response_id: str) -> None:
         """Stop a response that was begun; one that has ended stays as it is."""
@@ -326,7 +348,56 @@ def has_extra_tools(settings: ModelSettings) -> bool:
 
 
 def read_response(body: object, target: Target, *, request_id: str | None = None) -> ModelResponse:
-    """Validate a response object and convert it; status `incomplete` is valid."""
+    """Validate a response object with an answer, and convert it."""
+    return _converted(answer_of(valid_response(body, target), target), request_id)
+
+
+def answer_of(response: JsonObject, target: Target) -> JsonObject:
+    """Return a valid response object with an answer: a filtered one is a refusal.
+
+    An answer that a token limit cuts off is an answer, unless it ends before its first word.
+    """
+    output: list[JsonObject] = response["output"]
+    details = as_object(response.get("incomplete_details")) or {}
+    if details.get("reason") == "content_filter":
+        return {**response, "output": _refused(output, str(response.get("id")))}
+    if all(item["type"] in _SILENT and not _spoken(item) for item in output):
+        raise empty_answer(target, is_cut=response.get("status") == "incomplete")
+    return response
+
+
+_SILENT = frozenset({"message", "reasoning"})
+"""The types of items that are no answer without words; calls and their like always count."""
+
+
+def _spoken(item: JsonObject) -> list[JsonObject]:
+    """Return the parts of a message that say something."""
+    content: Any = item.get("content") if item["type"] == "message" else None
+    if isinstance(content, str):
+        content = [{"type": "output_text", "text": content, "annotations": []}]
+    parts = as_objects(content)
+    return [one for one in parts or () if one.get("type") != "output_text" or _words_of(one)]
+
+
+def _words_of(part: JsonObject) -> str:
+    return str(part.get("text") or "").strip()
+
+
+def _refused(output: Sequence[JsonObject], response_id: str) -> list[JsonObject]:
+    """Return a filtered answer as one message with a refusal; no call of it runs."""
+    spoken = [part for item in output for part in _spoken(item)]
+    if not any(part.get("type") == "refusal" for part in spoken):
+        spoken.append({"type": "refusal", "refusal": FILTERED})
+    messages = [item for item in output if item["type"] == "message"]
+    if len(output) == len(messages) == 1:
+        return [{**messages[0], "content": spoken}]
+    digest = sha256(response_id.encode(errors="replace")).hexdigest()[:32]
+    item: JsonObject = {"type": "message", "id": f"msg{DERIVED}{digest}", "role": "assistant"}
+    return [{**item, "status": "incomplete", "content": spoken}]
+
+
+def valid_response(body: object, target: Target) -> JsonObject:
+    """Return a response object that has ended; status `incomplete` is valid."""
     response = as_object(body)
     if response is None:
         raise bad_response(target, "expected a response object")
@@ -346,8 +417,12 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
             f"the response has the status {status!r}; for a response in the background, use "
             "ModelSettings(background=True)",
         )
+    return response
+
+
+def _converted(response: JsonObject, request_id: str | None) -> ModelResponse:
     return ModelResponse(
-        output=output,
+        output=response["output"],
         usage=usage_of(response.get("usage")),
         response_id=as_text(response.get("id")),
         request_id=request_id,
@@ -378,6 +453,14 @@ def _without_answer_id(item: JsonObject) -> JsonObject:
     if item.get("role") != "assistant":
         return item
     return {name: value for name, value in item.items() if name != "id"}
+
+
+def _whole(response: JsonObject, done: list[object]) -> JsonObject:
+    """Return a response with the items of its stream, which some servers send only there."""
+    items = as_objects(done)
+    if response["output"] or not items or not all(as_text(item.get("type")) for item in items):
+        return response
+    return {**response, "output": items}
 
 
 def ends_response(event: JsonObject) -> bool:

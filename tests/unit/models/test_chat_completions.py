@@ -6,9 +6,12 @@ import pytest
 from openai import AsyncOpenAI
 
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.loop.items import refusal_of, text_of
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ChatCompletionsModel, OpenAIConnection
 from outlast.models.failures import Target
+from outlast.models.openai.chat_reply import response_from_chat
+from outlast.models.openai.responses import FILTERED
 from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec, response_of_stream
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
@@ -181,7 +184,9 @@ async def test_streams_read_to_their_end_share_a_connection(
         ({"error": {"message": "Sorry.", "code": 503}}, "overloaded"),
         ({"error": {"message": "Sorry.", "type": "server_error"}}, "server_error"),
         ({"error": "Sorry."}, "server_error"),
-        ({"choices": None}, "bad_response"),
+        ([{"error": {"message": "Sorry.", "code": 503}}], "overloaded"),
+        ({"object": "error", "message": "Sorry.", "code": 503}, "overloaded"),
+        ({"choices": "x"}, "bad_response"),
         (b"not json", "bad_response"),
         ([], "bad_response"),
     ],
@@ -265,3 +270,145 @@ async def test_the_bound_of_tokens_goes_by_the_name_that_the_server_knows(
 def test_it_is_a_model(chat: ChatCompletionsModel) -> None:
     port: Model = chat
     assert port is chat
+
+
+async def test_lines_of_a_stream_that_say_nothing_are_skipped(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    ping: JsonObject = {"type": "ping"}
+    usage: JsonObject = {"usage": USAGE}
+    server.stream(
+        [
+            *(ping, {}, chunk({"content": "h"}), {"choices": None}),
+            *(ping, chunk({"content": "i"}), chunk({}, "stop"), usage, ping),
+        ],
+        done=True,
+    )
+    *_, last = await collect(chat.stream_response(ASK))
+    server.answer(completion({"content": "hi"}))
+    whole = await chat.get_response(ASK)
+    assert last["response"]["id"] == "chatcmpl-1"
+    assert last["response"]["output"] == whole.output
+    assert last["response"]["usage"]["total_tokens"] == 5
+
+
+async def test_a_character_that_two_chunks_share_is_one_and_half_a_one_is_dropped(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    pieces = ("h\ud83d", "\ude00", "i\ud83d")
+    server.stream([*(chunk({"content": piece}) for piece in pieces), chunk({}, "stop")])
+    events = await collect(chat.stream_response(ASK))
+    deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+    assert deltas == ["h", "\U0001f600", "i"]
+    server.answer(completion({"content": "h\ud83d\ude00i\ud83d"}))
+    assert (await chat.get_response(ASK)).output == events[-1]["response"]["output"]
+
+
+LISTED = [{"error": {"message": "Sorry.", "code": 503, "status": "UNAVAILABLE"}}]
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+async def test_an_error_in_a_list_is_an_error(
+    chat: ChatCompletionsModel, server: ModelServer, status: int
+) -> None:
+    server.answer(LISTED, status=status)
+    with pytest.raises(ModelError, match=r"Sorry\.") as caught:
+        await chat.get_response(ASK)
+    assert caught.value.code == ("invalid_request" if status == 400 else "overloaded")
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "attempts"),
+    [
+        ("error", "server_error", None),
+        ("network_error", "server_error", None),
+        ("abort", "server_error", None),
+        ("FinishReason.OTHER", "server_error", None),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", "server_error", None),
+        ("insufficient_system_resource", "server_error", None),
+        ("out_of_ink", "bad_response", 2),
+    ],
+)
+@pytest.mark.parametrize("said", ["", "Half a sen"])
+async def test_an_answer_that_failed_on_the_way_is_tried_again(
+    chat: ChatCompletionsModel,
+    server: ModelServer,
+    reason: str,
+    code: str,
+    attempts: int | None,
+    said: str,
+) -> None:
+    whole = completion({"content": said})
+    whole["choices"][0]["finish_reason"] = reason
+    server.answer(whole)
+    with pytest.raises(ModelError, match=reason) as caught:
+        await chat.get_response(ASK)
+    server.stream([chunk({"content": said}, reason)], done=True)
+    _, failure = await collect_until_failure(chat.stream_response(ASK))
+    for error in (caught.value, failure):
+        assert (error.code, error.retryable, error.attempts) == (code, True, attempts)
+
+
+async def test_an_error_inside_a_choice_is_an_error(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    error = {"code": 502, "message": "Provider returned error"}
+    choice = {"index": 0, "finish_reason": "error", "error": error}
+    server.answer({"choices": [{**choice, "message": {"content": "Half a sen"}}]})
+    with pytest.raises(ModelError) as caught:
+        await chat.get_response(ASK)
+    server.stream([chunk({"content": "Half a sen"}), {"choices": [choice]}], done=True)
+    _, failure = await collect_until_failure(chat.stream_response(ASK))
+    for raised in (caught.value, failure):
+        assert (raised.code, raised.retryable) == ("server_error", True)
+        assert "Provider returned error" in raised.message
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY", "RECITATION", "sensitive"])
+@pytest.mark.parametrize("said", ["", "Half a sen"])
+async def test_a_filtered_answer_is_a_refusal(
+    chat: ChatCompletionsModel, server: ModelServer, reason: str, said: str
+) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    whole = completion({"content": said, "tool_calls": [call]})
+    whole["choices"][0]["finish_reason"] = reason
+    server.answer(whole)
+    [item] = (await chat.get_response(ASK)).output
+    assert refusal_of(item) == FILTERED
+    assert text_of(item) == said
+    delta = chunk({"content": said, "tool_calls": [{"index": 0, **call}]}, reason)
+    server.stream([delta], done=True)
+    *_, last = await collect(chat.stream_response(ASK))
+    assert last["response"]["output"] == [item]
+
+
+def test_the_providers_own_word_for_a_filter_outranks_that_of_its_gateway() -> None:
+    choice = {"message": {"content": "Half a sen"}, "finish_reason": "stop"}
+    for beside in (
+        {"native_finish_reason": "RECITATION"},
+        {"provider_specific_fields": {"native_finish_reason": "SAFETY"}},
+    ):
+        [item] = response_from_chat({"choices": [{**choice, **beside}]}, turn=1)["output"]
+        assert refusal_of(item) == FILTERED
+    unknown = {**choice, "native_finish_reason": "done_and_dusted"}
+    [item] = response_from_chat({"choices": [unknown]}, turn=1)["output"]
+    assert refusal_of(item) is None
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "tool_calls"])
+@pytest.mark.parametrize(
+    "message", [{"content": None}, {"content": " \n"}, {"reasoning_content": "Hm."}]
+)
+async def test_an_answer_of_nothing_is_no_answer(
+    chat: ChatCompletionsModel, server: ModelServer, message: JsonObject, reason: str
+) -> None:
+    whole = completion(message)
+    whole["choices"][0]["finish_reason"] = reason
+    server.answer(whole)
+    with pytest.raises(ModelError, match="answered with nothing") as caught:
+        await chat.get_response(ASK)
+    server.stream([chunk(message, reason)], done=True)
+    _, failure = await collect_until_failure(chat.stream_response(ASK))
+    for error in (caught.value, failure):
+        assert (error.code, error.retryable, error.attempts) == ("empty_answer", True, 2)
+        assert ("max_tokens" in error.message) == (reason == "length")

@@ -11,10 +11,11 @@ from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesMode
 from outlast.ports.model import ModelError, ModelRequest
 from tests.unit.models.conftest import KEY, over_both, over_http
 from tests.unit.models.model_server import ModelServer
+from tests.unit.models.responses_api import message
 from tests.unit.models.streams import collect, collect_until_failure
 
 ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"}])
-EMPTY: JsonObject = {"id": "resp_1", "output": []}
+ANSWER: JsonObject = {"id": "resp_1", "output": [message("hi")]}
 
 
 async def fail(connection: OpenAIConnection, request: ModelRequest = ASK) -> ModelError:
@@ -105,7 +106,7 @@ async def test_an_answer_that_no_client_can_read_is_a_bad_response(
     model: ResponsesModel, server: ModelServer, status: int, headers: dict[str, str]
 ) -> None:
     for _ in range(25):
-        server.answer(EMPTY, status=status, headers=headers)
+        server.answer(ANSWER, status=status, headers=headers)
     with pytest.raises(ModelError) as caught:
         await model.get_response(ASK)
     assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
@@ -116,7 +117,7 @@ async def test_a_server_that_keeps_a_finished_stream_open_holds_nobody_up(
     model: ResponsesModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("outlast.models.openai.connection._DRAIN_SECONDS", 0.02)
-    server.stream([{"type": "response.completed", "response": EMPTY}], hang=True)
+    server.stream([{"type": "response.completed", "response": ANSWER}], hang=True)
     assert len(await collect(model.stream_response(ASK))) == 1
 
 
@@ -152,7 +153,7 @@ async def test_key_and_address_come_from_the_environment_at_the_first_call(
     connection = OpenAIConnection()
     monkeypatch.setenv("OPENAI_API_KEY", " sk-from-env\n")
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-    server.answer(EMPTY)
+    server.answer(ANSWER)
     await ResponsesModel("m", connection).get_response(ASK)
     await connection.aclose()
     assert server.request.headers["authorization"] == "Bearer sk-from-env"
@@ -164,7 +165,7 @@ async def test_what_is_given_beats_the_environment(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-env")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://host.invalid")
     connection = OpenAIConnection(api_key=KEY, base_url=server.base_url)
-    server.answer(EMPTY)
+    server.answer(ANSWER)
     await ResponsesModel("m", connection).get_response(ASK)
     await connection.aclose()
     assert server.request.headers["authorization"] == f"Bearer {KEY}"
@@ -173,7 +174,7 @@ async def test_what_is_given_beats_the_environment(
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_a_server_on_this_machine_needs_no_key(server: ModelServer, host: str) -> None:
     connection = OpenAIConnection(base_url=f"http://{host}:{server.port}/v1")
-    server.answer(EMPTY)
+    server.answer(ANSWER)
     await ResponsesModel("m", connection).get_response(ASK)
     await connection.aclose()
     assert len(server.requests) == 1
@@ -193,7 +194,7 @@ async def test_no_proxy_stands_between_here_and_a_server_on_this_machine(
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     connection = OpenAIConnection(base_url=server.base_url)
-    server.answer(EMPTY)
+    server.answer(ANSWER)
     await ResponsesModel("m", connection).get_response(ASK)
     await connection.aclose()
 
@@ -278,7 +279,7 @@ async def test_each_event_loop_gets_a_client_of_its_own(server: ModelServer) -> 
         await client.close()
 
     for call in (one_call_left_open, one_call, one_call):
-        server.answer(EMPTY)
+        server.answer(ANSWER)
         await asyncio.to_thread(asyncio.run, call())
     assert len(server.requests) == 3
 
@@ -286,7 +287,7 @@ async def test_each_event_loop_gets_a_client_of_its_own(server: ModelServer) -> 
 async def test_a_closed_connection_opens_again_for_the_next_call(server: ModelServer) -> None:
     connection = OpenAIConnection(base_url=server.base_url)
     for _ in range(2):
-        server.answer(EMPTY)
+        server.answer(ANSWER)
         await ResponsesModel("m", connection).get_response(ASK)
         await connection.aclose()
         await connection.aclose()
@@ -302,7 +303,7 @@ async def test_a_failed_opening_is_tried_again_by_the_next_call(
         with pytest.raises(ModelError, match="no more files") as caught:
             await ResponsesModel("m", connection).get_response(ASK)
     assert (caught.value.code, caught.value.retryable) == ("unreachable", True)
-    server.answer(EMPTY)
+    server.answer(ANSWER)
     await ResponsesModel("m", connection).get_response(ASK)
     await connection.aclose()
 
@@ -326,7 +327,7 @@ async def test_a_client_of_the_callers_own_is_used_and_never_retried_or_closed(
     assert "sk-own" not in caught.value.message
     assert server.base_url in caught.value.message
     await connection.aclose()
-    server.answer(EMPTY)
+    server.answer(ANSWER)
     await model.get_response(ASK)
     assert len(server.requests) == 2
     await client.close()

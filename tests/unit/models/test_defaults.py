@@ -27,6 +27,7 @@ from outlast.models.defaults import (
 )
 from outlast.ports.model import ModelRequest
 from tests.unit.models.model_server import ModelServer
+from tests.unit.models.responses_api import message, response
 
 ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"}])
 
@@ -44,7 +45,7 @@ async def test_the_key_goes_before_the_environments(
     monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "sk-environment")
     provider = OpenAIProvider(base_url=server.base_url)
     set_default_openai_key("sk-said", use_for_tracing=False)
-    server.answer({"output": []})
+    server.answer(response(message("hi")))
     await provider.get_model("m").get_response(ASK)
     assert server.request.headers["authorization"] == "Bearer sk-said"
     await provider.aclose()
@@ -54,7 +55,7 @@ async def test_a_key_that_is_set_later_counts_from_then_on(server: ModelServer) 
     provider = OpenAIProvider(base_url=server.base_url)
     for key in ("sk-first", "sk-second", "sk-first"):
         set_default_openai_key(key)
-        server.answer({"output": []})
+        server.answer(response(message("hi")))
         await provider.get_model("m").get_response(ASK)
         assert server.requests[-1].headers["authorization"] == f"Bearer {key}"
     await provider.aclose()
@@ -64,7 +65,7 @@ async def test_the_client_is_used_by_providers_that_have_none(server: ModelServe
     provider = OpenAIProvider()
     async with AsyncOpenAI(base_url=server.base_url, api_key="sk-own") as client:
         set_default_openai_client(client)
-        server.answer({"output": []})
+        server.answer(response(message("hi")))
         await provider.get_model("m").get_response(ASK)
     assert server.request.headers["authorization"] == "Bearer sk-own"
 
@@ -73,7 +74,7 @@ async def test_a_provider_with_an_address_goes_there(server: ModelServer) -> Non
     async with AsyncOpenAI(base_url="http://127.0.0.1:1", api_key="sk-own") as client:
         set_default_openai_client(client)
         provider = OpenAIProvider("sk-given", server.base_url)
-        server.answer({"output": []})
+        server.answer(response(message("hi")))
         await provider.get_model("m").get_response(ASK)
         await provider.aclose()
     assert server.request.headers["authorization"] == "Bearer sk-given"

@@ -85,7 +85,7 @@ async def test_only_the_call_finds_that_the_key_is_missing() -> None:
 async def test_all_its_models_share_one_connection(server: ModelServer) -> None:
     provider = OpenAIProvider(base_url=server.base_url)
     for name in ("a", "b"):
-        server.answer({"output": []})
+        server.answer(response(message("hi")))
         await provider.get_model(name).get_response(ASK)
     await provider.aclose()
     assert [request.body["model"] for request in server.requests] == ["a", "b"]
@@ -96,7 +96,7 @@ async def test_a_default_model_leaves_the_choice_to_a_prompt(server: ModelServer
     provider = OpenAIProvider(base_url=server.base_url)
     request = ModelRequest(instructions=None, input=[], prompt={"id": "pmpt_1"})
     for name in (None, "a"):
-        server.answer({"output": []})
+        server.answer(response(message("hi")))
         await provider.get_model(name).get_response(request)
     await provider.aclose()
     assert ["model" in request.body for request in server.requests] == [False, True]
@@ -140,7 +140,7 @@ def test_the_name_of_a_model_may_be_said_by_keyword() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "answer"),
     [
-        (OpenAIResponsesModel, "/v1/responses", {"output": []}),
+        (OpenAIResponsesModel, "/v1/responses", response(message("hi"))),
         (
             OpenAIChatCompletionsModel,
             "/v1/chat/completions",

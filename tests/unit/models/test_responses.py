@@ -15,15 +15,24 @@ from outlast.agents.tools.hosted import (
     HostedTool,
     WebSearchTool,
 )
+from outlast.loop.items import refusal_of, text_of
 from outlast.loop.values import JsonObject, Usage
 from outlast.machine.computer_tool import ComputerTool
 from outlast.machine.shell import ShellTool
 from outlast.models import OpenAIConnection, ResponsesModel
-from outlast.models.openai.responses import responses_body
-from outlast.ports.model import Model, ModelError, ModelRequest, OutputSpec, ToolSpec
+from outlast.models.openai.responses import FILTERED, responses_body
+from outlast.ports.model import (
+    Model,
+    ModelError,
+    ModelRequest,
+    OutputSpec,
+    ToolSpec,
+    response_of_stream,
+)
 from tests.unit.models.conftest import over_both
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import HELLO, ask, message, response
+from tests.unit.models.streams import collect_until_failure
 
 REFUND = ToolSpec(
     name="refund",
@@ -246,6 +255,67 @@ async def test_an_answer_cut_short_is_an_answer(model: ResponsesModel, server: M
     details = {"reason": "max_output_tokens"}
     server.answer(response(message("hi"), status="incomplete", incomplete_details=details))
     assert (await model.get_response(ask())).output == [message("hi")]
+
+
+REASONING: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
+CALL: JsonObject = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "c1",
+    "name": "refund",
+    "arguments": "{}",
+    "status": "incomplete",
+}
+
+
+@over_both
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ([], ""),
+        ([REASONING], ""),
+        ([message("Half a sen")], "Half a sen"),
+        ([REASONING, message("Half a sen"), CALL], "Half a sen"),
+    ],
+)
+async def test_a_filtered_answer_is_a_refusal(
+    model: ResponsesModel, server: ModelServer, output: list[JsonObject], said: str
+) -> None:
+    details = {"reason": "content_filter"}
+    filtered = response(*output, status="incomplete", incomplete_details=details)
+    server.answer(filtered)
+    [item] = (await model.get_response(ask())).output
+    assert (refusal_of(item), text_of(item)) == (FILTERED, said)
+    server.stream([{"type": "response.incomplete", "response": filtered}])
+    streamed = await response_of_stream(model.stream_response(ask()))
+    assert [{**one, "id": item["id"]} for one in streamed.output] == [item]
+
+
+@over_both
+@pytest.mark.parametrize("status", ["completed", "incomplete"])
+@pytest.mark.parametrize("output", [[], [REASONING], [message("")], [REASONING, message(" ")]])
+async def test_an_answer_of_nothing_is_no_answer(
+    model: ResponsesModel, server: ModelServer, output: list[JsonObject], status: str
+) -> None:
+    empty = response(*output, status=status)
+    server.answer(empty)
+    with pytest.raises(ModelError, match="answered with nothing") as caught:
+        await model.get_response(ask())
+    error = caught.value
+    assert (error.code, error.retryable, error.attempts) == ("empty_answer", True, 2)
+    server.stream([{"type": f"response.{status}", "response": empty}])
+    _, failure = await collect_until_failure(model.stream_response(ask()))
+    assert failure.code == "empty_answer"
+
+
+@over_both
+async def test_an_answer_whose_items_came_on_the_way_only_is_no_empty_one(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    done = {"type": "response.output_item.done", "item": message("hi")}
+    server.stream([done, {"type": "response.completed", "response": response()}])
+    streamed = await response_of_stream(model.stream_response(ask()))
+    assert streamed.output == [message("hi")]
 
 
 @over_both

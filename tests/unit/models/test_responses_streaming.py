@@ -63,7 +63,8 @@ async def test_an_answer_cut_short_ends_its_stream_as_completed(
         ),
         ({"type": "response.failed"}, "bad_response"),
         ({"type": "response.completed", "response": {"output": 7}}, "bad_response"),
-        ({"delta": "x"}, "bad_response"),
+        ({"choices": []}, "bad_response"),
+        ([{"error": {"code": 503, "message": "Sorry."}}], "overloaded"),
         (["x"], "bad_response"),
         (b"not json", "bad_response"),
         (b"\xff\xfe", "bad_response"),
@@ -156,3 +157,29 @@ async def test_a_stream_may_be_left_in_the_middle(
         assert (await anext(events))["delta"] == "h"
     server.answer(response(message("hi")))
     assert (await model.get_response(ask())).output == [message("hi")]
+
+
+@over_both
+async def test_events_that_say_nothing_are_skipped(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    delta: JsonObject = {"type": "response.output_text.delta", "delta": "h"}
+    last = {"type": "response.completed", "response": response(message("hi"))}
+    server.stream([{}, {"usage": {}}, delta, {"id": None}, last])
+    assert [event["type"] for event in await collect(model.stream_response(ask()))] == [
+        "response.output_text.delta",
+        "response.completed",
+    ]
+
+
+@over_both
+async def test_a_character_that_two_events_share_is_one_and_half_a_one_is_dropped(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    pieces = ["h\ud83d", "\ude00", "i \ude00", "\ud83d"]
+    deltas = [{"type": "response.output_text.delta", "delta": piece} for piece in pieces]
+    whole = message("h\U0001f600i \ude00\ud83d")
+    server.stream([*deltas, {"type": "response.completed", "response": response(whole)}])
+    *said, last = await collect(model.stream_response(ask()))
+    assert [event["delta"] for event in said] == ["h", "\U0001f600", "i ", ""]
+    assert last["response"]["output"] == [message("h\U0001f600i ")]
