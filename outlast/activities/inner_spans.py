@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from outlast.agents.config.model_settings import ModelSettings, write_model_settings
+from outlast.agents.items.raw_items import is_cut_short
+from outlast.agents.json_values import as_object
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools
 from outlast.agents.usage import plain_usage
@@ -55,6 +57,8 @@ class ModelSpan:
         counts = plain_usage(response.usage)
         self._span.facts["usage"] = counts
         usage = _as_sdk(counts)
+        if any(is_cut_short(fields) for item in items or () if (fields := as_object(item))):
+            self._span.facts["finish_reasons"] = ("length",)
         if isinstance(data, GenerationSpanData):
             data.output, data.usage = items, usage
         else:

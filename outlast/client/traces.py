@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.tracing import record_tool_result, scope_of_effect
 from outlast.agents.errors import RunNotFound
+from outlast.agents.items.raw_items import is_cut_short
 from outlast.agents.registry import Registry
 from outlast.client.read.history import LOCAL_ACTIVITY, HistoryReader, RunReader
 from outlast.client.transport.run_address import RunAddress
@@ -234,6 +235,8 @@ class _Stretch:
         if isinstance(reply, ModelReply):
             data.model, data.output = reply.model, list(reply.items)
             span.facts |= {"model": reply.model, "usage": reply.usage}
+            if any(is_cut_short(raw) for raw in reply.items):
+                span.facts["finish_reasons"] = ("length",)
             if reply.usage.priced:
                 span.facts["cost_usd"] = reply.usage.cost_micros / 1e6
             if reply.response_id is not None:

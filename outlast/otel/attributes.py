@@ -128,6 +128,8 @@ class Describer:
         for fact, attribute in c.CALL_FACTS.items():
             if (value := facts.get(fact)) is not None:
                 described.add(attribute, value)
+        if finish_reasons := facts.get("finish_reasons"):
+            attributes[c.FINISH_REASONS] = tuple(finish_reasons)
         for name, value in facts.get("settings", _EMPTY).items():
             described.add(c.REQUEST_SETTINGS[name], value)
         usage = facts.get("usage") or _usage(response.get("usage") if is_response else data.usage)

@@ -29,6 +29,7 @@ REQUEST_SETTINGS: Final = {
 """The attributes of a model's settings, by the name of the setting."""
 
 RESPONSE_ID: Final = "gen_ai.response.id"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 CALL_FACTS: Final = {
     "stream": REQUEST_STREAM,

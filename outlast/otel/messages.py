@@ -70,12 +70,14 @@ def _message(item: Mapping[str, Any]) -> JsonObject:
     if "content" in item:
         role = str(item.get("role", "assistant"))
         parts = list(_parts(item["content"]))
-        return _assistant(parts) if role == "assistant" else {"role": role, "parts": parts}
+        if role != "assistant":
+            return {"role": role, "parts": parts}
+        return _assistant(parts, "length" if item.get("status") == "incomplete" else "stop")
     return _assistant([{"type": kind}])
 
 
-def _assistant(parts: Sequence[JsonObject]) -> JsonObject:
-    return {"role": "assistant", "parts": [*parts], "finish_reason": "stop"}
+def _assistant(parts: Sequence[JsonObject], finish_reason: str = "stop") -> JsonObject:
+    return {"role": "assistant", "parts": [*parts], "finish_reason": finish_reason}
 
 
 def _parts(content: object) -> Iterable[JsonObject]:

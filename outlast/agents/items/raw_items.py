@@ -10,6 +10,12 @@ from typing import Any, cast
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
+
+def is_cut_short(raw: Mapping[str, Any]) -> bool:
+    """Whether a message of a model ends early, because a limit of tokens cut it off."""
+    return raw.get("type") == "message" and raw.get("status") == "incomplete"
+
+
 _TYPED: dict[str, str] = {
     "message": "ResponseOutputMessage",
     "function_call": "ResponseFunctionToolCall",

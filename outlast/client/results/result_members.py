@@ -16,7 +16,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolInputGuardrailResult,
     ToolOutputGuardrailResult,
 )
-from outlast.agents.items.raw_items import as_input, in_written_order
+from outlast.agents.items.raw_items import as_input, in_written_order, is_cut_short
 from outlast.agents.items.run_items import InputItem, RunItem, ToolApprovalItem
 from outlast.agents.schemas.agent_output import output_as, read_output
 from outlast.agents.usage import Usage
@@ -224,6 +224,15 @@ class RunResultBase:
             if answer.item is None:  # a tool's output need not have the type
                 return output
             raise
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the answer ends early, because a limit of tokens cut it off."""
+        state, answer = self.snapshot, self._answer
+        if answer is None and not state.question.answering:
+            answer = newest_answer(state)
+        at = None if answer is None else answer.item
+        return at is not None and is_cut_short(state.items[at].raw)
 
     @overload
     def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T: ...  # noqa: FBT001, FBT002  the SDK's

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.items.call_outputs import output_content
+from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
@@ -377,6 +378,8 @@ def _payloads_of(item: Item, hides: Redaction) -> Iterator[Payload]:
             yield Payload(label="Reasoning", text=hides.text(words), is_words=True)
     elif item.kind in {"message", "draft"}:
         label = "Words" if item.kind == "message" else "Words that were not approved"
+        if is_cut_short(raw):
+            label = f"{label}, cut off by a limit of tokens"
         yield Payload(label=label, text=hides.text(text_of(raw)), is_words=True)
     else:
         yield Payload(label=str(raw.get("type", item.kind)), text=_json(hides.json(raw)))

@@ -7,7 +7,8 @@ import pytest
 from outlast import Agent, ModelBehaviorError, ModelRefusalError, function_tool
 from outlast.loop.values import JsonObject
 from outlast.models import ChatCompletionsModel, ResponsesModel
-from outlast.testing import run_in_memory
+from outlast.otel.attributes import Describer
+from outlast.testing import SpanCollector, run_in_memory
 from tests.unit.models.chat_api import completion
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import message, response
@@ -86,3 +87,19 @@ async def test_a_call_that_the_token_limit_cut_off_does_not_run(
     *_, whole, cut = server.requests[-1].body["messages"]
     assert whole["content"] == "Forgotten."
     assert "cut off before its end" in cut["content"]
+
+
+async def test_half_a_sentence_that_stays_says_so(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    server.answer(completion({"content": "Half a sen"}, "length"))
+    server.answer(completion({"content": "A sentence."}))
+    with SpanCollector() as collector:
+        cut = await run_in_memory(Agent(name="Desk"), "Hello", model=chat)
+        whole = await run_in_memory(Agent(name="Desk"), "Hello", model=chat)
+    assert (cut.final_output, cut.is_cut_short) == ("Half a sen", True)
+    assert (whole.final_output, whole.is_cut_short) == ("A sentence.", False)
+    calls = [span for span in collector.spans() if span.span_data.type == "generation"]
+    assert [span.facts.get("finish_reasons") for span in calls] == [("length",), None]
+    described = Describer(include_content=False, pricing=None).describe(calls[0])
+    assert described.attributes["gen_ai.response.finish_reasons"] == ("length",)

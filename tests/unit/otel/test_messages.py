@@ -34,6 +34,12 @@ def test_each_kind_of_item_has_a_role_and_parts() -> None:
     assert other["parts"] == [{"type": "web_search_call"}]
 
 
+def test_a_message_that_a_limit_cut_off_says_so() -> None:
+    said = {"type": "message", "role": "assistant", "content": [], "status": "completed"}
+    whole, cut = read([said, {**said, "status": "incomplete"}])
+    assert (whole["finish_reason"], cut["finish_reason"]) == ("stop", "length")
+
+
 def test_a_picture_is_named_without_its_bytes() -> None:
     parts = [{"type": "input_image", "image_url": "data:image/png;base64,QUJD"}]
     assert read([{"role": "user", "content": parts}])[0]["parts"] == [{"type": "input_image"}]

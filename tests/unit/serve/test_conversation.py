@@ -277,6 +277,14 @@ async def test_payloads_come_on_demand_and_for_some_only() -> None:
         assert (await http.get(f"{PATH}/steps/99999999999")).status_code == 403
 
 
+async def test_an_answer_that_a_limit_cut_off_says_so() -> None:
+    play = Play.ready()
+    raw, _ = said("Half a sen")
+    play.replies(({**raw, "status": "incomplete"}, None))
+    [*_, at] = re.findall(r'hx-get="(/conversations/run/steps/\d+)"', await shown(play))
+    assert "Words, cut off by a limit of tokens Half a sen" in words(await shown(play, at))
+
+
 async def test_a_summary_is_a_step_whose_text_is_for_some_only() -> None:
     play = talk()
     used = Usage(
