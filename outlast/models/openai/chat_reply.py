@@ -177,6 +177,8 @@ class ChatReply:
                 self._write("refusal", FILTERED)
         if not self._items:
             self._write("output_text", "")
+        if meaning == "cut":
+            self._drop_thoughts()
         self._keep_thoughts(self._items[0])
         reason = _CUT_SHORT.get(meaning)
         for position, item in enumerate(self._items):
@@ -192,6 +194,12 @@ class ChatReply:
         }
         self._emit("response.completed", response=response)
         return self._events
+
+    def _drop_thoughts(self) -> None:
+        """Drop thoughts that some servers send again as the text, if a limit cut them off."""
+        for item in self._items:
+            if isinstance(item, _Message) and self._thoughts.hold(item.texts.get("output_text")):
+                item.texts["output_text"] = ""
 
     def _meaning(self, otherwise: str | None) -> Meaning:
         """Return how the answer ended. What the provider itself says outranks its gateway's word.

@@ -116,6 +116,10 @@ class Thoughts:
             kept: Any = self._fields.setdefault("provider_specific_fields", {})
             kept["thought_signatures"] = [*kept.get("thought_signatures", ()), *signatures]
 
+    def hold(self, text: str | None) -> bool:
+        """Whether a text is the thoughts that nobody signed."""
+        return bool(text) and any(self._fields.get(name) == text for name in UNSIGNED)
+
     def kept(self, *, has_calls: bool) -> JsonObject:
         """Return the fields that go back.
 

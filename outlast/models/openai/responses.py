@@ -361,8 +361,11 @@ def answer_of(response: JsonObject, target: Target) -> JsonObject:
     details = as_object(response.get("incomplete_details")) or {}
     if details.get("reason") == "content_filter":
         return {**response, "output": _refused(output, str(response.get("id")))}
+    is_cut = response.get("status") == "incomplete"
     if all(item["type"] in _SILENT and not _spoken(item) for item in output):
-        raise empty_answer(target, is_cut=response.get("status") == "incomplete")
+        raise empty_answer(target, is_cut=is_cut)
+    if is_cut and output[-1]["type"] == "message":  # some servers say so of the response only
+        return {**response, "output": [*output[:-1], {**output[-1], "status": "incomplete"}]}
     return response
 
 

@@ -412,3 +412,20 @@ async def test_an_answer_of_nothing_is_no_answer(
     for error in (caught.value, failure):
         assert (error.code, error.retryable, error.attempts) == ("empty_answer", True, 2)
         assert ("max_tokens" in error.message) == (reason == "length")
+
+
+async def test_thoughts_that_a_limit_cut_off_are_no_answer_where_they_come_again_as_its_text(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    thought = "The user asks"
+    server.stream(
+        [chunk({"reasoning_content": thought}), chunk({"content": thought}, "length")], done=True
+    )
+    _, failure = await collect_until_failure(chat.stream_response(ASK))
+    assert failure.code == "empty_answer"
+    server.stream(
+        [chunk({"reasoning_content": thought}), chunk({"content": "Half a sen"}, "length")],
+        done=True,
+    )
+    answer = await response_of_stream(chat.stream_response(ASK))
+    assert text_of(answer.output[0]) == "Half a sen"

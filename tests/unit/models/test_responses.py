@@ -254,7 +254,8 @@ async def test_a_request_is_not_changed_by_being_sent(
 async def test_an_answer_cut_short_is_an_answer(model: ResponsesModel, server: ModelServer) -> None:
     details = {"reason": "max_output_tokens"}
     server.answer(response(message("hi"), status="incomplete", incomplete_details=details))
-    assert (await model.get_response(ask())).output == [message("hi")]
+    [item] = (await model.get_response(ask())).output
+    assert item == {**message("hi"), "status": "incomplete"}
 
 
 REASONING: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}

@@ -39,7 +39,8 @@ async def test_a_stream_yields_the_providers_events_and_ends_with_the_response(
 async def test_an_answer_cut_short_ends_its_stream_as_completed(
     model: ResponsesModel, server: ModelServer, transport: str
 ) -> None:
-    whole = response(message("hi"), status="incomplete")
+    half = {**message("hi"), "status": "incomplete"}
+    whole = response(half, status="incomplete")
     server.stream([{"type": "response.incomplete", "response": whole}])
     assert await collect(model.stream_response(ask())) == [
         {"type": "response.completed", "response": whole, **named(transport)}
