@@ -15,10 +15,9 @@ _WORDS: Final[Mapping[Meaning, str]] = {
     " prohibited_content spii language image_safety image_prohibited_content image_recitation"
     " model_armor guardrail_intervened refusal refused sensitive error_toxic moderation",
     "failed": "error network_error abort aborted cancelled canceled user_cancel time_limit timeout"
-    " other image_other no_image malformed_function_call function_call_filter"
-    " unexpected_tool_call too_many_tool_calls missing_thought_signature malformed_response"
-    " malformed_model_output malformed_tool_use insufficient_system_resource load unload"
-    " not_finished finish_reason_unspecified unspecified unknown null",
+    " malformed_function_call function_call_filter unexpected_tool_call too_many_tool_calls"
+    " missing_thought_signature malformed_response malformed_model_output malformed_tool_use"
+    " insufficient_system_resource",
 }
 """The words of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere, DeepSeek, Z.ai, xAI,
 OpenRouter, LiteLLM, vLLM, SGLang, Ollama, llama.cpp, TGI, Together and watsonx."""
@@ -26,7 +25,17 @@ OpenRouter, LiteLLM, vLLM, SGLang, Ollama, llama.cpp, TGI, Together and watsonx.
 MEANINGS: Final[Mapping[str, Meaning]] = {
     word: meaning for meaning, words in _WORDS.items() for word in words.split()
 }
-"""What each finish reason means, in lower case. Any other is no promise of a whole answer."""
+"""What each finish reason means, in lower case. Any other, such as `other` or `unknown`, is no
+promise of a whole answer."""
+
+_NONE: Final = frozenset({"", "null", "none"})
+"""What some servers write instead of null as long as the answer goes on."""
+
+
+def reason_of(value: object) -> str | None:
+    """Return a finish reason as it is written, or None if there is none yet."""
+    reason = "" if value is None else str(value)
+    return None if reason.strip().casefold() in _NONE else reason
 
 
 def meaning_of(reason: str) -> Meaning | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 from outlast.loop.values import JsonObject
-from outlast.models.finish_reasons import Meaning, meaning_of
+from outlast.models.finish_reasons import Meaning, meaning_of, reason_of
 from outlast.models.openai.given_back import SIGNED_FIELDS, Thoughts
 from outlast.models.openai.responses import DERIVED, FILTERED, PROVIDER_DATA
 
@@ -101,7 +101,7 @@ def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") ->
         hint = "; this server speaks the Responses API" if "output" in completion else ""
         raise UnreadableReplyError(f"the completion has no choice with a message{hint}")
     # A whole message has the same fields as the only chunk of a stream.
-    finish_reason = choices[0].get("finish_reason") or "stop"
+    finish_reason = reason_of(choices[0].get("finish_reason")) or "stop"
     reply = ChatReply(turn=turn, model=model, is_whole=True)
     only = {**choices[0], "index": 0, "delta": message, "finish_reason": finish_reason}
     reply.add({**completion, "choices": [only]})
@@ -154,7 +154,7 @@ class ChatReply:
     def _add_choice(self, choice: JsonObject) -> None:
         if choice.get("error"):
             raise ReportedError(choice["error"])
-        self._finish_reason = as_text(choice.get("finish_reason")) or self._finish_reason
+        self._finish_reason = reason_of(choice.get("finish_reason")) or self._finish_reason
         own = as_object(choice.get("provider_specific_fields")) or {}
         own_reason = choice.get("native_finish_reason") or own.get("native_finish_reason")
         self._own_reason = as_text(own_reason) or self._own_reason

@@ -323,9 +323,10 @@ async def test_an_error_in_a_list_is_an_error(
         ("error", "server_error", None),
         ("network_error", "server_error", None),
         ("abort", "server_error", None),
-        ("FinishReason.OTHER", "server_error", None),
+        ("FinishReason.ERROR", "server_error", None),
         ("function_call_filter: MALFORMED_FUNCTION_CALL", "server_error", None),
         ("insufficient_system_resource", "server_error", None),
+        ("OTHER", "bad_response", 2),
         ("out_of_ink", "bad_response", 2),
     ],
 )
@@ -390,9 +391,10 @@ def test_the_providers_own_word_for_a_filter_outranks_that_of_its_gateway() -> N
     ):
         [item] = response_from_chat({"choices": [{**choice, **beside}]}, turn=1)["output"]
         assert refusal_of(item) == FILTERED
-    unknown = {**choice, "native_finish_reason": "done_and_dusted"}
-    [item] = response_from_chat({"choices": [unknown]}, turn=1)["output"]
-    assert refusal_of(item) is None
+    for unknown in ("done_and_dusted", "OTHER", None):
+        given = {**choice, "native_finish_reason": unknown}
+        [item] = response_from_chat({"choices": [given]}, turn=1)["output"]
+        assert refusal_of(item) is None
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "tool_calls"])

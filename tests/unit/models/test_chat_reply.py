@@ -5,6 +5,7 @@ from openai.types.responses import ResponseOutputItem, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from outlast.loop.values import JsonObject
+from outlast.models.finish_reasons import MEANINGS, meaning_of
 from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
 from outlast.models.openai.chat_request import chat_messages
 
@@ -358,6 +359,26 @@ def test_a_stream_without_a_finish_reason_has_ended_early() -> None:
     reply.add(chunk({"content": "hi"}))
     with pytest.raises(UnreadableReplyError, match="ended before"):
         reply.finish()
+
+
+def test_what_stands_for_no_reason_yet_is_none() -> None:
+    events = play(chunk({"content": "h"}, "null"), chunk({"content": "i"}, ""), chunk({}, "stop"))
+    assert events[-1]["response"]["status"] == "completed"
+    with pytest.raises(UnreadableReplyError, match="ended before"):
+        play(chunk({"content": "h"}, "null"))
+
+
+def test_a_finish_reason_that_is_no_text_is_unknown() -> None:
+    whole = completion({"content": "hi"})
+    whole["choices"][0]["finish_reason"] = 3
+    with pytest.raises(UnreadableReplyError, match="unknown finish_reason '3'"):
+        response_from_chat(whole, turn=1)
+
+
+@pytest.mark.parametrize("word", sorted(MEANINGS))
+def test_a_finish_reason_means_the_same_however_it_is_written(word: str) -> None:
+    spelled = (word, word.upper(), f"FinishReason.{word.upper()}", f"{word}: DETAIL")
+    assert {meaning_of(one) for one in spelled} == {MEANINGS[word]}
 
 
 @pytest.mark.parametrize("bad", [{"choices": "x"}, {"choices": [1]}])
