@@ -108,7 +108,8 @@ class ResponsesModel:
         """Answer one request."""
         target = self._connection.target(_PATH, self.name)
         reply = await self._connection.post(target, self._body(request), request.settings)
-        return read_response(reply.body, target, request_id=reply.request_id)
+        response = valid_response(reply.body, target)
+        return _converted(_answer(response, target, request), reply.request_id)
 
     @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
@@ -136,7 +137,7 @@ class ResponsesModel:
                     response = _whole(valid_response(event.get("response"), target), done)
                     complete = True
                     named = {} if request_id is None else {REQUEST_ID: request_id}
-                    whole = answer_of(response, target)
+                    whole = _answer(response, target, request)
                     yield {**event, **named, "type": "response.completed", "response": whole}
                     continue
                 if kind == "response.output_item.done":
@@ -350,6 +351,15 @@ def has_extra_tools(settings: ModelSettings) -> bool:
 def read_response(body: object, target: Target, *, request_id: str | None = None) -> ModelResponse:
     """Validate a response object with an answer, and convert it."""
     return _converted(answer_of(valid_response(body, target), target), request_id)
+
+
+def _answer(response: JsonObject, target: Target, request: ModelRequest) -> JsonObject:
+    try:
+        return answer_of(response, target)
+    except ModelError as error:
+        # A conversation on the server has the input now, and would have it twice.
+        error.retryable = error.retryable and request.conversation_id is None
+        raise
 
 
 def answer_of(response: JsonObject, target: Target) -> JsonObject:

@@ -86,6 +86,16 @@ async def test_what_has_ended_needs_no_cancellation_and_what_is_away_does(
     assert caught.value.retryable
 
 
+async def test_a_response_of_nothing_is_lost_since_it_stays_as_it_is(
+    model: ResponsesModel, server: BackgroundServer
+) -> None:
+    response_id = await model.begin_response(ASKED)
+    server.finish(response_id, said(""))
+    with pytest.raises(ResponseLost) as caught:
+        await model.read_response(response_id, ASKED)
+    assert (caught.value.code, caught.value.retryable) == ("empty_answer", True)
+
+
 async def test_an_id_never_leads_to_another_path(
     model: ResponsesModel, server: BackgroundServer
 ) -> None:

@@ -310,6 +310,16 @@ async def test_an_answer_of_nothing_is_no_answer(
 
 
 @over_both
+async def test_an_answer_of_nothing_is_not_asked_for_again_where_the_server_keeps_the_conversation(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.answer(response())
+    with pytest.raises(ModelError) as caught:
+        await model.get_response(ask(conversation_id="conv_1"))
+    assert (caught.value.code, caught.value.retryable) == ("empty_answer", False)
+
+
+@over_both
 async def test_an_answer_whose_items_came_on_the_way_only_is_no_empty_one(
     model: ResponsesModel, server: ModelServer
 ) -> None:
