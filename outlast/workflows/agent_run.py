@@ -187,14 +187,14 @@ class AgentRun:
         self._visibility = False
         self._writes = 0
         self._unlisted = False
-        unlisted_before = False
+        unlisted_before = is_new = False
         try:
             record = records.read(records.RunInput, _json(payload))
             self._visibility, unlisted_before = record.visibility, record.unlisted
             if record.carried is not None:
                 self._state = records.read_carried(record.carried)
             chain_id, now_ms = info.original_execution_run_id, self._now_ms()
-            begins = history.start_of(self._id, record, now_ms, chain_id)
+            is_new = (begins := history.start_of(self._id, record, now_ms, chain_id)) is not None
             if begins is None:
                 self._stages = stages.resumed(self._state, record.stages)
                 self._commands.extend(self._state.pending)
@@ -204,7 +204,7 @@ class AgentRun:
             self._defect = typed_error(
                 failures.USER_ERROR, f"The run's input is unreadable: {error}"
             )
-        self._shown = {} if unlisted_before else presentation.attributes(self._state)
+        self._shown = {} if unlisted_before else self._first_shown(is_new=is_new)
 
     @workflow.run
     @takes_raw_value
@@ -692,6 +692,19 @@ class AgentRun:
                 workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             self._shown, self._shown_at = attributes, now_ms
         self._bars.show(presentation.waits(self._state), now_ms, may_return=was_brief)
+
+    def _first_shown(self, *, is_new: bool) -> presentation.Attributes:
+        """Return the attributes that the server has when this history begins.
+
+        The history before has written those of the state. A new run starts with its agent alone,
+        also if its state waits already, as that of a fork does; a history without the patch was
+        recorded before this held.
+        """
+        shown = presentation.attributes(self._state)
+        if not is_new or not self._visibility:
+            return shown
+        first = presentation.attributes(LoopState(agent=self._state.agent))
+        return first if first != shown and workflow.patched("outlast-listed-fork") else shown
 
     def _was_brief(self, attributes: presentation.Attributes, now_ms: int) -> bool:
         """Whether an approval took so little time that its end is shown later.

@@ -1,5 +1,6 @@
 """Forks of runs on a real server."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 from outlast import Agent, ApprovalPolicy, Audience, function_tool
 from outlast.agents.errors import UserError
 from outlast.client.forks import ForkPoint, fork_run, read_fork_points
+from outlast.client.inbox import Inbox
 from outlast.client.start.tenant import Tenant
+from outlast.contract import names
 from outlast.loop.phrases import OFF_IN_FORK
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call
-from tests.workflow.desk import Desk, waits_for
+from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.test_identity import KEY
 
 called: list[str] = []
@@ -173,3 +176,55 @@ async def test_a_decision_about_the_source_lets_no_call_of_a_fork_run(
     )  # the next call, which the decision would be remembered for
     assert called == ["paid 7"]
     await made.cancel()
+
+
+async def test_a_fork_that_begins_at_a_pending_approval_is_listed_as_waiting(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_IDENTITY_KEY", KEY)
+    agent = Agent[Any](name="Shop", tools=[pay])
+    model = ScriptedModel([call("pay", "c1", order="7")], "Declined.", "Declined again.")
+    await desk.open(agent, model=model)
+    source = await desk.start(agent)
+    state = await desk.until(source, waits_for(1))
+    made = await fork_run(desk.client, source.id)
+    desk.ids.append(made.id)
+    await desk.until_status(made, "waiting")
+    described = await desk.workflow(made).describe()
+    waits = {
+        names.ATTRIBUTE_AGENT: ["Shop"],
+        names.ATTRIBUTE_APPROVALS: [1],
+        names.ATTRIBUTE_STATUS: ["waiting"],
+        names.ATTRIBUTE_WAITS_FOR: ["approval of pay"],
+        names.ATTRIBUTE_GROUPS: ["ann"],
+        names.ATTRIBUTE_RISK: [state.pending_approvals[0].terms.risk],
+    }
+    assert described.search_attributes.items() >= waits.items()
+    inbox = Inbox(desk.client)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while made.id not in {one.run_id async for one in inbox.all()}:  # noqa: ASYNC110  visibility is a moment behind
+            await asyncio.sleep(0.05)
+    for handle in (source, made):
+        (request,) = await handle.approvals()
+        await handle.reject(request, by="ann")
+        await handle.result()
+    described = await desk.workflow(made).describe()
+    assert described.search_attributes[names.ATTRIBUTE_APPROVALS] == [0]
+
+
+async def test_a_fork_of_a_held_or_an_idle_conversation_is_listed_with_its_status(
+    desk: Desk,
+) -> None:
+    await desk.open(shop(), model=ScriptedModel("Hello."))
+    source = await desk.start(shop(), keep_open=True)
+    await desk.until(source, lambda state: state.phase == "idle")
+    idle = await fork_run(desk.client, source.id)
+    await source.hold(by="ann")
+    held = await fork_run(desk.client, source.id)
+    desk.ids += [idle.id, held.id]
+    for handle, status in ((idle, "idle"), (held, "held")):
+        await desk.until_status(handle, status)
+        shown = (await desk.workflow(handle).describe()).search_attributes
+        assert shown[names.ATTRIBUTE_STATUS] == [status]
+    for handle in (source, idle, held):
+        await handle.cancel()
