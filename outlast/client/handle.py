@@ -507,6 +507,7 @@ class RunHandle(People):
         message_id: str | None = None,
         mode: SendMode = "steer",
         stream: bool = False,
+        author: str = "",
     ) -> SentMessage:
         """Send a message, and return when the run, even if busy, has accepted it.
 
@@ -518,6 +519,8 @@ class RunHandle(People):
                 begun finish.
             stream: stream the model calls for the answer; a run that was started with
                 `stream=True` streams all.
+            author: the member of the team who writes in the customer's place: a policy with
+                `exclude_requester` does not let them decide about what they ask for.
 
         Raises:
             RunClosed: the run has ended; nothing was sent.
@@ -532,6 +535,7 @@ class RunHandle(People):
             mode=mode,
             stream=stream,
             caller=opentelemetry_caller(),
+            author=author,
         )
         record = await with_content_stored(self.client, record)
         if self._stopped is not None:

@@ -38,6 +38,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
+from outlast.loop.canonical import LONGEST_NAME
 from outlast.loop.effects import LendBudget, NotifyParent, RunAgent
 from outlast.loop.fork import Fork
 from outlast.loop.invariants import violations
@@ -142,6 +143,7 @@ class RunInput:
         handled: codes of the failures that a handler may turn into answers.
         parent: the parent of a nested run.
         remembered: the decisions of the parent's conversation that apply to a nested run.
+        authors: the members of the team who wrote what a nested run works for.
         carried: the state of the run that this one continues, or is forked from.
         fork: where the run is forked from, which then has these settings. A nested run has that of
             its parent.
@@ -165,6 +167,7 @@ class RunInput:
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     remembered: tuple[Remembered, ...] = ()
+    authors: tuple[str, ...] = ()
     carried: JsonObject | None = None
     fork: Fork | None = None
     stages: tuple[Stage, ...] | None = None
@@ -189,6 +192,7 @@ class SendRecord:
     mode: SendMode = "steer"
     stream: bool = False
     caller: str = ""
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,14 +496,16 @@ MOST_OF_CALLER: Final = 55
 def message_of(record: SendRecord, at_ms: int) -> Message:
     """Return the message in a record."""
     content, caller = messages_of(record.input), record.caller[:MOST_OF_CALLER]
-    return Message(record.message_id, content, at_ms, record.mode, record.stream, caller)
+    authors = (record.author[:LONGEST_NAME],) if record.author else ()
+    return Message(record.message_id, content, at_ms, record.mode, record.stream, caller, authors)
 
 
 def first_message_of(record: RunInput, at_ms: int) -> Message | None:
     """Return the message that a run starts with, if it has one."""
     if record.awaits_line:
         return None
-    return Message(record.message_id, messages_of(record.input), at_ms)
+    content = messages_of(record.input)
+    return Message(record.message_id, content, at_ms, authors=record.authors)
 
 
 def write(record: object) -> JsonObject:
@@ -724,6 +730,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
             chain_id=effect.chain_id,
         ),
         remembered=effect.remembered,
+        authors=effect.authors,
         visibility=visibility,
         fork=effect.fork,
     )

@@ -386,6 +386,7 @@ class Evidence:
         expired: nobody decided in time, and the policy then approves.
         run_id: the run of the conversation in which a remembered decision was made; empty for the
             run of the call.
+        authors: the members of the team who wrote the question.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -393,6 +394,7 @@ class Evidence:
     requested_at_ms: int = 0
     expired: bool = False
     run_id: str = ""
+    authors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,6 +166,7 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             prefix=state.start.parent.prefix if state.start.parent else "",
             remembered=_passed_down(state),
             evidence=call.evidence,
+            authors=state.question.authors,
             chain_id=state.chain_id,
             fork=state.fork,
             budgets=shares(
@@ -350,12 +351,15 @@ def blocked_effect(
     return replace(request, id=f"{own}b{effect.effect}")
 
 
-def evidence_of(request: ApprovalRequest, arguments: str) -> Evidence:
+def evidence_of(
+    request: ApprovalRequest, arguments: str, authors: tuple[str, ...] = ()
+) -> Evidence:
     """Return what people decided about a call that may run.
 
     Args:
         request: the settled request.
         arguments: all arguments of the call, as the request was made for them.
+        authors: the members of the team who wrote the question.
     """
     request_digest = digest(arguments)
     edited: list[str] = []
@@ -372,6 +376,7 @@ def evidence_of(request: ApprovalRequest, arguments: str) -> Evidence:
         edited=tuple(edited),
         requested_at_ms=request.requested_at_ms,
         expired=request.decision is None,
+        authors=authors,
     )
 
 

@@ -229,6 +229,7 @@ class RunAgent(AgentEffect):
         prefix: the beginning of this run's approval ids, and so of the nested run's.
         remembered: the decisions of the conversation that apply to further calls.
         evidence: what people decided about the call.
+        authors: the members of the team who wrote what the run works for.
         chain_id: the first execution of the run that all others are nested in.
         budgets: the shares of the run's budgets that the nested run may spend.
         fork: what the run was forked from; None if it is no fork.
@@ -243,6 +244,7 @@ class RunAgent(AgentEffect):
     prefix: str = ""
     remembered: tuple[Remembered, ...] = ()
     evidence: Evidence | None = None
+    authors: tuple[str, ...] = ()
     chain_id: str = ""
     budgets: tuple[Budget, ...] = ()
     fork: Fork | None = None

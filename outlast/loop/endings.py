@@ -192,8 +192,9 @@ def with_answer(
     """Record the answer of the question, or why there is none."""
     return revised(
         state,
-        answers=(*state.answers, given),
+        answers=(*state.answers, replace(given, authors=state.question.authors)),
         answering=(),
+        authors=(),
         candidate=None,
         final_output=output,
         failure=failure,

@@ -62,6 +62,7 @@ class Message:
             instead of the model call under way.
         stream: the model calls for its answer stream.
         caller: the `traceparent` of the program that sent it; empty without one.
+        authors: the members of the team who wrote it, whom a policy may exclude from decisions.
     """
 
     id: str
@@ -70,6 +71,12 @@ class Message:
     mode: SendMode = "steer"
     stream: bool = False
     caller: str = ""
+    authors: tuple[str, ...] = ()
+
+
+def with_authors(authors: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """Return the authors of a question with further ones, each once and without empty names."""
+    return tuple(dict.fromkeys(name for name in (*authors, *more) if name))
 
 
 def message_of_person(text: str) -> JsonObject:

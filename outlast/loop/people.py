@@ -25,7 +25,7 @@ from outlast.loop.endings import (
     with_answer,
 )
 from outlast.loop.events import PersonActed
-from outlast.loop.items import Item, message_of_person
+from outlast.loop.items import Item, message_of_person, with_authors
 from outlast.loop.problems import sender_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Answer, Gate, Hold, Lent, LoopState, Words, line_call
@@ -136,7 +136,8 @@ def settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
     if call.parked is not None:
         return outside.value_of_person(state, index, request)
     if request.status in {"approved", "edited"}:
-        call = replace(call, evidence=effect_factory.evidence_of(request, call.arguments))
+        authors = state.question.authors
+        call = replace(call, evidence=effect_factory.evidence_of(request, call.arguments, authors))
         if request.edited is not None:
             call = replace(call, arguments=request.edited, edited=True)
         status: CallStatus = "held" if call.plan.kind == "handoff" else "planned"
@@ -310,7 +311,17 @@ def release_conversation(state: LoopState, event: PersonActed[ReleaseAction]) ->
     }
     note = Item("note", told)
     pending = tuple(votes.resumed(one, event.at_ms) for one in state.approvals)
-    state = revised(state, hold=None, starts=True, approvals=pending, items=(*state.items, note))
+    authors = state.question.authors
+    if action.note:  # the agent does what they have written
+        authors = with_authors(authors, (event.person.subject,))
+    state = revised(
+        state,
+        hold=None,
+        starts=True,
+        approvals=pending,
+        items=(*state.items, note),
+        authors=authors,
+    )
     if action.to and action.to != state.agent:
         path = (*state.handoff_path, action.to)
         state = revised(state, agent=action.to, model="", required_steps=(), handoff_path=path)

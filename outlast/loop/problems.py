@@ -17,6 +17,7 @@ from outlast.loop.approvals import ApprovalRequest, Decision, Person
 from outlast.loop.aside import may_be_left_out
 from outlast.loop.canonical import same_person
 from outlast.loop.events import PersonActed
+from outlast.loop.items import with_authors
 from outlast.loop.state import Hold, LoopState
 from outlast.loop.values import Json
 from outlast.loop.votes import (
@@ -76,7 +77,7 @@ def sender_at(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
     return Sender(
         at_ms=at_ms,
         verified=verified,
-        requester=state.start.requester,
+        requesters=with_authors(state.question.authors, (state.start.requester,)),
         holder=holder,
     )
 

@@ -119,6 +119,7 @@ class Changes(TypedDict, total=False):
     answer_terms: ApprovalTerms | None
     answer_reason: str | None
     streams: bool
+    authors: tuple[str, ...]
     to_save: tuple[ItemsToSave, ...]
     queued_up_to: int
     skipped_from: int | None

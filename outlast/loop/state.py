@@ -85,12 +85,14 @@ class Answer:
         item: the index of the item that holds its text; None if no item does.
         agent: the agent that answered.
         failure: why there is no answer.
+        authors: the members of the team who wrote the question.
     """
 
     to: tuple[str, ...]
     item: int | None
     agent: str
     failure: Failure | None = None
+    authors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +348,7 @@ class Question:
         answer_terms: a person has to approve the answer, under these terms.
         answer_reason: why a person has to approve it.
         streams: one of its messages asks for streamed model calls.
+        authors: the members of the team who wrote it, or gave the conversation back with words.
     """
 
     answering: tuple[str, ...] = ()
@@ -366,6 +369,7 @@ class Question:
     answer_terms: ApprovalTerms | None = None
     answer_reason: str | None = None
     streams: bool = False
+    authors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

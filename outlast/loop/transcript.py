@@ -16,7 +16,7 @@ from outlast.loop.call_forms import (
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.effects import OffloadItems, RunAgent, RunTool
-from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_person
+from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_person, with_authors
 from outlast.loop.phrases import no_screenshot
 from outlast.loop.revision import revised
 from outlast.loop.state import Ignored, LoopState, Response, turn_start
@@ -51,6 +51,9 @@ def record_messages(state: LoopState, *, all_of_them: bool = True) -> LoopState:
         items=state.items + arrived,
         answering=answering + tuple(message.id for message in taken),
         streams=streams or any(message.stream for message in taken),
+        authors=with_authors(
+            state.question.authors, (name for message in taken for name in message.authors)
+        ),
         inbox=tuple(one for one in state.inbox if one not in taken),
         failure=None,
     )
@@ -68,7 +71,8 @@ def record_prepared_input(
         Item("history" if at in saved else "input", raw) for at, raw in enumerate(content)
     )
     first, *others = state.inbox
-    return revised(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
+    begun = Message(first.id, (), first.at_ms, authors=first.authors)
+    return revised(state, inbox=(begun, *others), items=items)
 
 
 def begin_question(state: LoopState, at_ms: int) -> LoopState:

@@ -129,6 +129,7 @@ def retry_requested(state: LoopState, event: RetryRequested) -> LoopState:
         state,
         answers=(*earlier, replace(failed, to=())),
         answering=failed.to,
+        authors=failed.authors,
         failure=None,
         guardrails=(),
     )
@@ -371,7 +372,10 @@ def begin_calls(state: LoopState, at_ms: int, first: int = 0) -> LoopState:
                 state = ask_people(state, index, request)
             else:
                 evidence = Evidence(
-                    decisions=(kept.decision,), requested_at_ms=at_ms, run_id=kept.run_id
+                    decisions=(kept.decision,),
+                    requested_at_ms=at_ms,
+                    run_id=kept.run_id,
+                    authors=state.question.authors,
                 )
                 state = with_call(state, index, replace(call, evidence=evidence))
     return state

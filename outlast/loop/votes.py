@@ -52,15 +52,20 @@ class Sender:
     Attributes:
         at_ms: when the run takes it, in milliseconds since the epoch.
         verified: whether the sender proved who they are.
-        requester: the person for whom the run works; empty if the run does not say.
+        requesters: the person for whom the run works, and the members of the team who wrote the
+            question.
         holder: the person who has the conversation; empty for nobody, and None where it cannot be
             taken over, as in a nested run.
     """
 
     at_ms: int
     verified: bool = False
-    requester: str = ""
+    requesters: tuple[str, ...] = ()
     holder: str | None = None
+
+    def asked(self, name: str) -> bool:
+        """Whether a person is one of the requesters."""
+        return any(same_person(name, one) for one in self.requesters)
 
 
 # --- Which decisions a request accepts -----------------------------------------------------------
@@ -249,7 +254,7 @@ def recipient_problem(
     """
     if len(to) > LONGEST_NAME:
         return f" needs a name of at most {LONGEST_NAME} characters."
-    if terms.audience.exclude_requester and same_person(to, sender.requester):
+    if terms.audience.exclude_requester and sender.asked(to):
         return f": {to} asked for this, so somebody else has to decide."
     named = [name for one in audiences for name in one.subjects]
     in_group = any(one.groups for one in audiences)
@@ -315,7 +320,7 @@ def person_problem(
     excludes = terms.audience.exclude_requester
     if not by and (restricted or excludes or terms.quorum > 1):
         return " needs the name of the person who decides (by=)."
-    if excludes and same_person(by, sender.requester):
+    if excludes and sender.asked(by):
         return f": {by} asked for this, so somebody else has to decide."
     if restricted and not any(_includes(one, person) for one in audiences):
         return f": {by} may not do this. It is for {audience_text(audiences)}."

@@ -78,6 +78,7 @@ from outlast.serve.live import (
     event_stream,
     inbox_stream,
 )
+from outlast.serve.messages import author_of
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
@@ -193,9 +194,8 @@ async def _begin(
         tenant=tenant,
         patience=PATIENCE,
     )
-    if isinstance(asked.caller, Staff):
-        # Whoever tries an agent does not decide alone about what it does for them.
-        options["run_config"] = RunConfig(requester=asked.caller.person.subject)
+    if author := author_of(asked.caller):
+        options["run_config"] = RunConfig(requester=author)
     # By its name: this process hosts no runs.
     return await Runner.start(
         agent.name, content, keep_open=True, stream=True, message_id=message_id, **options
@@ -270,7 +270,7 @@ async def _send(asked: DeskRequest) -> Response:
     own_id = body.message_id or secrets.token_hex(8)
     message_id = customer_message_id(own_id)
     try:
-        await _handle(asked).send(content, message_id=message_id)
+        await _handle(asked).send(content, message_id=message_id, author=author_of(asked.caller))
     except RunNotFound:
         await _first_message(asked, body, content, message_id)
     return _answer(MessageReceiptView(id=asked.run_id, message_id=own_id), 202)
@@ -290,7 +290,7 @@ async def _first_message(
     with suppress(RunAlreadyStarted):
         await _begin(asked, agent, content, run_id=asked.run_id, message_id=message_id)
     # Another message may have begun it, also one that says the same; a known one changes nothing.
-    await _handle(asked).send(content, message_id=message_id)
+    await _handle(asked).send(content, message_id=message_id, author=author_of(asked.caller))
 
 
 async def _withdraw(asked: DeskRequest) -> Response:

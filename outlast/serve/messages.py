@@ -7,11 +7,12 @@ from typing import cast
 from starlette.requests import Request
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.start.runner import Runner
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
-from outlast.serve.access import Caller, Customer, Target
+from outlast.serve.access import Caller, Customer, Staff, Target
 from outlast.serve.problems import Refused
 from outlast.serve.routing import Desk, DeskRequest
 
@@ -66,19 +67,30 @@ async def accept_message(
     state = state or await state_if_any(asked, run_id)
     if state is None:
         asked.check("start_run", Target(run_id=run_id))
-        state = await _started(asked.desk, run_id, agent, content, message_id)
+        state = await _started(asked, run_id, agent, content, message_id)
     asked.check("send_message", Target(run_id=run_id))
     if state is not None and has_message(state, message_id):
         return
     if state is not None and state.phase in {"closing", "closed"}:
         raise Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
-    await asked.desk.handle(run_id).send(content, message_id=message_id, stream=True)
+    await asked.desk.handle(run_id).send(
+        content, message_id=message_id, stream=True, author=author_of(asked.caller)
+    )
+
+
+def author_of(caller: Caller) -> str:
+    """Return the member of the team who writes in the customer's place; empty for others.
+
+    Whoever asks for something does not decide alone about it.
+    """
+    return caller.person.subject if isinstance(caller, Staff) else ""
 
 
 async def _started(
-    desk: Desk, run_id: str, agent: str, content: str | list[JsonObject], message_id: str
+    asked: DeskRequest, run_id: str, agent: str, content: str | list[JsonObject], message_id: str
 ) -> LoopState | None:
     """Begin a run; return its state, or None if somebody else has just begun another one."""
+    desk = asked.desk
     startable_agent(desk, agent)
     try:
         handle = await Runner.start(
@@ -90,6 +102,7 @@ async def _started(
             message_id=message_id,
             client=desk.client,
             task_queue=desk.task_queue,
+            run_config=RunConfig(requester=author_of(asked.caller) or None),
         )
     except RunAlreadyStarted:
         return None

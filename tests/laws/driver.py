@@ -514,10 +514,10 @@ class Play:
         return failure
 
     def hears(
-        self, message_id: str, text: str = "", mode: SendMode = "steer"
+        self, message_id: str, text: str = "", mode: SendMode = "steer", *authors: str
     ) -> tuple[Command, ...]:
-        """A person says something more."""
-        said = replace(message(message_id, text, self.now_ms), mode=mode)
+        """A person says something more; the authors are members of the team."""
+        said = replace(message(message_id, text, self.now_ms), mode=mode, authors=authors)
         return self.take(MessageReceived(at_ms=self.now_ms, message=said))
 
     def attached(self, line: str = "l1", owner: str = "") -> tuple[Command, ...]:

@@ -201,7 +201,8 @@ def deed(  # noqa: PLR0911  a row for each move
         case _:
             name = "start" if a % 16 == 15 else f"m{a % 4 if b % 8 == 7 else len(play.events)}"
             mode: SendMode = ("steer", "queue", "interrupt")[b % 3]
-            said = replace(message(name, f"text {b}", play.now_ms), mode=mode)
+            authors = (PEOPLE[b % len(PEOPLE)].subject,) if a % 4 == 0 else ()
+            said = replace(message(name, f"text {b}", play.now_ms), mode=mode, authors=authors)
             return MessageReceived(at_ms=play.now_ms, message=said)
 
 
@@ -259,12 +260,15 @@ def acceptable(
         for person in people:
             decision = fitting(request, kind, person, a, b)
             verified = b % 2 == 0 or not request.terms.unverified
-            sender = Sender(
-                at_ms=play.now_ms, verified=verified, requester=play.state.start.requester
-            )
+            sender = _sender(play, verified=verified)
             if refusal((request,), decision, sender) is None:
                 return _event(play, decision, verified=verified)
     return None
+
+
+def _sender(play: Play, *, verified: bool) -> Sender:
+    requesters = (play.state.start.requester, *play.state.question.authors)
+    return Sender(at_ms=play.now_ms, verified=verified, requesters=tuple(filter(None, requesters)))
 
 
 def _claimer(request: ApprovalRequest, at_ms: int) -> Person:
@@ -382,7 +386,7 @@ def _claim(play: Play, a: int, b: int) -> PersonActed[ClaimAction] | None:
     request = requests[a % len(requests)]
     people = [PEOPLE[(a + at) % len(PEOPLE)] for at in range(len(PEOPLE))]
     proven, force = b % 2 == 0 or not request.terms.unverified, b % 4 == 0
-    sender = Sender(at_ms=play.now_ms, verified=proven, requester=play.state.start.requester)
+    sender = _sender(play, verified=proven)
     able = [
         one
         for one in people

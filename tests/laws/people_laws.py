@@ -21,7 +21,7 @@ from outlast.loop.approvals import (
     digest,
 )
 from outlast.loop.calls import Call
-from outlast.loop.canonical import LONGEST_NAME, same_person
+from outlast.loop.canonical import LONGEST_NAME, canonical_name, same_person
 from outlast.loop.effects import (
     CallModel,
     CancelEffect,
@@ -330,7 +330,8 @@ def not_for(
     excludes = terms.audience.exclude_requester
     if not by and (names or listed or excludes or terms.quorum > 1):
         return "nobody says who it is"
-    if excludes and by == state.start.requester:
+    askers = {state.start.requester, *state.question.authors}
+    if excludes and canonical_name(by) in {canonical_name(one) for one in askers if one}:
         return "the requester is excluded"
     if (names or listed) and by not in names and listed.isdisjoint(groups):
         return "it is for others"

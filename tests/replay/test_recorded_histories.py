@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
 
@@ -93,6 +94,10 @@ def told(state: LoopState, recorded: dict[str, Any]) -> dict[str, Any]:
     In which order the outputs of one reply stand is up to the version that reads: they are told
     before people are waited for, since a run may have a session that is to have them.
     """
+    if "authors" not in recorded["question"]:  # who wrote a question was not known
+        unknown = [replace(one, authors=()) for one in state.answers]
+        question = replace(state.question, authors=())
+        state = replace(state, question=question, answers=tuple(unknown))
     fields = {name: getattr(state, name) for name in recorded}
     return {**fields, "items": sorted(state.items, key=_place)}
 

@@ -32,6 +32,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.calls import RequiredApproval
 from outlast.loop.canonical import canonical_name, digest, digest_of
+from outlast.loop.items import with_authors
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import Sender, difference, person_problem
 from outlast.ports.identity import Execution, WorkerIdentity
@@ -203,7 +204,8 @@ class _Check:
         audiences = (terms.audience, *(step.audience for step in terms.escalations))
         requester = str(self.invocation.settings.get("requester") or "")
         # Whether the sender is verified is checked below, by the proof.
-        sender = Sender(at_ms=clock.now_ms(), verified=True, requester=requester)
+        requesters = with_authors(self.evidence.authors, (requester,))
+        sender = Sender(at_ms=clock.now_ms(), verified=True, requesters=requesters)
         problem = person_problem(terms, audiences, decision.person, sender)
         if problem:
             return problem.removeprefix(":").strip().removesuffix(".")

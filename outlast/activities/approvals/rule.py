@@ -29,7 +29,10 @@ from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject
 
-NO_REQUESTER = "The run does not name its requester, so nobody is excluded as the requester."
+NO_REQUESTER = (
+    "The run does not name its requester, so only members of the team who wrote a message of the "
+    "question are excluded."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
                 "input": said["content"],
                 "message_id": event.message.id,
                 "mode": event.message.mode,
+                "author": "".join(event.message.authors),
             }
             return Updated(name="send", arguments=(payload,))
         case PersonActed():

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from outlast.contract import records
+from outlast.contract.records import RunInput
 from outlast.loop import phrases
 from outlast.loop.approvals import (
     ApprovalTerms,
@@ -14,16 +16,24 @@ from outlast.loop.approvals import (
     EscalationStep,
     OnExpiry,
 )
-from outlast.loop.effects import CallModel, FinalizeAnswer, NotifyParent, RunHandoff
+from outlast.loop.effects import (
+    CallModel,
+    FinalizeAnswer,
+    NotifyParent,
+    RunAgent,
+    RunHandoff,
+)
 from outlast.loop.items import message_of_person
 from outlast.loop.start import Parent
 from outlast.loop.state import items_of, visible_item_count
+from outlast.loop.transcript import record_prepared_input
 from outlast.loop.values import Json, JsonObject
 from tests.laws.driver import (
     Part,
     Play,
     gated,
     hosted,
+    nested,
     reply_of,
     said,
     thought,
@@ -158,6 +168,103 @@ def test_the_person_for_whom_a_run_works_may_be_excluded() -> None:
     assert "somebody else" in play.state.ignored[0].why
     play.decided("a1", by="bob")
     assert play.running_ids == ["c1"]
+
+
+OTHERS = ApprovalTerms(audience=Audience(exclude_requester=True))
+
+
+def refund(call_id: str) -> Part:
+    return gated("refund", call_id, '{"cents": 500}', terms=OTHERS, schema=ANY_OBJECT)
+
+
+def asking(play: Play, call_id: str, *authors: str) -> Play:
+    """A run of which members of the team ask for a refund, which waits for approval."""
+    play.holds("lea")  # so that all messages are one question
+    for number, author in enumerate(authors):
+        play.hears(f"m{call_id}{number}", "Refund, please.", "steer", author)
+    play.releases("lea")
+    play.replies(refund(call_id))
+    return play
+
+
+def test_the_authors_of_a_question_may_be_excluded_each_of_them() -> None:
+    play = Play.ready(requester="rob", keep_open=True)
+    play.replies(said("Hello."))
+    asking(play, "c1", "ann", "bob", "ann", "")
+    assert play.state.question.authors == ("ann", "bob")
+    for asker in ("rob", "ann", "BOB"):
+        play.decided("a1", by=asker)
+        assert "somebody else has to decide" in play.state.ignored[-1].why
+    play.decided("a1", by="cy")
+    evidence = play.running("c1").evidence
+    assert evidence is not None
+    assert evidence.authors == ("ann", "bob")
+
+
+def test_the_next_question_has_its_own_authors_and_a_retried_one_keeps_them() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    play.hears("m1", "Refund, please.", "steer", "ann")
+    play.fails(play.only(CallModel))
+    assert play.state.question.authors == ()
+    play.retried()
+    play.replies(refund("c1"))
+    play.decided("a1", by="ann")
+    assert "somebody else" in play.state.ignored[-1].why
+    play.decided("a1", by="bob")
+    play.returns("c1")
+    play.replies(said("Refunded."))
+    assert play.state.answers[-1].authors == ("ann",)
+    asking(play, "c2", "bob")
+    play.decided("a2", by="ann")
+    assert play.running_ids == ["c2"]
+
+
+def test_a_remembered_decision_does_not_cover_what_its_author_asks_for() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(refund("c1"))
+    play.decided("a1", by="ann", remember=True)
+    play.returns("c1")
+    play.replies(said("Refunded."))
+    asking(play, "c2", "ann")
+    assert [one.id for one in play.state.pending_approvals] == ["a2"]
+    play.decided("a2", by="bob")
+    play.returns("c2")
+    play.replies(said("Refunded."))
+    asking(play, "c3", "bob")
+    evidence = play.running("c3").evidence
+    assert evidence is not None
+    assert (evidence.decisions[0].by, evidence.authors) == ("ann", ("bob",))
+
+
+def test_the_first_message_keeps_its_authors_as_a_nested_run_has_them() -> None:
+    play = Play.ready()
+    play.replies(said("Hello."))
+    first = records.first_message_of(RunInput(input="Refund.", authors=("ann",)), 1)
+    assert first is not None
+    state = replace(play.state, inbox=(first,))
+    assert record_prepared_input(state, [], ()).inbox[0].authors == ("ann",)
+
+
+def test_a_nested_run_works_for_the_authors_of_the_question() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    play.hears("m1", "Refund, please.", "steer", "ann")
+    play.replies(nested("Billing", "c1"))
+    assert play.only(RunAgent).authors == ("ann",)
+
+
+def test_whoever_gives_a_conversation_back_with_words_has_asked_for_what_follows() -> None:
+    for note, authors in (("Refund it.", ("ann",)), ("", ())):
+        play = Play.ready(keep_open=True)
+        play.replies(said("Hello."))
+        play.holds("ann")
+        play.hears("m1", "My money, please.")
+        play.releases("ann", note=note)
+        assert play.state.question.authors == authors
+        play.replies(refund("c1"))
+        play.decided("a1", by="ann")
+        assert play.running_ids == ([] if note else ["c1"])
 
 
 # --- Claims --------------------------------------------------------------------------------------

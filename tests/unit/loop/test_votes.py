@@ -47,7 +47,7 @@ SCHEMA: JsonObject = {
 NOW = 1_000_000
 MINUTE = 60_000
 ANYWAY = Sender(at_ms=NOW)
-VERIFIED = Sender(at_ms=NOW, verified=True, requester="rob")
+VERIFIED = Sender(at_ms=NOW, verified=True, requesters=("rob",))
 TYPES: tuple[DecisionType, ...] = ("approve", "edit", "reject", "respond")
 
 

@@ -58,10 +58,13 @@ class PlayedRun:
     async def check(self) -> None:
         await self.state()
 
-    async def send(self, content: str | list[JsonObject], *, message_id: str, stream: bool) -> None:
+    async def send(
+        self, content: str | list[JsonObject], *, message_id: str, stream: bool, author: str
+    ) -> None:
         if self.failure is not None:
             raise self.failure
         assert stream
+        assert not author, "a customer writes"
         self.sent.setdefault(message_id, content)
 
 
