@@ -11,10 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from temporalio.bridge.proto.workflow_activation import (
-    WorkflowActivation,
-    WorkflowActivationJob,
-)
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
 
 class WorkflowExecutor(ThreadPoolExecutor):
@@ -25,7 +22,6 @@ class WorkflowExecutor(ThreadPoolExecutor):
         activation = args[0] if len(args) == 1 else None
         if not isinstance(activation, WorkflowActivation):
             return super().submit(fn, *args, **kwargs)
-        signals_first(activation)
         if not is_step(activation):
             return super().submit(fn, *args, **kwargs)
         future: Future[Any] = Future()
@@ -40,24 +36,6 @@ def is_step(activation: WorkflowActivation) -> bool:
     return not activation.is_replaying and not any(
         job.HasField("remove_from_cache") for job in activation.jobs
     )
-
-
-def signals_first(activation: WorkflowActivation) -> None:
-    """Move updates behind the signals of an activation, where a replay has them.
-
-    After a reset, the server applies updates and signals again in their order, but the SDK replays
-    the signals of a workflow task first. A decision by update that a later signal contradicts would
-    then be another one in each replay, and the run would be stuck.
-    """
-    jobs = list(activation.jobs)
-    ordered = sorted(jobs, key=_is_update)
-    if ordered != jobs:
-        del activation.jobs[:]
-        activation.jobs.extend(ordered)
-
-
-def _is_update(job: WorkflowActivationJob) -> bool:
-    return job.HasField("do_update")
 
 
 def _run(

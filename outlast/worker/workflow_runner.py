@@ -1,4 +1,4 @@
-"""Lets a slow step of our workflows end, so that a worker can always stop.
+"""Lets a slow step of our workflows end, so that a worker can always stop, and orders its jobs.
 
 The SDK takes a step of two seconds for a deadlock. It then raises an exception in the step's thread,
 and evicts the workflow in another thread, although the step may still run. Either can lose the
@@ -12,6 +12,10 @@ fails its workflow task, but nothing interrupts it, and its eviction waits for i
 import threading
 from typing import Any
 
+from temporalio.bridge.proto.workflow_activation import (
+    WorkflowActivation,
+    WorkflowActivationJob,
+)
 from temporalio.worker import (
     UnsandboxedWorkflowRunner,
     WorkflowInstance,
@@ -32,7 +36,10 @@ class PatientRunner(UnsandboxedWorkflowRunner):
 
 
 class PatientInstance(WorkflowInstance):
-    """An instance of a workflow whose steps follow each other, and are not interrupted."""
+    """An instance of a workflow whose steps follow each other, and are not interrupted.
+
+    It takes the updates of a step after its signals.
+    """
 
     def __init__(self, instance: WorkflowInstance) -> None:
         self._instance = instance
@@ -40,6 +47,7 @@ class PatientInstance(WorkflowInstance):
 
     def activate(self, act: Any) -> Any:
         """Take a step; called in a thread, or in the event loop."""
+        signals_first(act)
         with self._turn:
             return self._instance.activate(act)
 
@@ -58,3 +66,22 @@ class PatientInstance(WorkflowInstance):
     def get_external_store_context(self, command_info: Any) -> Any:
         """Return what large payloads are stored with."""
         return self._instance.get_external_store_context(command_info)
+
+
+def signals_first(activation: WorkflowActivation) -> None:
+    """Move updates behind the signals of an activation, where a replay has them.
+
+    After a reset, the server applies updates and signals again in their order, but the SDK replays
+    the signals of a workflow task first. A decision by update that a later signal contradicts would
+    then be another one in each replay, and the run would be stuck. This is for our workflows alone,
+    beside whichever others their worker has: those of users get what the SDK gives them.
+    """
+    jobs = list(activation.jobs)
+    ordered = sorted(jobs, key=_is_update)
+    if ordered != jobs:
+        del activation.jobs[:]
+        activation.jobs.extend(ordered)
+
+
+def _is_update(job: WorkflowActivationJob) -> bool:
+    return job.HasField("do_update")

@@ -18,7 +18,7 @@ from outlast.agents.errors import MCPTaskEnded, WaitDropped, WaitTimeout
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.replies import LEAST_POLL_SECONDS, MCPInputRequired, MCPTask
 from outlast.agents.mcp.server import MCPFault, MCPNotSent, MCPRefusal, MCPServer
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 
 logger: Final = get_logger(__name__)
 
@@ -87,26 +87,35 @@ async def call_in_run(
 
 
 def begun_tool(notes: JsonObject | None) -> str | None:
-    """Return the server's name of the tool whose task a call waits for; None if there is none."""
-    if not notes or not (noted := cast("JsonObject", notes.get(NOTE))):
-        return None
-    return cast("str", noted["tool"]) if noted.get("task") is not None else None
+    """Return the server's name of the tool whose task a call waits for; None if there is none.
+
+    Notes of another version, or of somebody who writes to Temporal, may have any form: without the
+    names of a tool and of a task, nothing has begun that people need not be asked about.
+    """
+    noted = _noted(notes)
+    tool, task = noted.get("tool"), noted.get("task")
+    return tool if isinstance(tool, str) and tool and isinstance(task, str) else None
+
+
+def _noted(notes: JsonObject | None) -> JsonObject:
+    """Return what a call has noted; nothing if the notes have another form."""
+    noted: Json = (notes or {}).get(NOTE)
+    return cast("JsonObject", noted) if isinstance(noted, dict) else {}
 
 
 def with_checks(notes: JsonObject, checks: Sequence[JsonObject]) -> JsonObject:
     """Return the notes of a call with what guardrails said before its task began, if it is short."""
     if len(json.dumps(checks)) > LARGEST_CHECKS:
         return notes
-    noted = cast("JsonObject", notes[NOTE])
-    return {**notes, NOTE: {**noted, "checks": list(checks)}}
+    return {**notes, NOTE: {**_noted(notes), "checks": list(checks)}}
 
 
 def checks_noted(notes: JsonObject | None) -> Sequence[JsonObject] | None:
     """Return what guardrails said before the task of a call began; None if they have to be asked."""
     if begun_tool(notes) is None:
         return None
-    noted = cast("JsonObject", (notes or {}).get(NOTE))
-    return cast("Sequence[JsonObject] | None", noted.get("checks"))
+    checks: Json = _noted(notes).get("checks")
+    return cast("Sequence[JsonObject]", checks) if isinstance(checks, list) else None
 
 
 class _Call:
@@ -123,8 +132,8 @@ class _Call:
         self.tool_name = tool_name
         self.context = context
         self.waits = waits_of(context)
-        noted = self.waits.done.setdefault(NOTE, {"tool": tool_name})
-        self.notes = cast("JsonObject", noted)
+        self.notes: JsonObject = {"tool": tool_name, **_noted(self.waits.done)}
+        self.waits.done[NOTE] = self.notes
         self._tries = 0
 
     async def result(self, arguments: JsonObject, meta: JsonObject | None) -> Any:

@@ -156,6 +156,24 @@ async def test_a_task_ends_the_attempt_and_its_result_is_that_of_the_call(
     assert playing.server.requests == [("call", "bake", None, None), ("get", "t"), ("get", "t")]
 
 
+@pytest.mark.parametrize(
+    "noted",
+    [None, "t", 5, ["t"], {}, {"task": "t"}, {"tool": "bake"}, {"tool": 5, "task": "t"},
+     {"tool": "", "task": "t"}, {"tool": "bake", "task": {}}],
+)  # fmt: skip
+async def test_notes_of_another_form_are_those_of_a_call_that_has_not_begun(noted: Any) -> None:
+    notes = {"mcp": noted}
+    assert begun_tool(notes) is None
+    assert checks_noted(notes) is None
+    playing = Playing(Kitchen(said("here")), done=notes)
+    if not isinstance(noted, dict) or "task" not in noted:
+        assert await playing.attempt() == said("here")
+        return
+    playing.server.replies = [DONE]
+    assert await playing.attempt() is DONE.result, "a call with notes of a task begins nothing"
+    assert [one[0] for one in playing.server.requests] == ["get"]
+
+
 async def test_a_delivery_is_a_reason_to_look_at_once() -> None:
     playing = Playing(Kitchen(WORKING))
     await playing.until(WORKING)

@@ -56,20 +56,3 @@ async def test_the_error_of_a_step_reaches_the_caller() -> None:
         loop = asyncio.get_running_loop()
         with pytest.raises(LookupError, match="a defect"):
             await loop.run_in_executor(executor, run, STEP)
-
-
-async def test_the_updates_of_an_activation_come_after_its_signals() -> None:
-    activation = WorkflowActivation(run_id="r1")
-    for kind, name in (("u", "u1"), ("s", "s1"), ("u", "u2"), ("s", "s2")):
-        job = activation.jobs.add()
-        if kind == "u":
-            job.do_update.id = name
-        else:
-            job.signal_workflow.signal_name = name
-
-    def run(seen: WorkflowActivation) -> list[str]:
-        return [one.do_update.id or one.signal_workflow.signal_name for one in seen.jobs]
-
-    with WorkflowExecutor(max_workers=1) as executor:
-        ordered = await asyncio.get_running_loop().run_in_executor(executor, run, activation)
-    assert ordered == ["s1", "s2", "u1", "u2"]

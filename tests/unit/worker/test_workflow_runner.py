@@ -6,12 +6,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance
 
 from outlast import Agent
 from outlast.contract import names
 from outlast.worker import OutlastPlugin
 from outlast.worker.workflow_runner import PatientInstance, PatientRunner
+from tests.unit.worker.test_worker_options import configured
 
 
 class Slow:
@@ -21,13 +23,13 @@ class Slow:
         self.told = list[str]()
         self.began, self.may_end = threading.Event(), threading.Event()
 
-    def activate(self, act: str) -> str:
-        self.told.append(f"{act} begins")
-        if act == "step":
+    def activate(self, act: WorkflowActivation) -> list[str]:
+        self.told.append(f"{act.run_id} begins")
+        if act.run_id == "step":
             self.began.set()
             assert self.may_end.wait(10)
-        self.told.append(f"{act} ends")
-        return act
+        self.told.append(f"{act.run_id} ends")
+        return [one.do_update.id or one.signal_workflow.signal_name for one in act.jobs]
 
     def get_thread_id(self) -> int:
         return 1
@@ -38,12 +40,12 @@ def test_an_eviction_waits_for_a_step_that_still_runs() -> None:
     instance: Any = PatientInstance(cast("WorkflowInstance", slow))
     assert instance.get_thread_id() is None, "it cannot be interrupted"
     with ThreadPoolExecutor(2) as threads:
-        step = threads.submit(instance.activate, "step")
+        step = threads.submit(instance.activate, WorkflowActivation(run_id="step"))
         assert slow.began.wait(10)
-        eviction = threads.submit(instance.activate, "eviction")
+        eviction = threads.submit(instance.activate, WorkflowActivation(run_id="eviction"))
         assert slow.told == ["step begins"]
         slow.may_end.set()
-        assert (step.result(10), eviction.result(10)) == ("step", "eviction")
+        assert (step.result(10), eviction.result(10)) == ([], [])
     assert slow.told == ["step begins", "step ends", "eviction begins", "eviction ends"]
 
 
@@ -60,6 +62,40 @@ def test_workflows_of_users_stay_as_the_sdk_makes_them(
     details: Any = SimpleNamespace(defn=SimpleNamespace(name=name))
     instance: Any = PatientRunner().create_instance(details)
     assert (instance is made, isinstance(instance, PatientInstance)) == (not is_ours, is_ours)
+
+
+def mixed_activation() -> WorkflowActivation:
+    activation = WorkflowActivation(run_id="r1")
+    for kind, name in (("u", "u1"), ("s", "s1"), ("u", "u2"), ("s", "s2")):
+        job = activation.jobs.add()
+        if kind == "u":
+            job.do_update.id = name
+        else:
+            job.signal_workflow.signal_name = name
+    return activation
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [(names.WORKFLOW, ["s1", "s2", "u1", "u2"]), ("Users", ["u1", "s1", "u2", "s2"])],
+)
+def test_the_updates_of_a_step_of_ours_come_after_its_signals_in_every_worker(
+    monkeypatch: pytest.MonkeyPatch, name: str, order: list[str]
+) -> None:
+    """A worker that has workflows of its user, too, has the SDK's own executor."""
+
+    class Users:
+        pass
+
+    def create_instance(_runner: object, _details: object) -> Slow:
+        return Slow()
+
+    monkeypatch.setattr(UnsandboxedWorkflowRunner, "create_instance", create_instance)
+    options = configured(workflows=[Users])
+    assert options["workflow_task_executor"] is None
+    details: Any = SimpleNamespace(defn=SimpleNamespace(name=name))
+    instance = options["unsandboxed_workflow_runner"].create_instance(details)
+    assert instance.activate(mixed_activation()) == order
 
 
 def test_a_replayer_with_the_plugin_is_patient_and_keeps_a_runner_of_its_own() -> None:
