@@ -26,9 +26,9 @@ from outlast.loop.endings import (
 )
 from outlast.loop.events import PersonActed
 from outlast.loop.items import Item, message_of_person, with_authors
-from outlast.loop.problems import sender_of
+from outlast.loop.problems import digest_of_given_up, sender_of
 from outlast.loop.revision import revised
-from outlast.loop.state import Answer, Gate, Hold, Lent, LoopState, Words, line_call
+from outlast.loop.state import Answer, Gate, GivenUp, Hold, Lent, LoopState, Words, line_call
 from outlast.loop.transcript import replace_answer, with_call, with_ignored
 from outlast.loop.values import Failure, JsonObject
 
@@ -225,7 +225,8 @@ def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopS
     if state.hold is not None:  # handed over, or taken from somebody: the agent waits already
         changes = by != state.hold.by
         handed = replace(state.hold, by=by, at_ms=event.at_ms)
-        return revised(state, hold=handed) if changes else state
+        given_up = _given_up(state.hold, event) if event.action.to else None
+        return revised(state, hold=handed, given_up=given_up) if changes else state
     pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
     state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
     if state.phase == "idle":
@@ -233,6 +234,12 @@ def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopS
     if state.phase == "thinking" and event.action.mode == "cancel" and line_call(state) is None:
         return stop_thinking(state)
     return state
+
+
+def _given_up(hold: Hold, event: PersonActed[HoldAction] | PersonActed[ReleaseAction]) -> GivenUp:
+    action = event.action
+    to = action.to if isinstance(action, HoldAction) else ""
+    return GivenUp(by=action.by, since_ms=hold.at_ms, to=to, digest=digest_of_given_up(action))
 
 
 def leave_to_person(state: LoopState) -> LoopState:
@@ -311,12 +318,15 @@ def release_conversation(state: LoopState, event: PersonActed[ReleaseAction]) ->
     }
     note = Item("note", told)
     pending = tuple(votes.resumed(one, event.at_ms) for one in state.approvals)
+    assert state.hold is not None  # noqa: S101  nobody else releases it
+    given_up = _given_up(state.hold, event)
     authors = state.question.authors
     if action.note:  # the agent does what they have written
         authors = with_authors(authors, (event.person.subject,))
     state = revised(
         state,
         hold=None,
+        given_up=given_up,
         starts=True,
         approvals=pending,
         items=(*state.items, note),

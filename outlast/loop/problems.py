@@ -15,7 +15,7 @@ from outlast.loop.actions import (
 )
 from outlast.loop.approvals import ApprovalRequest, Decision, Person
 from outlast.loop.aside import may_be_left_out
-from outlast.loop.canonical import same_person
+from outlast.loop.canonical import canonical_name, digest_of, same_person
 from outlast.loop.events import PersonActed
 from outlast.loop.items import with_authors
 from outlast.loop.state import Hold, LoopState
@@ -144,6 +144,23 @@ def hold_problem(state: LoopState, event: PersonActed[HoldAction]) -> str | None
     if problem is not None or action.force or state.hold is None:
         return problem
     return None if _holds(state.hold, event.person) else _of_another(state.hold)
+
+
+def digest_of_given_up(action: HoldAction | ReleaseAction) -> str:
+    """Return the digest of what somebody sends who gives a conversation to others."""
+    words = [action.note] if isinstance(action, ReleaseAction) else []
+    return digest_of([canonical_name(action.by), action.to, *words])
+
+
+def gave_up_already(state: LoopState, action: HoldAction | ReleaseAction) -> bool:
+    """Whether a person repeats what they did with the conversation, and nobody has acted since.
+
+    Senders repeat what they got no answer to.
+    """
+    done, hold = state.given_up, state.hold
+    if done is None or done.digest != digest_of_given_up(action):
+        return False
+    return hold is None if not done.to else hold is not None and same_person(hold.by, done.to)
 
 
 def say_problem(state: LoopState, event: PersonActed[SayAction | ReleaseAction]) -> str | None:

@@ -19,6 +19,7 @@ from outlast.loop.state import (
     Compaction,
     Ending,
     Gate,
+    GivenUp,
     Hold,
     Ignored,
     ItemsToSave,
@@ -81,6 +82,7 @@ class Changes(TypedDict, total=False):
     aside: tuple[Aside, ...]
     wants: tuple[int, ...]
     hold: Hold | None
+    given_up: GivenUp | None
     unsaid: tuple[Words, ...]
     pauses: Pauses
     notifies: bool

@@ -239,6 +239,23 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUp:
+    """What the last holder of the conversation did with it, so that a repetition is known.
+
+    Attributes:
+        by: who had the conversation.
+        since_ms: since when, in milliseconds since the epoch.
+        to: the colleague who got it; empty if an agent did.
+        digest: the digest of what they sent.
+    """
+
+    by: str
+    since_ms: int
+    to: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     """What a person said, while output guardrails have not judged it yet."""
 
@@ -461,6 +478,7 @@ class LoopState:
         lent: what nested runs may spend of the budgets, and have spent.
         wants: the budgets of which the run waits for more from its parent.
         hold: the person who has the conversation.
+        given_up: what the last holder of the conversation did with it.
         unsaid: what people said that output guardrails judge first, in order.
         pauses: how long the run has waited for people or messages.
         notifies: whether people hear about requests and takeovers.
@@ -517,6 +535,7 @@ class LoopState:
     lent: tuple[Lent, ...] = ()
     wants: tuple[int, ...] = ()
     hold: Hold | None = None
+    given_up: GivenUp | None = None
     unsaid: tuple[Words, ...] = ()
     pauses: Pauses = Pauses()
     notifies: bool = False

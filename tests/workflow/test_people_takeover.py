@@ -349,3 +349,31 @@ async def test_a_person_who_may_not_approve_only_takes_the_conversation(desk: De
     await handle.release(by=EVE)
     await handle.reject("a1", by=ANN, message="Nobody is free.")
     await desk.until_status(handle, "idle")
+
+
+@pytest.mark.parametrize("hands_over", [False, True], ids=["release", "hand_over"])
+async def test_a_repeated_release_or_handover_gets_the_same_receipt(
+    desk: Desk, *, hands_over: bool
+) -> None:
+    """As a desk repeats it whose connection was cut, also in a process that has just started."""
+    agent = Agent[Any](name="Clerk")
+    handle = await idle(desk, agent, ScriptedModel("Hello.", "You are welcome.", "Again."))
+    for _ in range(2):
+        await handle.hold(by=ANN)
+        await handle.send("Thanks.")
+        receipts: list[Any] = []
+        for again in (handle, RunHandle(desk.client, handle.id)):
+            gives = again.hand_over(by=ANN, to="eve") if hands_over else None
+            receipts.append(await (gives or again.release(by=ANN, note="All is well.")))
+            if not hands_over:
+                await desk.until_status(handle, "idle")
+        assert receipts[0] == receipts[1]
+        assert receipts[0].status == ("held" if hands_over else "running")
+        if hands_over:
+            await handle.release(by=EVE)
+            await desk.until_status(handle, "idle")
+    with pytest.raises(UserError, match="Nobody has the conversation"):
+        await handle.release(by=ANN, note="Something else.")
+    state = await handle.state()
+    assert len([one for one in state.items if one.kind == "note"]) == 2
+    await handle.cancel()

@@ -44,7 +44,7 @@ from outlast.loop.actions import (
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, VoteType
 from outlast.loop.events import PersonActed
 from outlast.loop.human_actions import row_of
-from outlast.loop.problems import decision_problem
+from outlast.loop.problems import decision_problem, digest_of_given_up, gave_up_already
 from outlast.loop.state import LoopState, Status, has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES, settled_problem
@@ -418,7 +418,7 @@ class People(ABC):
         if not colleague:
             raise UserError("hand_over(to=...) must name the colleague: a name or a Person.")
         action = HoldAction(to=colleague, **fields_of(person_of(by)))
-        return await self._take_over(action, f"hold-{_new_id()}")
+        return await self._give_up(action)
 
     async def say(self, text: str, *, by: By, message_id: str | None = None) -> TakeoverReceipt:
         """Answer the user as a person, while the conversation is held.
@@ -449,7 +449,7 @@ class People(ABC):
         if not isinstance(name, str):
             raise UserError(f"release(to=...) must be an agent or its name, not {to!r:.80}.")
         action = ReleaseAction(note=note, to=name, **fields_of(person_of(by)))
-        return await self._take_over(action, f"release-{_new_id()}")
+        return await self._give_up(action)
 
     async def set_aside(
         self, item: int, *, by: By, part: int | None = None, reason: str = ""
@@ -639,6 +639,14 @@ class People(ABC):
                 await self.approve(request, by=by)
                 approved.append(request.id)
         return tuple(approved)
+
+    async def _give_up(self, action: HoldAction | ReleaseAction) -> TakeoverReceipt:
+        """Give the conversation to somebody else; a repetition gets the first one's receipt."""
+        state, digest = await self.state(), digest_of_given_up(action)
+        since_ms = state.hold.at_ms if state.hold is not None else 0
+        if state.given_up is not None and gave_up_already(state, action):
+            since_ms = state.given_up.since_ms
+        return await self._take_over(action, f"{row_of(action).name}-{since_ms}-{digest[:16]}")
 
     async def _take_over(self, action: Action, update_id: str) -> TakeoverReceipt:
         outcome = await self._update(self._address, action, update_id)

@@ -850,3 +850,30 @@ def test_a_request_that_is_decided_during_a_takeover_stays_as_it_is() -> None:
     play.passes(1_000)
     play.releases()
     assert play.state.approvals[0] == settled
+
+
+def test_whoever_repeats_a_release_or_a_handover_changes_nothing_and_is_not_refused() -> None:
+    play = play_in("idle", keep_open=True)
+    play.holds("ann")
+    play.holds("ann", to="bob")
+    after = play.state
+    play.holds("Ann", to="bob")
+    assert play.state is after, "repeated"
+    play.holds("ann", to="cora")
+    assert play.state.ignored[-1].what == "hold by ann", "she has it no more"
+    play.releases("bob", note="Be kind.")
+    noted = len(play.state.ignored)
+    released = play.state
+    play.releases("bob", note="Be kind.")
+    assert play.state is released, "repeated"
+    for fields in ({"by": "ann", "note": "Be kind."}, {"by": "bob", "note": "Be quick."}):
+        play.releases(**fields)
+        noted += 1
+        assert play.state.ignored[-1].why == "Nobody has the conversation. Hold it first."
+    play.holds("ann", to="bob")
+    play.holds("ann")
+    play.releases("bob", note="Be kind.")
+    assert "ann has the conversation" in play.state.ignored[-1].why
+    play.releases("ann", note="Be kind.")
+    assert play.state.hold is None
+    assert [one.what for one in play.state.ignored[noted:]] == ["hold by ann", "release by bob"]
