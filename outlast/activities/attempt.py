@@ -19,6 +19,9 @@ from outlast.ports.identity import Execution
 
 logger: Final = get_logger(__name__)
 
+ATTEMPTS_OF_A_PROGRAM: Final = 4
+"""How often a program that hosts its runs looks for a tool that it lacks: for seven seconds."""
+
 _function = cache(resolve_name)
 
 
@@ -49,6 +52,14 @@ class Attempt:
     def is_watched(self) -> bool:
         """Whether a reader in this process follows the run; an attempt after the first ignores it."""
         return self.number == 1 and self.has_reader_here is not None and self.has_reader_here()
+
+    def waits_in_vain(self, worker: WorkerDeps) -> bool:
+        """Whether nobody has what the effect has waited for: only its program could have it.
+
+        A program that hosts its own runs has brought its definitions. The first attempts are for
+        another process of the same run that still has the old ones.
+        """
+        return worker.hosts_runs and self.patient and self.number >= ATTEMPTS_OF_A_PROGRAM
 
 
 FIRST = Attempt()

@@ -72,6 +72,16 @@ def lacking(message: str) -> EffectError:
     return EffectError(failures.WORKER_LACKS, message, retryable=True)
 
 
+def tool_is_gone(name: str) -> str:
+    """Return what the model reads about a call of a tool that nobody has any more."""
+    return not_carried_out(f"The tool {name} no longer exists.")
+
+
+def not_carried_out(why: str) -> str:
+    """Return what the model reads about a call that nobody could carry out."""
+    return f"{why} The call was not carried out."
+
+
 class worker_lookup:  # noqa: N801  it reads as the function that it stands for
     """Turn the error of a name that this worker does not know into `lacking`.
 

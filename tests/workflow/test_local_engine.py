@@ -22,6 +22,7 @@ from outlast.client.results.run_result import RunResult
 from outlast.client.start.runner import Runner
 from outlast.dev import running_server
 from outlast.local.engine import LocalEngine
+from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.tracing import get_current_trace, trace
 from outlast.worker import AgentWorker
@@ -71,6 +72,45 @@ async def test_agents_of_one_process_share_an_engine_and_can_be_defined_anew(
         finally:
             await LocalEngine.close_shared()
     assert running_server(home / "data" / "outlast") is None
+
+
+@pytest.mark.parametrize("kind", ["tool", "agent"])
+async def test_an_approved_call_whose_tool_is_gone_for_good_is_told_to_the_model(
+    home: Path, kind: str
+):
+    """Nobody else has the tools of a program that hosts its own runs: waiting leads nowhere."""
+
+    @function_tool(needs_approval=True)
+    async def refund(order: str) -> str:
+        return order
+
+    helper = Agent[Any](name="Helper", model=ScriptedModel(always="Refunded."))
+    nested = helper.as_tool("refund", "Refund.", needs_approval=True)
+    agent = Agent[Any](
+        name="Clerk",
+        model=ScriptedModel(
+            [call("refund", "c1", **{"order" if kind == "tool" else "input": "A-17"})]
+        ),
+        tools=[refund if kind == "tool" else nested],
+    )
+    told: list[Any] = []
+
+    def reads(request: ModelRequest) -> Any:
+        told.append(request.input[-1]["output"])
+        return say("Sorry.")
+
+    try:
+        result = await Runner.run(agent, "Refund A-17")
+        state = result.to_state()
+        state.approve(result.interruptions[0])
+        changed = agent.clone(tools=[], model=ScriptedModel(always=reads))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            result = await Runner.run(changed, state)
+        assert result.final_output == "Sorry."
+        words = "refund no longer exists" if kind == "tool" else "The tool refund failed"
+        assert words in told[0]
+    finally:
+        await LocalEngine.close_shared()
 
 
 @pytest.mark.smoke

@@ -6,7 +6,7 @@ from functools import partial
 
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.errors import EffectError, mistake, user_code, worker_lookup
+from outlast.activities.errors import EffectError, mistake, tool_is_gone, user_code, worker_lookup
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.choice import model_label
 from outlast.activities.parent_call import ParentCall, parent_call_of
@@ -19,7 +19,7 @@ from outlast.agents.hooks import call_hooks
 from outlast.agents.references import OWN
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
-from outlast.contract.names import SETTING_SESSION
+from outlast.contract.names import SETTING_AS_TOOL, SETTING_SESSION
 from outlast.contract.records import messages_of, write
 from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.calls import PreparedRun
@@ -39,7 +39,7 @@ async def prepare_run(
     """
     effect = request.effect
     settings = effect.settings or {}
-    parent_call_of(worker.registry, settings)  # registers the names in the tool's own settings
+    _find_parent_call(worker, settings, attempt)
     try:
         agent = worker.registry.agent(effect.agent)
         borrowed = worker.borrow(effect.context, effect.context_type, annotated_type(agent))
@@ -68,6 +68,21 @@ async def prepare_run(
         notifies=bool(worker.notifiers),
         notifies_later=bool(worker.notifiers),
     )
+
+
+def _find_parent_call(worker: WorkerDeps, settings: JsonObject, attempt: Attempt) -> None:
+    """Register the names in the own settings of the tool that a nested run answers.
+
+    Raises:
+        EffectError: this worker does not have the tool, or nobody has it any more.
+    """
+    try:
+        parent_call_of(worker.registry, settings)
+    except EffectError as error:
+        if not attempt.waits_in_vain(worker):
+            raise
+        name = str(settings[SETTING_AS_TOOL].get("tool"))
+        raise EffectError(failures.USER_ERROR, tool_is_gone(name), retryable=False) from error
 
 
 async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Attempt) -> None:

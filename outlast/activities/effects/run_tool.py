@@ -24,7 +24,9 @@ from outlast.activities.errors import (
     fitting,
     is_retryable,
     lacking,
+    not_carried_out,
     of_user_code,
+    tool_is_gone,
 )
 from outlast.activities.failure_words import failure_words
 from outlast.activities.guardrails.tool_checks import ToolCheck, check_call, check_result
@@ -190,7 +192,7 @@ async def _brief_attempt(
 
 async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> ToolResult:
     attempt = made.number
-    tool, away = await _tool_of(worker, request, attempt)
+    tool, away = await _tool_of(worker, request, made)
     if tool is None or tool.form != request.form:
         return _missing_tool_output(request, made, away)
     if (settled := _settled_in_fork(tool, request)) is not None:
@@ -270,7 +272,7 @@ async def _begin(this: _Attempt) -> ToolResult | None:
 
 
 async def _tool_of(
-    worker: WorkerDeps, request: RunTool, attempt: int
+    worker: WorkerDeps, request: RunTool, made: Attempt
 ) -> tuple[FunctionTool | None, Sequence[str]]:
     """Return the tool of a call, and the MCP servers that could not be asked for it.
 
@@ -286,13 +288,15 @@ async def _tool_of(
     except UserError as error:
         agent = Invocation.of(worker, request).agent
         if not agent.mcp_servers:
+            if made.waits_in_vain(worker):
+                return None, ()
             raise lacking(str(error)) from error
         if begun:
             servers = (one for one in agent.mcp_servers if one.name == source)
             return next((tool_of_task(one, begun, name, agent) for one in servers), None), ()
     invocation = Invocation.of(worker, request)
     return await listed_tool(
-        invocation, name, source, attempt=attempt, attempts=request.policy.attempts
+        invocation, name, source, attempt=made.number, attempts=request.policy.attempts
     )
 
 
@@ -344,8 +348,7 @@ def _settled_in_fork(tool: FunctionTool, request: RunTool) -> ToolResult | None:
 
 
 def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -> ToolResult:
-    why = servers_away(away) if away else f"The tool {request.name} no longer exists."
-    text = f"{why} The call was not carried out."
+    text = not_carried_out(servers_away(away)) if away else tool_is_gone(request.name)
     has_waited = made.patient and not away  # it would be sent from worker to worker for ever
     if made.number < request.policy.attempts and not has_waited:
         raise EffectError(failures.USER_ERROR, text, retryable=True)
