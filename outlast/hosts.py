@@ -23,6 +23,16 @@ def is_this_machine(host: str) -> bool:
         return False
 
 
+def is_same_address(one: str, other: str) -> bool:
+    """Whether two texts of the form `host:port` are one address; `localhost` is `127.0.0.1`."""
+    return _numeric(one) == _numeric(other)
+
+
+def _numeric(address: str) -> tuple[str, str]:
+    host, _, port = address.rpartition(":")
+    return LOOPBACK if host == "localhost" else host, port
+
+
 def check_port(port: object, name: str, *, least: int = 0) -> int:
     """Return the number of a port.
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from temporalio.client import Client
 
@@ -58,6 +58,9 @@ def store_from_url(url: str) -> BlobStore:
 
 _of_clients: WeakKeyDictionary[Client, LargeContent] = WeakKeyDictionary()
 
+_defaults: WeakSet[Client] = WeakSet()
+"""The clients whose store nobody has named: it is that of the server that they found."""
+
 
 def use_blob_store(client: Client, store: BlobStore) -> None:
     """Use a store for the large content of all runs that use a client.
@@ -67,7 +70,9 @@ def use_blob_store(client: Client, store: BlobStore) -> None:
     """
     check_client(client, what="use_blob_store(client)")
     current = _of_clients.get(client)
-    if current is None or current.store is None:
+    is_default = client in _defaults
+    _defaults.discard(client)
+    if current is None or current.store is None or (is_default and current.store != store):
         _of_clients[client] = _content(store)
     elif current.store != store:
         raise UserError(
@@ -76,11 +81,16 @@ def use_blob_store(client: Client, store: BlobStore) -> None:
         )
 
 
-def use_local_store(client: Client, directory: Path) -> None:
+def use_local_store(client: Client, directory: Path, *, is_default: bool = False) -> None:
     """Use a local directory for large content of runs on the local server.
 
     A store configured in the environment takes precedence. With a payload codec, the directory is
     not used, because its files are not encrypted.
+
+    Args:
+        client: connected to the local server.
+        directory: the directory.
+        is_default: a store that the program names later takes its place.
 
     Raises:
         UserError: the environment variable configures an invalid store.
@@ -91,6 +101,8 @@ def use_local_store(client: Client, directory: Path) -> None:
         store = FileBlobStore(directory)
     if store is not None:
         use_blob_store(client, store)
+        if is_default:
+            _defaults.add(client)
 
 
 def large_content(store: BlobStore | None = None, *, client: Any = None) -> LargeContent:

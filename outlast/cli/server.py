@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import terminal
 from outlast.contract import names
-from outlast.dev.data_dir import default_blob_dir, default_data_dir, run_link, running_server
+from outlast.dev.data_dir import default_data_dir, run_link
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -40,31 +40,17 @@ class Connection:
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Connection:
     """Connect to the named, configured, running embedded, or default server."""
-    from outlast.client.transport.connection import DEFAULT_ADDRESS, is_configured
     from outlast.client.transport.connection import connect as connect_client
+    from outlast.client.transport.connection import is_configured, own_server_of
 
-    embedded = running_server(default_data_dir())
-    if address is not None or is_configured():
-        client = await _connect_named(address, namespace)
-    elif embedded is not None:
-        client = await connect_client(embedded.address, namespace or embedded.namespace)
-    else:
-        try:
-            client = await connect_client(None, namespace)
-        except ServerUnavailable as error:
-            raise ServerUnavailable(
-                f"No Temporal server is running here or at {DEFAULT_ADDRESS}, and none is "
-                "configured. Start one with `outlast dev`, or set your server's address with --address or "
-                "TEMPORAL_ADDRESS."
-            ) from error
-        await _check_owner(client)
-    at_home = embedded is not None and client.service_client.config.target_host == embedded.address
-    if at_home:
-        from outlast.blobs import use_local_store
-
-        use_local_store(client, default_blob_dir())
+    is_named = address is not None or is_configured()
+    client = await (
+        _connect_named(address, namespace) if is_named else connect_client(None, namespace)
+    )
+    own = own_server_of(client)
+    if own is not None:
         _watch_disk(default_data_dir())
-    return Connection(client=client, ui_url=embedded.ui_url if embedded and at_home else None)
+    return Connection(client=client, ui_url=own.ui_url if own is not None else None)
 
 
 def _watch_disk(path: Path) -> None:
@@ -73,27 +59,6 @@ def _watch_disk(path: Path) -> None:
 
     if path not in _watched:
         _watched[path] = DiskWatch(path, terminal.warn)
-
-
-async def _check_owner(client: "Client") -> None:
-    """Refuse the embedded server of another project, which has other runs and agents."""
-    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-    from temporalio.service import RPCError
-
-    from outlast.dev.server import OWNER_KEY
-
-    request = DescribeNamespaceRequest(namespace=client.namespace)
-    try:
-        described = await client.workflow_service.describe_namespace(request)
-    except RPCError:
-        return  # the command itself reports a missing namespace
-    owner = described.namespace_info.data.get(OWNER_KEY, "")
-    if owner:
-        where = client.service_client.config.target_host
-        raise ServerUnavailable(
-            f"No Temporal server runs for {default_data_dir()}; the one at {where} belongs to "
-            f"{owner}. Start your own with `outlast dev`, or use that one with --address {where}."
-        )
 
 
 async def _connect_named(address: str | None, namespace: str | None) -> "Client":

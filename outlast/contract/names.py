@@ -142,6 +142,9 @@ SETTING_CALLER: Final = "traceparent"
 METHOD_NAMED: Final = "named"
 """The method of a person whom somebody else named, such as with `--by`: it proves nothing."""
 
+OWNER_KEY: Final = "outlast_data_dir"
+"""The key of a namespace's data that names the project's data directory, whose server it is."""
+
 IDENTITY_DIR: Final = "outlast_identity_dir"
 """A namespace's own key of the embedded server: the directory with the identity key."""
 

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from outlast.agents.errors import ServerUnavailable, UserError
-from outlast.contract.names import IDENTITY_DIR
+from outlast.contract.names import IDENTITY_DIR, OWNER_KEY
 from outlast.dev.data_dir import (
     DataDir,
     ServerInfo,
@@ -36,9 +36,6 @@ __all__ = [
     "find_temporal_cli",
     "running_server",
 ]
-
-OWNER_KEY = "outlast_data_dir"
-"""The key of a namespace's data that names the data directory of its server."""
 
 _RETENTION = timedelta(days=30)  # to look at runs of last week
 _PORT_TAKEN = "address already in use"

@@ -23,7 +23,7 @@ from outlast.contract.identity import (
     read_keys,
 )
 from outlast.contract.names import IDENTITY_DIR
-from outlast.hosts import is_this_machine
+from outlast.hosts import is_same_address, is_this_machine
 
 KEY_FILE: Final = "identity.key"
 """The file with the key of a project: its command line, clients and workers use it."""
@@ -158,6 +158,7 @@ def _serves(folder: Path, address: str) -> bool:
     try:
         if hasattr(os, "getuid") and path.stat().st_uid != os.getuid():
             return False
-        return json.loads(path.read_text(encoding="utf-8")).get("address") == address
+        served: object = json.loads(path.read_text(encoding="utf-8")).get("address")
+        return isinstance(served, str) and is_same_address(served, address)
     except (OSError, ValueError, AttributeError):
         return False

@@ -3,6 +3,7 @@
 import re
 from typing import Any, Final, Protocol, TypeVar
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
@@ -10,9 +11,11 @@ from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
+from outlast.blobs import use_local_store
 from outlast.client.transport.codecs import configured_converter
 from outlast.contract import names
-from outlast.hosts import is_this_machine
+from outlast.dev.data_dir import ServerInfo, default_blob_dir, default_data_dir, running_server
+from outlast.hosts import is_same_address, is_this_machine
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.payloads.key_order import in_key_order
 from outlast.visibility.search_attributes import ensure_search_attributes
@@ -31,24 +34,83 @@ def is_configured() -> bool:
 
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Client:
-    """Connect to a Temporal server.
+    """Connect to the Temporal server that `Runner.run` would use, if it runs.
+
+    On the project's own server, large content is in the project's folder, and what people do is
+    signed with the project's key.
 
     Args:
-        address: host and port; default: `TEMPORAL_ADDRESS`, the profile file, or `localhost:7233`.
-        namespace: default: the configured namespace, or `default`.
+        address: host and port; default: `TEMPORAL_ADDRESS`, the profile file, the project's own
+            server, at whichever port it runs, or `localhost:7233`.
+        namespace: default: the configured namespace, that of the project's server, or `default`.
 
     Raises:
-        ServerUnavailable: no server answers at the address.
+        ServerUnavailable: no server answers at the address; or none is named, the project's own
+            does not run, and the one at the default address belongs to another project.
         UserError: the configuration cannot be read, or OUTLAST_CODEC names no codec.
     """
     options = configuration()
     if address is not None:
         options["target_host"] = address
+    is_named = bool(options)
+    own = _own_server(options.get("target_host", DEFAULT_ADDRESS) if is_named else None)
+    if own is not None:  # as the server writes it: the name of a host may mean several
+        options["target_host"] = own.address
+        options.setdefault("namespace", own.namespace)
     options.setdefault("target_host", DEFAULT_ADDRESS)
     if namespace is not None:
         options["namespace"] = namespace
+    client = await _connected(options)
+    if own is not None:
+        use_local_store(client, default_blob_dir(), is_default=True)
+    elif not is_named:
+        await _check_owner(client)
+    return client
+
+
+def own_server_of(client: Client) -> ServerInfo | None:
+    """Return the project's own server, if a client is connected to it."""
+    return _own_server(client.service_client.config.target_host)
+
+
+def _own_server(address: str | None) -> ServerInfo | None:
+    """Return the project's own server if it runs, at this address or, for None, at any."""
+    if address is not None and not _is_here(address):
+        return None
+    server = running_server(default_data_dir())
+    if server is None or address is None or is_same_address(address, server.address):
+        return server
+    return None
+
+
+async def _check_owner(client: Client) -> None:
+    """Refuse the server of another project, which has other runs and agents.
+
+    Raises:
+        ServerUnavailable: the server belongs to another project.
+    """
+    request = DescribeNamespaceRequest(namespace=client.namespace)
+    try:
+        described = await client.workflow_service.describe_namespace(request)
+    except RPCError:
+        return  # what the program does next reports a missing namespace
+    owner = described.namespace_info.data.get(names.OWNER_KEY, "")
+    if owner:
+        where = client.service_client.config.target_host
+        raise ServerUnavailable(
+            f"No Temporal server runs for {default_data_dir()}; the one at {where} belongs to "
+            f"{owner}. Start your own with `outlast dev`, or use that one with --address {where}, "
+            f"TEMPORAL_ADDRESS={where} or connect({where!r})."
+        )
+
+
+def _is_here(address: str) -> bool:
+    return is_this_machine(address.rpartition(":")[0].strip("[]"))
+
+
+async def _connected(options: dict[str, Any]) -> Client:
     options["data_converter"] = in_key_order(configured_converter() or DataConverter.default)
-    if is_this_machine(options["target_host"].rpartition(":")[0].strip("[]")):
+    if _is_here(options["target_host"]):
         # Compressing costs a worker a few percent of its CPU, and saves nothing here.
         options["grpc_compression"] = GrpcCompression.NONE
     wait_for_native_threads()

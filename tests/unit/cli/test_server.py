@@ -11,10 +11,13 @@ from rich.console import Console
 from temporalio.client import Client
 
 from outlast.agents.errors import ServerUnavailable
+from outlast.blobs import FileBlobStore, large_content
 from outlast.cli import server as module
 from outlast.cli.server import connect, hint_without_worker, pollers, run_link
+from outlast.client.transport.connection import connect as connect_client
 from outlast.dev import EmbeddedServer
 from outlast.hosts import LOOPBACK, problem_of_port
+from outlast.proofs.keys import KEY_FILE, identity_keys
 from outlast.testing import ScriptedModel
 from tests.eventually import eventually
 from tests.unit.cli.conftest import Open
@@ -148,8 +151,40 @@ async def test_the_server_of_another_project_is_not_used(
         await connect()
 
     assert f"the one at {server.address} belongs to {home}." in caught.value.message
-    assert f"with --address {server.address}." in caught.value.message
+    assert f"with --address {server.address}, TEMPORAL_ADDRESS" in caught.value.message
     assert (await connect(server.address)).client.namespace == "default"
+
+
+async def test_a_program_finds_the_server_of_its_project_at_any_port_with_its_key(
+    server: EmbeddedServer, home: Path
+) -> None:
+    for named in (None, server.address, server.address.replace(LOOPBACK, "localhost")):
+        client = await connect_client(named)
+        assert client.service_client.config.target_host == server.address
+        assert (await identity_keys(client)).source == str(home / KEY_FILE)
+        assert large_content(client=client).store == FileBlobStore(home / "blobs")
+        named_later = FileBlobStore(home / "other")
+        assert large_content(named_later, client=client).store == named_later
+
+
+async def test_a_client_that_a_program_connects_by_the_name_of_this_machine_signs_too(
+    server: EmbeddedServer, home: Path
+) -> None:
+    client = await Client.connect(server.address.replace(LOOPBACK, "localhost"))
+    assert (await identity_keys(client)).source == str(home / KEY_FILE)
+
+
+async def test_a_program_does_not_use_the_server_of_another_project(
+    server: EmbeddedServer, home: Path, nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("outlast.client.transport.connection.DEFAULT_ADDRESS", server.address)
+    with pytest.raises(ServerUnavailable, match=f"belongs to {home}"):
+        await connect_client()
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    client = await connect_client()
+    assert large_content(client=client).store is None, (
+        "its large content is not in this project's folder"
+    )
 
 
 async def test_a_server_of_nobody_at_the_default_address_is_used(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesResponse
+from temporalio.api.workflowservice.v1 import DescribeNamespaceResponse
 from temporalio.client import Client
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
@@ -21,6 +22,7 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     for name in ("ADDRESS", "NAMESPACE", "PROFILE", "API_KEY", "TLS"):
         monkeypatch.delenv(f"TEMPORAL_{name}", raising=False)
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "temporal.toml"))
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path / "data"))
 
 
 class Connected:
@@ -29,9 +31,18 @@ class Connected:
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}
 
-    async def connect(self, **options: Any) -> str:
+    async def connect(self, **options: Any) -> Any:
         self.options = options
-        return "client"
+        return self
+
+    namespace = "default"
+
+    @property
+    def workflow_service(self) -> Any:
+        return self
+
+    async def describe_namespace(self, _request: Any) -> DescribeNamespaceResponse:
+        return DescribeNamespaceResponse()
 
 
 @pytest.fixture
@@ -65,7 +76,8 @@ def test_a_profile_that_cannot_be_read_is_an_error_in_words(tmp_path: Path) -> N
 
 
 async def test_the_default_is_a_server_on_this_machine(connected: Connected) -> None:
-    assert await connect() == "client"
+    client: Any = await connect()
+    assert client is connected
     converter = connected.options.pop("data_converter")
     assert connected.options == {
         "target_host": "localhost:7233",
