@@ -120,7 +120,8 @@ class RunObjectTable:
     def starting(self, namespace: str, run_id: str) -> Generator[None]:
         """Announce a start whose execution is not known yet.
 
-        The effects of executions with this id whose objects are not known wait for its end.
+        The effects of executions with this id whose objects are not known wait for its end, and so
+        do those of runs that are nested in them.
         """
         place, done = (namespace, run_id), Future[None]()
         with self._lock:
@@ -167,7 +168,12 @@ class RunObjectTable:
         while True:
             with self._lock:
                 kept = self._kept.get(key)
-                pending = list(self._starting.get((key.namespace, run_id), ()))
+                pending = [
+                    one
+                    for (namespace, starts), futures in self._starting.items()
+                    if namespace == key.namespace and f"{run_id}/".startswith(f"{starts}/")
+                    for one in futures
+                ]
                 if kept is not None:
                     kept.ended_at = None  # it goes on
                     return kept.objects

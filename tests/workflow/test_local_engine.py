@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from outlast.agents.guardrails.guardrail import (
     output_guardrail,
 )
 from outlast.agents.hooks import RunHooks
+from outlast.agents.run_objects import RUN_OBJECTS
 from outlast.agents.tools.function_tool import function_tool
+from outlast.client.handle import RunHandle
 from outlast.client.results.run_result import RunResult
+from outlast.client.start import runner
 from outlast.client.start.runner import Runner
 from outlast.dev import running_server
 from outlast.local.engine import LocalEngine
@@ -72,6 +76,44 @@ async def test_agents_of_one_process_share_an_engine_and_can_be_defined_anew(
         finally:
             await LocalEngine.close_shared()
     assert running_server(home / "data" / "outlast") is None
+
+
+async def test_a_program_on_its_way_to_a_run_does_not_say_that_the_run_waits_for_agents(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A slow one: it serves the queue, and a decision comes, before it has found its run."""
+
+    @function_tool(needs_approval=True)
+    async def refund(order: str) -> str:
+        return f"refunded {order}"
+
+    model = ScriptedModel([call("refund", "c1", order="A-17")], "Done.")
+    agent = Agent[Any](name="Clerk", model=model, tools=[refund])
+    find = runner._same_run
+
+    async def slow(client: Client, *arguments: Any) -> Any:
+        (request,) = await RunHandle(client, "refund-17").approvals()
+        await RunHandle(client, "refund-17").approve(request)
+        workflow = client.get_workflow_handle("refund-17")
+        while not (await workflow.describe()).raw_description.pending_activities:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        # Whoever does not wait for this start is told within a moment that the effect is blocked.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await RunHandle(client, "refund-17").wait(lambda state: bool(state.blocked))
+        return await find(client, *arguments)
+
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert (await Runner.run(agent, "Refund A-17", id="refund-17")).interruptions
+            await LocalEngine.pause_shared()
+            RUN_OBJECTS._kept.clear()  # as in a new process
+            monkeypatch.setattr(runner, "_same_run", slow)
+            result = await Runner.run(agent, "Refund A-17", id="refund-17")
+        assert result.final_output == "Done."
+        assert "waits for a worker" not in caplog.text
+    finally:
+        await LocalEngine.close_shared()
 
 
 @pytest.mark.parametrize("kind", ["tool", "agent"])

@@ -6,11 +6,14 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
+from temporalio.client import WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from outlast.agents.errors import AgentsException
 from outlast.agents.logs import get_logger
+from outlast.agents.run_objects import RUN_OBJECTS, RunKey
 from outlast.client.handle import RunHandle
+from outlast.client.transport.executions import first_of
 from outlast.client.transport.pollers import pollers
 from outlast.rendering import visible
 
@@ -46,5 +49,13 @@ async def _warn_if_unserved(handle: RunHandle) -> None:
                 queue,
                 queue,
             )
+        if _is_hosted_here(handle, description):
+            return  # its worker says by itself what it lacks, and looks again soon
         for one in (await handle.state()).blocked:
             logger.warning("The run %s waits for a worker: %s", handle.id, visible(one.lacks))
+
+
+def _is_hosted_here(handle: RunHandle, description: WorkflowExecutionDescription) -> bool:
+    """Whether this process has brought the agents of a run, which it hosts."""
+    objects = RUN_OBJECTS.get(RunKey(handle.client.namespace, first_of(description)))
+    return objects is not None and objects.definitions is not None

@@ -149,7 +149,24 @@ class RunHost:
         with its id. A call that `resumes` the run replaces the objects that it has; one that only
         `attaches` to it never does.
         """
-        description = description or await handle.check()
+        with RUN_OBJECTS.starting(handle.client.namespace, handle.id):
+            description = description or await handle.check()
+            await self.take_over(handle, description, resumes=resumes, attaches=attaches)
+        await self.catch_up(handle, description)
+
+    async def take_over(
+        self,
+        handle: RunHandle,
+        description: WorkflowExecutionDescription,
+        *,
+        resumes: bool = False,
+        attaches: bool = False,
+    ) -> None:
+        """Host a run and give it the objects of this call; the arguments are those of `follow`.
+
+        As soon as this process serves the queue, it gets effects of the run. So the caller
+        announces the start (`RUN_OBJECTS.starting`), for which they wait.
+        """
         if description.close_time is not None:
             return
         key = key_of(handle.client, description)
@@ -162,6 +179,11 @@ class RunHost:
         elif not self.objects.is_empty:
             RUN_OBJECTS.fill(key, self.objects)
             self._attend(key)
+
+    async def catch_up(self, handle: RunHandle, description: WorkflowExecutionDescription) -> None:
+        """Let an open run that is hosted here take in what came while nobody hosted it."""
+        if description.close_time is not None:
+            return
         if self._is_here and description.raw_description.HasField("pending_workflow_task"):
             await _await_pending_task(handle)
 

@@ -462,17 +462,21 @@ class _Call:
             record = replace(record, message_id=self.message_id)
         run_id = self.run_id
         handle = await host.handle(run_id, definitions)
-        new = NewRun(
-            id=run_id,
-            record=record,
-            queue=await host.queue(),
-            tenant=as_tenant(self.options.get("tenant")),
-            is_new_session=is_new_session,
-        )
-        first, there = await _start(handle.client, new, host)
-        handle = handle.pinned(first)
+        # From the moment that this process serves the queue until the run has its objects.
+        with RUN_OBJECTS.starting(handle.client.namespace, run_id):
+            new = NewRun(
+                id=run_id,
+                record=record,
+                queue=await host.queue(),
+                tenant=as_tenant(self.options.get("tenant")),
+                is_new_session=is_new_session,
+            )
+            first, there = await _start(handle.client, new, host)
+            handle = handle.pinned(first)
+            if there is not None:
+                await host.take_over(handle, there)
         if there is not None:
-            await host.follow(handle, there)
+            await host.catch_up(handle, there)
         return handle
 
 

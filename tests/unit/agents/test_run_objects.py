@@ -197,11 +197,16 @@ async def test_an_effect_waits_for_the_start_that_may_have_begun_its_run(
         assert not table.is_empty
         found = asyncio.create_task(table.find(KEY, RUN_ID))
         await asyncio.sleep(0)
-        for other in (table.find(KEY, "another run"), table.find(RunKey("other", "x"), RUN_ID)):
+        nested = asyncio.create_task(table.find(KEY, f"{RUN_ID}/ask-3/look-4"))
+        await asyncio.sleep(0)
+        others = [table.find(KEY, one) for one in ("another run", f"{RUN_ID}2", f"x/{RUN_ID}")]
+        for other in (*others, table.find(RunKey("other", "x"), RUN_ID)):
             assert await other is None, "nobody starts that one"
         assert not found.done()
+        assert not nested.done()
         table.bring(KEY, objects)
     assert await found is objects
+    assert await nested is objects
 
 
 async def test_each_start_that_ends_is_looked_at(table: RunObjectTable) -> None:

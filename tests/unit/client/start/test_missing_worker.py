@@ -12,6 +12,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable
+from outlast.agents.registry import Registry
+from outlast.agents.run_objects import RunKey, RunObjects, RunObjectTable
 from outlast.client.handle import RunHandle
 from outlast.client.start import missing_worker
 from outlast.client.start.missing_worker import warned_without_worker
@@ -41,7 +43,12 @@ class Server:
         self.asked.set()
         if self.error is not None:
             raise self.error
-        return SimpleNamespace(task_queue="suport", close_time="then" if self._closed else None)
+        info = SimpleNamespace(first_run_id="first")
+        return SimpleNamespace(
+            task_queue="suport",
+            close_time="then" if self._closed else None,
+            raw_description=SimpleNamespace(workflow_execution_info=info),
+        )
 
     async def state(self) -> Any:
         return SimpleNamespace(blocked=self._blocked)
@@ -96,6 +103,16 @@ async def test_a_run_whose_workers_lack_what_it_needs_is_warned_of(
     (line,) = caplog.messages
     assert line.startswith("The run support-42 waits for a worker: Start the run again.")
     assert "\x1b" not in line
+
+
+async def test_a_program_that_hosts_the_run_with_its_agents_says_nothing_of_an_earlier_wait(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = RunObjectTable()
+    table.bring(RunKey("default", "first"), RunObjects(definitions=Registry()))
+    monkeypatch.setattr(missing_worker, "RUN_OBJECTS", table)
+    assert not await warned(Server(1, lacks="It has not the agents of this run."), caplog)
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
