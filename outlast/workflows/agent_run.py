@@ -703,7 +703,7 @@ class AgentRun:
         shown = presentation.attributes(self._state)
         if not is_new or not self._visibility:
             return shown
-        first = presentation.attributes(LoopState(agent=self._state.agent))
+        first = presentation.first_attributes(self._state.agent)
         return first if first != shown and workflow.patched("outlast-listed-fork") else shown
 
     def _was_brief(self, attributes: presentation.Attributes, now_ms: int) -> bool:

@@ -112,6 +112,18 @@ def _datetime(at_ms: int) -> datetime:
 _NOBODY_ASKED: Final = _attributes_of(())
 """The search attributes of requests where none waits."""
 
+
+def first_attributes(agent: str) -> Attributes:
+    """Return the search attributes that the server has of a run that has just been started."""
+    return {
+        names.ATTRIBUTE_AGENT: searchable(agent),
+        names.ATTRIBUTE_STATUS: None,
+        names.ATTRIBUTE_APPROVALS: 0,
+        names.ATTRIBUTE_WAITS_FOR: None,
+        **_NOBODY_ASKED,
+    }
+
+
 _LISTED: Final = frozenset({"on_call", "waiting", "parked", "held", "blocked", "idle"})
 """The statuses in the list of runs."""
 

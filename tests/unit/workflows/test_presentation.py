@@ -24,6 +24,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.events import EffectBlocked
 from outlast.loop.state import LoopState
+from outlast.payloads.attributes import first_attributes
 from outlast.rendering import original
 from outlast.workflows import presentation
 from outlast.workflows.presentation import (
@@ -648,3 +649,11 @@ def test_however_long_a_hostile_call_is_little_of_it_is_read() -> None:
     assert "(cut: 2,000 of 700,012 characters)" in shown
     assert "of 700,021 characters)" in line
     assert len(json.dumps(view)) < 10_000
+
+
+def test_a_run_that_has_just_been_started_has_the_attributes_of_its_start() -> None:
+    shown = presentation.first_attributes("Triage")
+    pairs: Any = first_attributes("Triage").search_attributes
+    sent = {one.key.name: one.value for one in pairs}
+    assert {name: value for name, value in shown.items() if value is not None} == sent
+    assert shown.keys() == presentation.attributes(LoopState()).keys()
