@@ -653,7 +653,7 @@ def test_however_long_a_hostile_call_is_little_of_it_is_read() -> None:
 
 def test_a_run_that_has_just_been_started_has_the_attributes_of_its_start() -> None:
     shown = presentation.first_attributes("Triage")
-    pairs: Any = first_attributes("Triage").search_attributes
-    sent = {one.key.name: one.value for one in pairs}
+    started: Any = first_attributes("Triage")
+    sent = {one.key.name: one.value for one in started}
     assert {name: value for name, value in shown.items() if value is not None} == sent
     assert shown.keys() == presentation.attributes(LoopState()).keys()
