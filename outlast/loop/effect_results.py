@@ -122,7 +122,8 @@ def _effect_failed(  # noqa: C901, PLR0911  a row for each effect
         case CheckInput():
             return turns.input_checked(state, effect, CheckResult(failure=failure), at_ms)
         case CallModel() if _lost_its_thread(effect, failure):
-            return turns.thread_lost(state, effect, at_ms)
+            given_up = endings.give_up_responses(state, (effect,))
+            return turns.thread_lost(given_up, effect, at_ms)
         case CallModel() | RunHandoff():
             return endings.fail_question(endings.give_up_responses(state, (effect,)), failure)
         case FinalizeAnswer():

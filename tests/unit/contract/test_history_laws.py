@@ -148,7 +148,8 @@ def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
             return Resolved(effect=event.effect, payload=write(result))
         case EffectFailed():
             code, message = event.failure.code, event.failure.message
-            failure = EngineFailure(kind="application", code=code, message=message)
+            details = event.failure.details
+            failure = EngineFailure(kind="application", code=code, message=message, details=details)
             return Resolved(effect=event.effect, failure=failure)
 
 
