@@ -29,7 +29,7 @@ from outlast.models.failures import (
 )
 from outlast.models.openai.chat_completions import ChatCompletionsModel
 from outlast.models.openai.connection import Reply, call_deadline, call_seconds
-from outlast.models.openai.whole_text import WholeText
+from outlast.models.openai.server_events import WholeText
 from outlast.ports.model import ModelError
 
 _PREFIX = "litellm/"

@@ -1,6 +1,7 @@
 """Connects to the Temporal server, and adds the search attributes of runs."""
 
 import re
+from importlib.util import find_spec
 from typing import Any, Final, Protocol, TypeVar
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -14,9 +15,9 @@ from outlast.agents.logs import get_logger
 from outlast.blobs import use_local_store
 from outlast.client.transport.codecs import configured_converter
 from outlast.contract import names
-from outlast.dev.data_dir import ServerInfo, default_blob_dir, default_data_dir, running_server
 from outlast.hosts import is_same_address, is_this_machine
 from outlast.interpreter_end import wait_for_native_threads
+from outlast.lazy import load
 from outlast.payloads.key_order import in_key_order
 from outlast.visibility.search_attributes import ensure_search_attributes
 
@@ -62,22 +63,44 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
         options["namespace"] = namespace
     client = await _connected(options)
     if own is not None:
-        use_local_store(client, default_blob_dir(), is_default=True)
+        use_local_store(client, _of_dev("default_blob_dir"), is_default=True)
     elif not is_named:
         await _check_owner(client)
     return client
 
 
-def own_server_of(client: Client) -> ServerInfo | None:
+class OwnServer(Protocol):
+    """The project's own server, as `outlast.dev` describes it."""
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        ...
+
+    @property
+    def ui_url(self) -> str | None:
+        """The URL of its web UI."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that it was started with."""
+        ...
+
+
+def own_server_of(client: Client) -> OwnServer | None:
     """Return the project's own server, if a client is connected to it."""
     return _own_server(client.service_client.config.target_host)
 
 
-def _own_server(address: str | None) -> ServerInfo | None:
-    """Return the project's own server if it runs, at this address or, for None, at any."""
-    if address is not None and not _is_here(address):
+def _own_server(address: str | None) -> OwnServer | None:
+    """Return the project's own server if it runs, at this address or, for None, at any.
+
+    There is none on Windows, where clients work without what servers of outlast need.
+    """
+    if find_spec("fcntl") is None or (address is not None and not _is_here(address)):
         return None
-    server = running_server(default_data_dir())
+    server: OwnServer | None = _of_dev("running_server", _of_dev("default_data_dir"))
     if server is None or address is None or is_same_address(address, server.address):
         return server
     return None
@@ -97,11 +120,18 @@ async def _check_owner(client: Client) -> None:
     owner = described.namespace_info.data.get(names.OWNER_KEY, "")
     if owner:
         where = client.service_client.config.target_host
+        own = "this project" if find_spec("fcntl") is None else _of_dev("default_data_dir")
         raise ServerUnavailable(
-            f"No Temporal server runs for {default_data_dir()}; the one at {where} belongs to "
+            f"No Temporal server runs for {own}; the one at {where} belongs to "
             f"{owner}. Start your own with `outlast dev`, or use that one with --address {where}, "
             f"TEMPORAL_ADDRESS={where} or connect({where!r})."
         )
+
+
+def _of_dev(name: str, *arguments: object) -> Any:
+    """Call a function of `outlast.dev.data_dir`."""
+    function: Any = load(f"outlast.dev.data_dir:{name}")
+    return function(*arguments)
 
 
 def _is_here(address: str) -> bool:

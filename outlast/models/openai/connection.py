@@ -46,9 +46,8 @@ from outlast.models.openai.http_session import (
     is_direct,
     read_whole,
 )
-from outlast.models.openai.server_events import EventData
+from outlast.models.openai.server_events import EventData, WholeText
 from outlast.models.openai.stand_in_client import StandInClient
-from outlast.models.openai.whole_text import WholeText
 from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:

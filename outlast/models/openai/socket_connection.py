@@ -44,6 +44,7 @@ from outlast.models.openai.connection import (
     read_json,
 )
 from outlast.models.openai.responses import ends_response, supported_fields
+from outlast.models.openai.server_events import WholeText
 from outlast.models.openai.sockets import (
     DEFAULT_LIMITS,
     HeldResponse,
@@ -52,7 +53,6 @@ from outlast.models.openai.sockets import (
     SocketPool,
     response_id_of,
 )
-from outlast.models.openai.whole_text import WholeText
 from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:

@@ -5,8 +5,13 @@ from openai.types.responses import ResponseOutputItem, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from outlast.loop.values import JsonObject
-from outlast.models.finish_reasons import MEANINGS, meaning_of
-from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
+from outlast.models.openai.chat_reply import (
+    MEANINGS,
+    ChatReply,
+    UnreadableReplyError,
+    meaning_of,
+    response_from_chat,
+)
 from outlast.models.openai.chat_request import chat_messages
 
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseOutputItem)
