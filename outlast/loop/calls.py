@@ -174,6 +174,21 @@ class BegunResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriedModel:
+    """A model that did not answer, so that the next one of the agent's models is called.
+
+    Attributes:
+        model: its name, for people to read.
+        reason: why, as a code such as `overloaded`.
+        message: why, for people to read.
+    """
+
+    model: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The result of a model call: the reply, and the plan for it.
 

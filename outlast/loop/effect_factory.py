@@ -110,6 +110,8 @@ def model_call(state: LoopState) -> CallModel:
         line=line.line if line is not None else "",
         streams=state.question.streams,
         aside=state.aside,
+        model_at=state.question.model_at,
+        tried=state.question.tried,
     )
 
 
@@ -132,6 +134,7 @@ def cancellation_of_response(state: LoopState, call: CallModel) -> CancelRespons
         question=call.question,
         handovers=call.handovers,
         response_id=call.begun.response_id,
+        model_at=call.model_at,
     )
 
 
@@ -144,6 +147,7 @@ def compaction(state: LoopState, entries: int, place: int, *, first: bool) -> Co
         place=place,
         first=first,
         aside=state.aside,
+        model_at=state.question.model_at,
     )
 
 

@@ -6,6 +6,7 @@ from outlast.loop import (
     compaction,
     effect_factory,
     endings,
+    fallback,
     ledger,
     lines,
     people,
@@ -124,8 +125,10 @@ def _effect_failed(  # noqa: C901, PLR0911  a row for each effect
         case CallModel() if _lost_its_thread(effect, failure):
             given_up = endings.give_up_responses(state, (effect,))
             return turns.thread_lost(given_up, effect, at_ms)
-        case CallModel() | RunHandoff():
-            return endings.fail_question(endings.give_up_responses(state, (effect,)), failure)
+        case CallModel():
+            return fallback.model_failed(state, effect, failure)
+        case RunHandoff():
+            return endings.fail_question(state, failure)
         case FinalizeAnswer():
             return endings.finalizing_failed(state, failure)
         case SaveSession():

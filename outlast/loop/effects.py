@@ -24,6 +24,7 @@ from outlast.loop.calls import (
     NestedPlan,
     PreparedRun,
     ToolResult,
+    TriedModel,
     ViewSummary,
 )
 from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAnswer, RequiredStep
@@ -110,6 +111,8 @@ class CallModel(TurnEffect):
         streams: a message of the question asks for a streamed call; the run's settings may, too.
         begun: the response that the provider makes in the background; None before one is begun.
         aside: what the model does not read of these items.
+        model_at: which of the agent's models is called, if it has several.
+        tried: the models that did not answer the question before it.
     """
 
     input_length: int
@@ -126,6 +129,8 @@ class CallModel(TurnEffect):
     streams: bool = False
     begun: BegunResponse | None = None
     aside: tuple[Aside, ...] = ()
+    model_at: int = 0
+    tried: tuple[TriedModel, ...] = ()
     kind: Literal["call_model"] = "call_model"
 
 
@@ -133,10 +138,11 @@ class CallModel(TurnEffect):
 class CancelResponse(AgentEffect):
     """Let the provider stop a response in the background that nobody waits for any more.
 
-    It has no result.
+    It has no result. `model_at` is that of the model call.
     """
 
     response_id: str
+    model_at: int = 0
     kind: Literal["cancel_response"] = "cancel_response"
 
 
@@ -150,6 +156,7 @@ class CompactView(TurnEffect):
         place: the index of the last of them in the transcript.
         first: the next model call waits for it.
         aside: what the model does not read of these items.
+        model_at: which of the agent's models answers the question, if it has several.
     """
 
     input_length: int
@@ -157,6 +164,7 @@ class CompactView(TurnEffect):
     place: int
     first: bool = False
     aside: tuple[Aside, ...] = ()
+    model_at: int = 0
     kind: Literal["compact_view"] = "compact_view"
 
 

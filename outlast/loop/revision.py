@@ -5,7 +5,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Remembered
 from outlast.loop.aside import Aside
-from outlast.loop.calls import Call
+from outlast.loop.calls import Call, TriedModel
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import Effect
 from outlast.loop.events import CancelMode
@@ -122,6 +122,8 @@ class Changes(TypedDict, total=False):
     answer_reason: str | None
     streams: bool
     authors: tuple[str, ...]
+    model_at: int
+    tried: tuple[TriedModel, ...]
     to_save: tuple[ItemsToSave, ...]
     queued_up_to: int
     skipped_from: int | None

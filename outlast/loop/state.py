@@ -14,7 +14,7 @@ from outlast.loop.approvals import (
     Remembered,
 )
 from outlast.loop.aside import Aside, read_by_model
-from outlast.loop.calls import Call, CompactionNeed
+from outlast.loop.calls import Call, CompactionNeed, TriedModel
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
     BACKGROUND,
@@ -366,6 +366,8 @@ class Question:
         answer_reason: why a person has to approve it.
         streams: one of its messages asks for streamed model calls.
         authors: the members of the team who wrote it, or gave the conversation back with words.
+        model_at: which of the active agent's models answers it, if the agent has several.
+        tried: the models of the active agent that did not answer it.
     """
 
     answering: tuple[str, ...] = ()
@@ -387,6 +389,8 @@ class Question:
     answer_reason: str | None = None
     streams: bool = False
     authors: tuple[str, ...] = ()
+    model_at: int = 0
+    tried: tuple[TriedModel, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

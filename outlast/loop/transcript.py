@@ -76,7 +76,8 @@ def record_prepared_input(
 
 
 def begin_question(state: LoopState, at_ms: int) -> LoopState:
-    """Reset the parts of the previous question: guardrail results, view, spending."""
+    """Reset the parts of the previous question: guardrail results, view, spending, model."""
+    state = with_first_model(state)
     length = len(state.items)
     return revised(
         state,
@@ -90,6 +91,14 @@ def begin_question(state: LoopState, at_ms: int) -> LoopState:
         began_ms=at_ms,
         pauses_ms=state.pauses.until(at_ms),
     )
+
+
+def with_first_model(state: LoopState) -> LoopState:
+    """Begin again with the first of the active agent's models."""
+    tried = state.question.tried
+    if not tried:
+        return state
+    return revised(state, model=tried[0].model, model_at=0, tried=())
 
 
 def record_reply(state: LoopState, reply: ModelReply) -> LoopState:

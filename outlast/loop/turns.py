@@ -67,6 +67,7 @@ from outlast.loop.transcript import (
     record_reply,
     storing,
     with_call,
+    with_first_model,
     with_ignored,
 )
 from outlast.loop.values import Failure, Json, JsonObject, is_reference
@@ -133,7 +134,7 @@ def retry_requested(state: LoopState, event: RetryRequested) -> LoopState:
         failure=None,
         guardrails=(),
     )
-    state = ledger.retry_saving(ledger.retry_blocked(state))
+    state = with_first_model(ledger.retry_saving(ledger.retry_blocked(state)))
     budget = spending.used_up(state, event.at_ms)
     if budget is not None:
         return ask_to_go_on(state, budget, event.at_ms)
@@ -702,7 +703,7 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> LoopState:
     elif result.target is None and call.plan.target_compaction:
         state = compaction.wanted(state, call.plan.target_compaction)
     return revised(
-        state,
+        with_first_model(state),
         phase="turned",
         calls=(),
         agent=target,

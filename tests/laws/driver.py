@@ -25,6 +25,7 @@ from outlast.loop.calls import (
 )
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
+from outlast.loop.effect_results import RESPONSE_NOT_FOUND
 from outlast.loop.effects import (
     CallModel,
     CancelEffect,
@@ -79,6 +80,7 @@ from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
 from tests.laws.background_laws import check_background
 from tests.laws.compaction_laws import check_compaction
+from tests.laws.fallback_laws import check_fallback, follows
 from tests.laws.people_laws import PeopleLaws, at_time_of
 from tests.laws.step_laws import (
     StageLaws,
@@ -393,6 +395,7 @@ class Play:
         self._people_laws.check(before, timed, event, self.state, commands)
         check_compaction(before, event, self.state, commands)
         check_background(before, event, self.state)
+        check_fallback(before, event, self.state)
         self._wait_laws.check(before, timed, event, self.state, commands)
         self._stage_laws.check(event, self.state, self.stages, changes)
         return commands
@@ -703,16 +706,22 @@ class Play:
                 del self.outstanding[event.effect]
 
     def _has_moved(self, call: CallModel, before: LoopState) -> bool:
-        """Whether a model call goes on: as that of a line, made by somebody else, or at the provider."""
+        """Whether a model call goes on: of a line, by somebody else, at the provider, or its next model."""
         event = self.events[-1]
         if isinstance(event, EffectFailed) and event.failure.details is not None:
             lost = [one for one in before.pending if one.effect == event.effect]
-            if any(isinstance(one, CallModel) and one.previous_response_id for one in lost):
+            if RESPONSE_NOT_FOUND in event.failure.details.values() and any(
+                isinstance(one, CallModel) and one.previous_response_id for one in lost
+            ):
                 return True  # the whole conversation is sent again
-        return call.begun is not None or any(
-            replace(one, effect=call.effect, line=call.line) == call
-            for one in before.pending
-            if isinstance(one, CallModel) and one.line
+        return (
+            call.begun is not None
+            or follows(call, self.events[-1], before)
+            or any(
+                replace(one, effect=call.effect, line=call.line) == call
+                for one in before.pending
+                if isinstance(one, CallModel) and one.line
+            )
         )
 
     def _dispatch(self, command: Command) -> None:

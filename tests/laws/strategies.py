@@ -67,6 +67,7 @@ from outlast.loop.events import (
     TimePassed,
     ValueDelivered,
 )
+from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.start import Parent
@@ -466,7 +467,10 @@ def _answer_of_kind(
     if kind == "wrong":
         return wrong_answer_to(effect, b, at_ms)
     code = ("tool_timeout", "tool_failed", "model_call_failed")[b % 3]
-    details = {"reason": RESPONSE_NOT_FOUND} if b % 2 else None
+    at = getattr(effect, "model_at", 0) + b % 2  # at times, another model may follow
+    details = {NEXT_MODEL: {"at": at, "model": "next", "tried": "before"}} if b % 5 < 2 else None
+    if b % 7 == 6:
+        details = {"reason": RESPONSE_NOT_FOUND}
     failure = Failure(code=code, message="It broke.", details=details)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
 
