@@ -14,6 +14,7 @@ from outlast.agents.approvals.policy import ApprovalPolicy as ApprovalPolicy
 from outlast.agents.approvals.policy import Audience as Audience
 from outlast.agents.approvals.policy import Escalation as Escalation
 from outlast.agents.config.compaction import Compaction as Compaction
+from outlast.agents.config.fallback_model import FallbackModel as FallbackModel
 from outlast.agents.config.model_settings import ModelSettings as ModelSettings
 from outlast.agents.config.retry import ModelRetryAdvice as ModelRetryAdvice
 from outlast.agents.config.retry import ModelRetryAdviceRequest as ModelRetryAdviceRequest

@@ -16,6 +16,7 @@ from outlast.loop.calls import Arrival, ModelReply, ToolResult
 from outlast.loop.effects import AgentEffect, CallModel, Effect
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.identity import Execution
+from outlast.streams.window import ShownText
 
 logger: Final = get_logger(__name__)
 
@@ -37,6 +38,7 @@ class Attempt:
         arrived: what came of the waits of a tool's call, as recorded: proofs are about that.
         has_reader_here: whether a reader in this process takes the events without a heartbeat.
         is_stopped: whether a reader in this process has stopped the run before this model call.
+        shown: whether text of a model call has left, on this attempt or one before it.
     """
 
     number: int = 1
@@ -48,6 +50,7 @@ class Attempt:
     arrived: tuple[Arrival, ...] = ()
     has_reader_here: Callable[[], bool] | None = None
     is_stopped: Callable[[], Awaitable[bool]] | None = None
+    shown: ShownText | None = None
 
     def is_watched(self) -> bool:
         """Whether a reader in this process follows the run; an attempt after the first ignores it."""

@@ -39,11 +39,12 @@ from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
 from outlast.loop.calls import Arrival, ModelReply
 from outlast.loop.effects import CallModel, Effect, RunTool
+from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
 from outlast.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.streams.turn_stops import turn_stops
-from outlast.streams.window import DeltaWindow
+from outlast.streams.window import DeltaWindow, ShownText
 from outlast.tracing.current import CURRENT
 
 CLAIM_ATTEMPTS = 20  # with the waits, five seconds: enough to move a run to another worker
@@ -124,12 +125,16 @@ class EffectActivities:
         """Make a model's failure the last one where the next attempt would come too late.
 
         Time in which no worker hosted the run does not count. Retry settings of the model outrank
-        the worker's patience.
+        the worker's patience. A model that another one follows gets no more than a program's
+        patience: somebody waits.
         """
         try:
             yield
         except EffectError as error:
             patience, info = self._deps.model_patience, activity.info()
+            is_followed = NEXT_MODEL in (error.details or {})
+            if is_followed and patience is None:
+                patience = policies.MODEL_PATIENCE
             is_ours = error.code in OF_THE_MODEL and error.attempts is None and error.retryable
             if patience is not None and is_ours:
                 asked = error.retry_after
@@ -137,6 +142,9 @@ class EffectActivities:
                 since = max(info.scheduled_time.timestamp(), self._began_at)
                 tried = time.time() - since
                 if tried + delay.total_seconds() > patience.total_seconds():
+                    error.retryable = False
+                    if is_followed:
+                        raise
                     raise _impatient(error, tried_seconds=tried, delay=delay) from error.__cause__
             raise
 
@@ -174,13 +182,15 @@ class EffectActivities:
         )
         is_read_here = partial(call_windows.has_reader, place)
         cadence = Cadence.of(request.effect.settings, is_billed=is_billed(activity.client()))
-        stream = StreamHeartbeats(window, beat, cadence, is_read_here)
+        shown = ShownText.before(info.heartbeat_details[0] if info.heartbeat_details else None)
+        stream = StreamHeartbeats(window, beat, cadence, is_read_here, shown)
         attempt = Attempt(
             number=info.attempt,
             on_event=stream.feed,
             execution=execution,
             has_reader_here=is_read_here,
             is_stopped=partial(turn_stops.is_stopped, run_id, chain_id, window.effect),
+            shown=shown,
         )
         with call_windows.running(place, window), stream:
             reply: ModelReply = await attempt_effect(worker, request, attempt)

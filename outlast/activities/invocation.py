@@ -45,6 +45,7 @@ class Invocation:
         run_key: the run's id and its first execution; two runs with one id have two keys.
         server_managed: the provider's server keeps the conversation.
         decided: the agent's tools with a remembered decision.
+        model_at: which of the agent's models is called, if it has several.
     """
 
     worker: WorkerDeps
@@ -59,6 +60,7 @@ class Invocation:
     run_id: str
     server_managed: bool = False
     decided: tuple[str, ...] = ()
+    model_at: int = 0
     _run_hooks: Any = field(default=_UNREAD, init=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +103,7 @@ class Invocation:
                 usage=Usage.of(getattr(request, "usage", NO_USAGE)),  # a preparation has none
                 turn=getattr(request, "turn", 0),
                 run_id=request.run_id,
+                model_at=getattr(request, "model_at", 0),
             )
             # Before any code of users runs: what they did would be done again.
             for name in own_references_in(invocation.settings):

@@ -12,7 +12,7 @@ from outlast.agents.agent_tools.agent_tool import (
     make_agent_tool,
 )
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, NeedsApproval, check_needs_approval
-from outlast.agents.callables import call, check_callable, check_model, list_of
+from outlast.agents.callables import call, check_callable, list_of
 from outlast.agents.checks import (
     InvalidType,
     Rule,
@@ -23,6 +23,7 @@ from outlast.agents.checks import (
     with_checked_fields,
 )
 from outlast.agents.config.compaction import Compaction, check_compacting, check_compaction
+from outlast.agents.config.fallback_model import check_models, choices_of
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
@@ -67,7 +68,7 @@ class Agent(Generic[TContext]):
         handoffs: agents, or `handoff(...)` records, to hand over to. Cycles are fine, and may be
             closed after construction: `triage.handoffs.append(orders)`.
         model: a model's name, or a model: an object with `get_response`; None for the provider's
-            default.
+            default. A `FallbackModel` has several, which are tried in order.
         model_settings: how to call the model, also as a dict; a run's settings override them. Where
             they are not set, a GPT-5 model gets those of `get_default_model_settings`; with
             `ModelSettings()`, it gets none.
@@ -117,7 +118,8 @@ class Agent(Generic[TContext]):
         check_fields(self, _RULES, owner)
         check_agent_hooks(self.hooks, owner)
         if self.compaction is not None and self.compaction.by == "provider":
-            check_compacting(f"{owner}: compaction", self.compaction.model or self.model)
+            for one in choices_of(self.compaction.model or self.model):
+                check_compacting(f"{owner}: compaction", one.model)
         if self.output_approval is not False and self.tool_use_behavior != "run_llm_again":
             raise UserError(
                 f"{owner}: output_approval is about answers of the model, but with "
@@ -223,7 +225,7 @@ _RULES: Final[dict[str, Rule]] = {
     "mcp_servers": list_of(MCPServer, "use a server of outlast.mcp, such as MCPServerStdio"),
     "mcp_config": check_mcp_config,
     "handoffs": list_of((Agent, Handoff), "use an Agent or handoff(agent)"),
-    "model": check_model,
+    "model": check_models,
     "model_settings": a(ModelSettings, "a ModelSettings instance or a dict"),
     "input_guardrails": guardrails(InputGuardrail),
     "output_guardrails": guardrails(OutputGuardrail),

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.checks import json_problem
+from outlast.agents.config.fallback_model import FallbackModel, read_models, write_choices
 from outlast.agents.config.model_settings import read_model_settings, write_model_settings
 from outlast.agents.config.secret_settings import secret_in
 from outlast.agents.errors import UserError
@@ -33,6 +34,9 @@ def changes_of(agent: Agent[Any], base: Agent[Any], name: str) -> JsonObject | N
             kept = _places(cast("list[object]", after), cast("list[object]", before))
         elif field.name == "model_settings":
             kept = _settings(agent)
+        elif isinstance(after, FallbackModel):
+            kept = write_choices(after)
+            kept = None if kept is not None and secret_in({"model": kept}) else kept
         else:
             kept = after if field.name in _DATA and json_problem(after) is None else None
         if kept is None and after is not None:
@@ -47,6 +51,8 @@ def with_changes(base: Agent[Any], changes: JsonObject, name: str) -> Agent[Any]
     Whoever can start a run can write the record: it changes data, and never adds a tool.
     """
     made: dict[str, Any] = {key: changes[key] for key in _DATA if key in changes}
+    if "model" in made:
+        made["model"] = read_models(made["model"])
     places: object = changes.get("tools")
     if isinstance(places, list):
         places = cast("list[object]", places)

@@ -32,6 +32,19 @@ text of the deltas, and would push them out."""
 KEPT_APART: Final = 32
 """How many of a text's newest deltas stay separate when older ones are merged."""
 
+TEXTS: Final = frozenset(
+    {
+        "response.output_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_text.delta",
+        "response.refusal.delta",
+    }
+)
+"""The events with text that people read as it is written."""
+
+SHOWN: Final = "shown"
+"""The key in a heartbeat's details that says so, for the attempts after it."""
+
 _SHRUNK_TO: Final = 0.75
 _WITH_RESPONSE = frozenset({"response.created", "response.in_progress", "response.queued"})
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
@@ -246,3 +259,31 @@ class DeltaWindow:
             excess -= saved
             if cut == 0:
                 return
+
+
+@dataclass
+class ShownText:
+    """Whether text of a model call has left, on this attempt or one before it.
+
+    Attributes:
+        has_left: text has left.
+        decides: another model would follow if none had.
+    """
+
+    has_left: bool = False
+    decides: bool = False
+
+    @classmethod
+    def before(cls, details: object) -> "ShownText":
+        """Return what the details of the last heartbeat of an earlier attempt say."""
+        known = isinstance(details, dict) and cast("JsonObject", details).get(SHOWN) is True
+        return cls(has_left=known)
+
+    def note(self, event: JsonObject) -> None:
+        """Note an event that readers get."""
+        if event.get("type") in TEXTS:
+            self.has_left = True
+
+    def details(self) -> JsonObject:
+        """Return what a heartbeat says of it."""
+        return {SHOWN: True} if self.has_left else {}

@@ -41,6 +41,7 @@ from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.streams.delta_reader import RESTARTED
+from outlast.streams.window import ShownText
 from outlast.tracing.receivers import REGISTRATION
 from outlast.tracing.stage_spans import StageSpans
 
@@ -365,14 +366,14 @@ async def carried_out(
 
     With `is_patient`, an attempt waits for as long as a provider asks for with `Retry-After`.
     """
-    attempts = kind_of(effect).policy(effect).attempts or MOST_LOOKS
+    attempts, shown = kind_of(effect).policy(effect).attempts or MOST_LOOKS, ShownText()
     for attempt in range(1, attempts + 1):
         if attempt > 1 and effect.kind == "call_model" and on_delta is not None:
             on_delta({"type": RESTARTED, "attempt": attempt})
         try:
             # Convert to the wire format and back, so that tests find values that change.
             request = await whole_request(worker, request_of(state, effect))
-            one = Attempt(number=attempt, on_event=on_delta)
+            one = Attempt(number=attempt, on_event=on_delta, shown=shown)
             result = await attempt_effect(worker, request, one)
             result = await recorded_result(NO_STORE, request, result)
             return history.answered(effect, records.write(result), now_ms())

@@ -153,7 +153,8 @@ class AgentWorker:
             UserError: a key is missing or refused, or a model is unknown; the message says what to
                 set.
         """
-        return await places_of_models(self.registry, self._plugin.models)
+        plugin = self._plugin
+        return await places_of_models(self.registry, plugin.models, plugin.approvals)
 
     async def run(self) -> None:
         """Host runs until cancelled or `shutdown` is called.

@@ -61,6 +61,7 @@ from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_S
 from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
+from outlast.worker.model_access import check_following_models
 from outlast.worker.worker_options import with_defaults
 from outlast.worker.workflow_runner import PatientRunner
 from outlast.workflows.agent_run import AgentRun
@@ -133,12 +134,14 @@ class OutlastPlugin(SimplePlugin):
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
         self._codec, self._archive = _checked_codec(codec), _checked_archive(archive)
         self._identity = WorkerIdentity()
+        self.approvals: ApprovalFile | None = _approvals_of(approvals, self.registry)
+        check_following_models(self.registry, self.models, self.approvals)
         self._deps = WorkerDeps(
             registry=self.registry,
             models=self.models,
             content=large_content(blob_store),
             contexts=as_factories(context),
-            approvals=_approvals_of(approvals, self.registry),
+            approvals=self.approvals,
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
             identity=self._identity,

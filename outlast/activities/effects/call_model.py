@@ -24,10 +24,13 @@ from outlast.activities.inner_spans import span_of_call
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.background import begin_response, read_response
 from outlast.activities.model.choice import (
+    check_models,
     check_price,
     chosen_model,
     compacting_model,
+    has_next,
     model_of,
+    offer_next,
     priced,
 )
 from outlast.activities.model.input import sent_input, sent_items, shown_items
@@ -93,8 +96,21 @@ async def call_model(
     Raises:
         EffectError: user code or the provider failed before there was a reply.
     """
+    invocation = invocation_of(worker, request.effect)
+    try:
+        return await _model_call(worker, invocation, request, attempt)
+    except EffectError as error:
+        offer_next(invocation, request, error, attempt.shown)
+        raise
+
+
+async def _model_call(
+    worker: WorkerDeps,
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    attempt: Attempt,
+) -> ModelReply:
     effect = request.effect
-    invocation = invocation_of(worker, effect)
     response, refusal = None, None
     if effect.begun is not None:
         try:
@@ -171,6 +187,8 @@ async def _call_model(
     offer = await offered_tools(invocation, attempt=attempt.number)
     model, label = model_of(invocation)
     check_price(invocation.settings, model, label)  # fails now, before the model call is paid for
+    if effect.starts:
+        check_models(invocation)
     invocation.reference(OUTPUT_FILTER)  # likewise
     _check_compaction(invocation)
     model_request = await _request(invocation, request, offer, model)
@@ -260,6 +278,9 @@ class _Asked:
                 return ask(self.model, sent, on_event, stream, of=of, objects=objects)
 
             on_event = record_response.timed(self._to_readers()) if is_shown else None
+            if self.streams and is_shown:
+                read = self.stream.has_callback
+                on_event = _noted(self.invocation, self.attempt, on_event, is_read=read)
             if not self.streams and on_event is not None and self.attempt.is_watched():
                 response = await _answered_to_watchers(answered, request, on_event)
             else:
@@ -355,6 +376,23 @@ async def _answered_to_watchers(
         if begun or error.retryable:
             raise
     return await answered(request, None)
+
+
+def _noted(
+    invocation: Invocation, attempt: Attempt, on_event: OnEvent | None, *, is_read: bool
+) -> OnEvent | None:
+    """Return a reader of a stream that also notes that text has left; None if nobody reads."""
+    shown = attempt.shown
+    if shown is None or not (is_read or on_event is not None):
+        return on_event
+    shown.decides = has_next(invocation)
+
+    def forward(event: JsonObject) -> None:
+        shown.note(event)
+        if on_event is not None:
+            on_event(event)
+
+    return forward
 
 
 def _to_readers(invocation: Invocation, attempt: Attempt) -> OnEvent | None:
@@ -465,7 +503,8 @@ _model_defaults = lru_cache(maxsize=256)(settings_of_model)
 
 
 def _settings(invocation: Invocation, model: Model, *, has_prompt: bool) -> ModelSettings:
-    own = invocation.agent.model_settings
+    chosen = chosen_model(invocation).settings
+    own = invocation.agent.model_settings if chosen is None else chosen
     if own is UNSET:
         own = _model_defaults(_name_with_defaults(invocation, model, has_prompt=has_prompt))
     return own.resolve(read_model_settings(invocation.settings.get("model_settings")))
@@ -476,7 +515,7 @@ def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: boo
 
     A model object, and a model that a stored prompt may choose, have no defaults.
     """
-    chosen = chosen_model(invocation)
+    chosen = chosen_model(invocation).model
     if chosen is None and not has_prompt:
         chosen = getattr(model, "name", None)
     return chosen if isinstance(chosen, str) else ""

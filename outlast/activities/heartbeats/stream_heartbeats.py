@@ -17,7 +17,7 @@ from outlast.activities.heartbeats.engine_heartbeat import sender
 from outlast.activities.heartbeats.heartbeats import Beat
 from outlast.contract import policies
 from outlast.loop.values import JsonObject
-from outlast.streams.window import DeltaWindow
+from outlast.streams.window import TEXTS, DeltaWindow, ShownText
 
 SHORTEST_SECONDS: Final = 0.12
 """The time between two heartbeats at the beginning of a text that is billed, in seconds."""
@@ -37,16 +37,6 @@ each to its database, and takes 2,400 requests per second and namespace unless t
 
 CLOUDS: Final = (".tmprl.cloud", ".api.temporal.io")
 """How the names of Temporal Cloud's hosts end."""
-
-TEXTS: Final = frozenset(
-    {
-        "response.output_text.delta",
-        "response.reasoning_summary_text.delta",
-        "response.reasoning_text.delta",
-        "response.refusal.delta",
-    }
-)
-"""The events with text that people read as it is written."""
 
 
 def is_billed(client: Client) -> bool:
@@ -99,19 +89,27 @@ class StreamHeartbeats:
     """Sends the heartbeats of one attempt of a streamed model call, from its event loop.
 
     If `is_read_here`, a reader in this process takes the text from the window itself, and by default
-    it is sent with the signs of life only.
+    it is sent with the signs of life only. Where it decides whether another model follows, the first
+    text is sent at once: an attempt elsewhere has to know that it has left.
     """
 
     _with_text: ClassVar[set["StreamHeartbeats"]] = set()
     """The calls of this process that have sent text."""
 
     def __init__(
-        self, window: DeltaWindow, beat: Beat, cadence: Cadence, is_read_here: Callable[[], bool]
+        self,
+        window: DeltaWindow,
+        beat: Beat,
+        cadence: Cadence,
+        is_read_here: Callable[[], bool],
+        shown: ShownText | None = None,
     ) -> None:
         self._window = window
         self._beat = beat
         self._cadence = cadence
         self._is_read_here = is_read_here
+        self._shown = shown or ShownText()
+        self._is_shown_known = self._shown.has_left
         self._alive = beat.interval
         self._loop = beat.loop
         self._sent_at = beat.loop.time()
@@ -125,14 +123,23 @@ class StreamHeartbeats:
         if not self._window.has_news:
             return
         if self._timer is None:
-            # A heartbeat without details would remove the window from the server.
-            self._beat.send = sender(self._details)
+            self._keep_details()
             self._beat.interval = self._alive * policies.BEATS_WITHIN_TIMEOUT / 2
+        if self._shown.decides and self._shown.has_left and not self._is_shown_known:
+            self._is_shown_known = True
+            self._send_at(self._loop.time())
+            return
         interval = min(self._interval(event) * self._window.weight, self._alive)
         self._send_at(self._sent_at + interval)
 
     def __enter__(self) -> Self:
+        if self._is_shown_known:
+            self._keep_details()
         return self
+
+    def _keep_details(self) -> None:
+        """Send details with every heartbeat: one without would remove them from the server."""
+        self._beat.send = sender(self._details)
 
     def __exit__(self, *_error: object) -> None:
         self._with_text.discard(self)
@@ -170,4 +177,5 @@ class StreamHeartbeats:
     def _details(self) -> JsonObject:
         """Return the window, with the time in which no newer one of the same text comes."""
         seconds = self._seconds(self._loop.time())
-        return {**self._window.details(), "next_ms": round(seconds * 1000)}
+        known = {**self._window.details(), **self._shown.details()}
+        return {**known, "next_ms": round(seconds * 1000)}

@@ -1,4 +1,4 @@
-"""Which model an agent's call uses, and what it costs."""
+"""Which model an agent's call uses, which one follows if it does not answer, and what it costs."""
 
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -7,34 +7,70 @@ from typing import Any, Final, cast
 from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
 from outlast.activities.inner_spans import own_name
 from outlast.activities.invocation import Invocation
+from outlast.activities.model.retry import OF_THE_MODEL
 from outlast.agents.config.compaction import Compaction, check_compacting
+from outlast.agents.config.fallback_model import (
+    ModelChoice,
+    choices_of,
+    first_model,
+    followed_by,
+)
 from outlast.agents.config.settings import MODEL_REF
-from outlast.agents.errors import UserError
+from outlast.agents.errors import ModelTimeoutError, UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.usage import AnyUsage, plain_usage
 from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
 from outlast.contract.records import budgets_of
+from outlast.loop.effects import CallModel
+from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import CompactingModel, Model, ModelError, ModelProvider
 from outlast.pricing import ModelPrice, Pricing, micros
+from outlast.streams.window import ShownText
 
 logger: Final = get_logger(__name__)
 
+REASONS: Final = frozenset({
+    "bad_response", "not_found", "overloaded", "quota_exceeded", "rate_limited", "server_error",
+    "timeout", "unauthorized", "unreachable",
+})  # fmt: skip
+"""Why a model does not answer, where another one may. Not a request that is invalid, which another
+model would get as well, nor a missing key, which is a mistake of the set-up."""
+
 
 def model_label(model: object) -> str:
-    """Return a model's name for people: its name, or the class of an object."""
+    """Return a model's name for people: its name, or the class of an object; of several, the first's."""
+    model = first_model(model)
     if model is None:
         return ""
     return model if isinstance(model, str) else type(model).__name__
 
 
-def chosen_model(invocation: Invocation) -> Any:
-    """Return the model of a call, or its name: the run's model outranks the agent's."""
-    return (
+def chosen_models(invocation: Invocation) -> tuple[ModelChoice, ...]:
+    """Return the models that a call may use, in order: the run's outrank the agent's.
+
+    The operators' file names what follows the first of them.
+    """
+    found = choices_of(
         invocation.reference(MODEL_REF)
         or invocation.settings.get("model")
         or invocation.agent.model
     )
+    file = invocation.worker.approvals
+    if file is None or not file.fallbacks:
+        return found
+    owner = invocation.worker.registry.policy_owner(invocation.agent)
+    return followed_by(found, file.models_after(owner))
+
+
+def chosen_model(invocation: Invocation) -> ModelChoice:
+    """Return the model of a call, which may be one after the agent's first.
+
+    After a deploy with fewer models, it is the last.
+    """
+    models = chosen_models(invocation)
+    return models[min(invocation.model_at, len(models) - 1)]
 
 
 def model_of(invocation: Invocation, chosen: Any = None) -> tuple[Model, str]:
@@ -47,7 +83,15 @@ def model_of(invocation: Invocation, chosen: Any = None) -> tuple[Model, str]:
     Raises:
         EffectError: there is no such model.
     """
-    model = chosen_model(invocation) if chosen is None else chosen
+    return found_model(invocation, chosen_model(invocation).model if chosen is None else chosen)
+
+
+def found_model(invocation: Invocation, model: Any) -> tuple[Model, str]:
+    """Return a model and its name for people; None is the provider's default.
+
+    Raises:
+        EffectError: there is no such model.
+    """
     if model is not None and not isinstance(model, str):
         return model, model_label(model)
     provider: ModelProvider = invocation.reference("model_provider") or invocation.worker.models
@@ -64,6 +108,66 @@ def model_of(invocation: Invocation, chosen: Any = None) -> tuple[Model, str]:
             "model, which is an object with get_response."
         )
     return cast("Model", found), model_label(model)
+
+
+def has_next(invocation: Invocation) -> bool:
+    """Whether the agent has a model after the one that is called."""
+    return invocation.model_at < len(chosen_models(invocation)) - 1
+
+
+def offer_next(
+    invocation: Invocation,
+    request: EffectRequest[CallModel],
+    error: EffectError,
+    shown: ShownText | None,
+) -> None:
+    """Say with the failure of a model which one may follow, if the failure is the last.
+
+    Where the provider holds something that only its models can use, only those follow.
+    """
+    if (shown is not None and shown.has_left) or not _is_its_own(error):
+        return
+    models = chosen_models(invocation)
+    for at in range(invocation.model_at + 1, len(models)):
+        if _may_follow(invocation, request, models[at].model):
+            error.details = {
+                **(error.details or {}),
+                NEXT_MODEL: {
+                    "at": at,
+                    "model": model_label(models[at].model),
+                    "tried": model_label(models[invocation.model_at].model),
+                },
+            }
+            return
+
+
+def _is_its_own(error: EffectError) -> bool:
+    """Whether a model failed for a reason of its own."""
+    if error.code == ModelTimeoutError.code:
+        return True
+    return error.code in OF_THE_MODEL and (error.details or {}).get("reason") in REASONS
+
+
+def _may_follow(
+    invocation: Invocation, request: EffectRequest[CallModel], following: object
+) -> bool:
+    is_bound = invocation.server_managed or any(
+        item.raw.get("type") == "compaction" for item in request.items
+    )
+    if not is_bound:
+        return True
+    try:
+        model, _ = found_model(invocation, chosen_model(invocation).model)
+        other, _ = found_model(invocation, following)
+    except EffectError:
+        return False
+    return _keeper(model) == _keeper(other)
+
+
+def _keeper(model: object) -> object:
+    """Return who keeps conversations for a model: a server, or else models of its class."""
+    place = getattr(model, "conversations_at", None)
+    return place() if callable(place) else type(model)
 
 
 def compacting_model(invocation: Invocation, compaction: Compaction) -> tuple[CompactingModel, str]:
@@ -106,6 +210,20 @@ def check_price(settings: JsonObject, model: object, label: str) -> None:
             "file that OUTLAST_PRICES names, and restart the worker.",
             retryable=False,
         )
+
+
+def check_models(invocation: Invocation) -> None:
+    """Refuse models that do not exist, or that a budget in money cannot count.
+
+    Called when an agent starts, before the first model is paid for.
+
+    Raises:
+        EffectError: a model is unknown, or has no price.
+    """
+    models = chosen_models(invocation)
+    for one in models[1:]:
+        model, label = found_model(invocation, one.model)
+        check_price(invocation.settings, model, label)
 
 
 def priced(usage: AnyUsage, model: object, label: str) -> Usage:

@@ -15,6 +15,11 @@
     [group.billing]                  # people who belong to a group, in the code's policies, too
     subjects = ["ann", "bob"]
 
+    [fallback]                       # what follows every agent's first model, where it does not answer
+    models = ["gpt-5.5", "litellm/anthropic/claude-sonnet-4-5"]
+    [agent.Desk.fallback]            # that of one agent; none with []
+    models = []
+
 The keys are the fields of `ApprovalPolicy`, and `needs_approval = false`, which lets calls run without
 a person. A table changes the keys that it names and no others, and needs `loosens = true` to allow
 what the policy did not allow. Mistakes are reported with their line and column, all at once.
@@ -60,8 +65,8 @@ Key: TypeAlias = tuple[PointKind, str, str]
 _POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy)]
 KEYS: Final = ["needs_approval", *_POLICY_KEYS, "loosens"]
 _TIER_KEYS: Final = [name for name in _POLICY_KEYS if name != "tiers"]
-_TABLES: Final = ["tool", "handoff", "answer", "agent", "group"]
-_OF_AGENT: Final = ["tool", "handoff", "answer"]
+_TABLES: Final = ["tool", "handoff", "answer", "agent", "group", "fallback"]
+_OF_AGENT: Final = ["tool", "handoff", "answer", "fallback"]
 _DURATIONS: Final = "a duration such as '90s', '45m', '2h' or '3d'"
 
 
@@ -182,12 +187,18 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalFile:
-    """The policies and groups of an operators' file, whose mistakes are a `UserError`."""
+    """An operators' file: policies, groups and fallback models. Its mistakes are a `UserError`.
+
+    Attributes:
+        fallbacks: the names of the models that follow an agent's first one, by the agent's name;
+            those of every agent have an empty name.
+    """
 
     source: str
     text: str = field(repr=False)
     entries: Mapping[Key, FilePolicy] = field(init=False)
     groups: Mapping[str, tuple[str, ...]] = field(init=False)
+    fallbacks: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         try:
@@ -199,6 +210,7 @@ class ApprovalFile:
         reader.raise_problems()
         object.__setattr__(self, "entries", entries)
         object.__setattr__(self, "groups", reader.groups)
+        object.__setattr__(self, "fallbacks", reader.fallbacks)
 
     @classmethod
     def load(cls, path: str | Path) -> "ApprovalFile":
@@ -221,6 +233,10 @@ class ApprovalFile:
         """Return the tables about a tool, handoff or answer, that of the agent last."""
         keys: list[Key] = [(kind, "", name), (kind, agent, name)]
         return tuple(self.entries[key] for key in keys if key in self.entries)
+
+    def models_after(self, agent: str) -> tuple[str, ...] | None:
+        """Return what follows an agent's first model; None for what the code says."""
+        return self.fallbacks.get(agent, self.fallbacks.get(""))
 
     def needs_approval(self, point: ApprovalPoint) -> NeedsApproval:
         """Return the setting that holds: the code's with what the tables change.
@@ -290,6 +306,9 @@ class ApprovalFile:
             entry.title: tuple(dict.fromkeys(_compare(self, entry, known, reader)))
             for entry in self.entries.values()
         }
+        for agent in self.fallbacks:
+            if agent and agent not in known.agents:
+                reader.add(("agent", agent), _missing("agent", agent, known.agents))
         reader.raise_problems()
         return FileReport(loosened=found, warnings=self._warnings(known, reader))
 
@@ -329,6 +348,7 @@ class _FileReader:
         self._places = places
         self._problems: list[tuple[tuple[int, int], str]] = []
         self.groups: dict[str, tuple[str, ...]] = {}
+        self.fallbacks: dict[str, tuple[str, ...]] = {}
 
     def raise_problems(self) -> None:
         if self._problems:
@@ -353,6 +373,8 @@ class _FileReader:
                 self.add((name,), _unknown("table", name, _TABLES))
             elif name == "agent":
                 yield from self._of_agents(tables)
+            elif name == "fallback":
+                self._read_fallback("", (name,), tables)
             elif name != "group":
                 yield from self._of_kind(cast("PointKind", name), tables)
 
@@ -367,12 +389,30 @@ class _FileReader:
             found[name] = self._checked(path, people) or ()
         return found
 
+    def _read_fallback(self, agent: str, path: tuple[str, ...], table: object) -> None:
+        header = ".".join(path)
+        named = cast("JsonObject", table) if isinstance(table, dict) else {}
+        for key in named:
+            if key != "models":
+                self.add((*path, key), _unknown("key", key, ["models"]))
+        models: object = named.get("models")
+        listed = cast("list[object]", models) if isinstance(models, list) else [None]
+        if not all(isinstance(one, str) and one for one in listed):
+            self.add(
+                (*path, "models") if "models" in named else path,
+                f"[{header}] needs models, a list of models' names in quotes, or [] for none.",
+            )
+            return
+        self.fallbacks[agent] = tuple(str(one) for one in listed)
+
     def _of_agents(self, agents: object) -> Iterator[FilePolicy]:
         for agent, kinds in self._tables(("agent",), agents):
             for kind, tables in kinds.items():
                 path = ("agent", agent, kind)
                 if kind not in _OF_AGENT:
                     self.add(path, _unknown("table", kind, _OF_AGENT))
+                elif kind == "fallback":
+                    self._read_fallback(agent, path, tables)
                 elif kind == "answer":
                     if isinstance(tables, dict):
                         yield self._entry(("answer", agent, ""), path, cast("JsonObject", tables))

@@ -11,7 +11,6 @@ from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.argument_names import advice_on
 from outlast.agents.callables import (
     check_callable,
-    check_model,
     is_async,
     list_of,
     name_or_called_with,
@@ -27,6 +26,7 @@ from outlast.agents.checks import (
     one_of,
     optional,
 )
+from outlast.agents.config.fallback_model import check_models, choices_of
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.session_input import (
     ReasoningItemIdPolicy,
@@ -198,7 +198,7 @@ class RunConfig:
     does not have the object itself passes its name.
 
     Attributes:
-        model: overrides every agent's model: a model's name or a model.
+        model: overrides every agent's model: a model's name, a model, or a `FallbackModel`.
         model_provider: finds models by name; None: the worker's does. With a model in `model`,
             it is not used.
         model_settings: override every agent's own. Settings may also be dicts of their fields.
@@ -308,8 +308,9 @@ def check_run_config(config: RunConfig) -> None:
     """Refuse invalid settings."""
     check_fields(config, _RULES)
     provider = config.model_provider
-    has_model = config.model is not None and not isinstance(config.model, str)
-    if provider is not None and not has_model and not is_provider(provider):
+    models = [one.model for one in choices_of(config.model)]
+    needs_provider = any(one is None or isinstance(one, str) for one in models)
+    if provider is not None and needs_provider and not is_provider(provider):
         raise UserError(
             "RunConfig(model_provider=...) must be an object with get_model, or its registered "
             f"name at the worker, not {provider!r}."
@@ -361,7 +362,7 @@ def _check_blocked_message(place: str, message: object) -> None:
 
 
 _RULES: Final[dict[str, Rule]] = {
-    "model": check_model,
+    "model": check_models,
     "model_settings": optional(a(ModelSettings, "ModelSettings")),
     "session_settings": optional(a(SessionSettings, "SessionSettings")),
     "session_input_callback": name_or_called_with("history", "new_items"),

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeAlias, cast
 
 from outlast.agents.checks import json_problem
+from outlast.agents.config.fallback_model import FallbackModel, write_choices
 from outlast.agents.config.model_settings import read_model_settings, write_model_settings
 from outlast.agents.config.run_config import (
     DEFAULT_WORKFLOW_NAME,
@@ -38,7 +39,7 @@ NAMED_LISTS = ("input_guardrails", "output_guardrails")
 """Fields that are written as a list of names."""
 
 MODEL_REF = "model_ref"
-"""The key of a model object; a model's name is under `model`."""
+"""The key of a model object; a model's name, or a list of several, is under `model`."""
 
 BLOCKED_MESSAGE_REF = "output_guardrail_blocked_message_ref"
 """The key of a formatter; a text is under the field's own name."""
@@ -171,9 +172,12 @@ def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConf
 
 def _write_models(config: RunConfig, name_of: NameOf) -> JsonObject:
     settings: JsonObject = {}
-    if config.model is not None:
-        is_name = isinstance(config.model, str)
-        settings["model" if is_name else MODEL_REF] = as_name(config.model, name_of)
+    model: Any = config.model
+    plain = write_choices(model) if isinstance(model, FallbackModel) else model
+    if isinstance(plain, str | list):
+        settings["model"] = plain
+    elif model is not None:
+        settings[MODEL_REF] = name_of(model)
     if config.model_settings is not None:
         settings["model_settings"] = write_model_settings(config.model_settings)
         retry = config.model_settings.retry

@@ -103,6 +103,10 @@ class ResponsesModel:
         ResponsesModel.__init__(made, name, connection, is_default=is_default)
         return made
 
+    def conversations_at(self) -> str:
+        """Return the URL of the server, which keeps conversations for all its models."""
+        return self._connection.over_http().target(_PATH, self.name).base_url
+
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Answer one request."""
