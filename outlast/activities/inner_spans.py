@@ -1,7 +1,7 @@
 """Spans for model calls, guardrails and MCP listings within an effect, inside `traced` only."""
 
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -11,6 +11,7 @@ from outlast.agents.json_values import as_object
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools
 from outlast.agents.usage import plain_usage
+from outlast.loop.calls import TriedModel
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.tracing.current import Span
@@ -66,6 +67,11 @@ class ModelSpan:
             data.response = {**ids, "output": items, "usage": usage}
         if response.response_id is not None:
             self._span.facts["response_id"] = response.response_id
+
+    def note_tried(self, tried: Sequence[TriedModel]) -> None:
+        """Record the models that did not answer before this one."""
+        if tried and self._span.is_recorded:
+            self._span.facts["tried"] = [one.line for one in tried]
 
     def timed(self, on_event: OnEvent | None) -> OnEvent | None:
         """Return a reader of the stream that also notes when the first piece of text came."""

@@ -19,7 +19,7 @@ from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.calls import Call, Parked
+from outlast.loop.calls import Call, Parked, TriedModel
 from outlast.loop.events import Event
 from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, summary_text, text_of
 from outlast.loop.run_changes import (
@@ -32,6 +32,7 @@ from outlast.loop.run_changes import (
     HoldTaken,
     ItemSetAside,
     ItemsShown,
+    ModelReplaced,
     QuestionAnswered,
     QuestionFailed,
     Reminded,
@@ -167,6 +168,8 @@ def _events_of(  # noqa: C901  a row for each change
             yield _compacted(at_ms, change)
         case ItemSetAside():
             yield _set_aside(at_ms, change)
+        case ModelReplaced(agent=agent, tried=tried, model=model):
+            yield _model_replaced(at_ms, agent, tried, model)
         case WaitBegan(call=call, parked=parked):
             yield _wait_began(at_ms, after, call, parked)
         case WaitEnded(receipt=receipt):
@@ -258,6 +261,18 @@ def _set_aside(at_ms: int, change: ItemSetAside) -> RunEvent:
             "why": one.reason,
         },
     )
+
+
+def _model_replaced(at_ms: int, agent: str, tried: TriedModel, model: str) -> RunEvent:
+    asks = f"asks {named(model or 'the default model')} in place of {named(tried.line)}"
+    data = {
+        "model": model,
+        "tried": tried.model,
+        "reason": tried.reason,
+        "message": tried.message,
+    }
+    text = f"{asks}: {tried.message}"
+    return RunEvent(at_ms=at_ms, type="model_replaced", who=agent, text=text, data=data)
 
 
 def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:

@@ -149,6 +149,7 @@ class Step:
         usage: the tokens and the cost of the model call, the summary or the nested run.
         calls: the names of the calls in a model's reply; of a wait, the tool that waits.
         until_ms: when a wait ends by itself; None for never.
+        tried: the models in whose place the model is called, each with the reason.
         checks: the verdicts of guardrails.
         request: a request for a person's decision, with its votes and its outcome so far.
         failure: why the step failed.
@@ -182,6 +183,7 @@ class Step:
     effect: int = 0
     items: tuple[int, ...] = ()
     until_ms: int | None = None
+    tried: tuple[str, ...] = ()
 
     @property
     def took_ms(self) -> int | None:
@@ -285,9 +287,14 @@ class Timeline:
     def _begin_effect(self, effect: Effect, after: LoopState, at_ms: int) -> None:
         fields: dict[str, Any] = {"at_ms": at_ms, "status": "running", "effect": effect.effect}
         match effect:
-            case CallModel(agent=agent, turn=turn):
+            case CallModel(agent=agent, turn=turn, tried=tried):
                 number = self._add(
-                    kind="model", agent=agent, turn=turn, model=after.model, **fields
+                    kind="model",
+                    agent=agent,
+                    turn=turn,
+                    model=after.model,
+                    tried=tuple(one.line for one in tried),
+                    **fields,
                 )
             case CleanUp():
                 return

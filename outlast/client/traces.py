@@ -203,7 +203,7 @@ class _Stretch:
         if isinstance(effect, RunTool):
             span: Span[Any] | None = self._of_tool(effect, event, scope, number)
         else:
-            span = self._of_model(event, scope, number)
+            span = self._of_model(effect, event, scope, number)
         if span is None:
             return
         if isinstance(event, EffectFailed):
@@ -224,7 +224,7 @@ class _Stretch:
         return span
 
     def _of_model(
-        self, event: Event, scope: TraceScope, number: int
+        self, effect: CallModel, event: Event, scope: TraceScope, number: int
     ) -> Span[GenerationSpanData] | None:
         reply: object = event.result if isinstance(event, EffectAnswered) else None
         if isinstance(reply, ModelReply) and (reply.unchecked or reply.begun is not None):
@@ -232,6 +232,8 @@ class _Stretch:
         span_id = model_span_id(scope.effects_key, number, _attempt_of(scope))
         data = GenerationSpanData()
         span = scope.span(data, span_id, scope.inner_span_id, (self._receiver,))
+        if effect.tried:
+            span.facts["tried"] = [one.line for one in effect.tried]
         if isinstance(reply, ModelReply):
             data.model, data.output = reply.model, list(reply.items)
             span.facts |= {"model": reply.model, "usage": reply.usage}

@@ -87,7 +87,9 @@ def _model_line(state: LoopState, effect: effects.CallModel) -> str:
     model = f" · {state.model}" if state.model else ""
     origin = f" · handoff from {state.handoff_path[-2]}" if _took_over(state, effect) else ""
     waits = "" if effect.begun is None else " · in the background"
-    return joined(effect.agent, model, f" · turn {effect.turn}", origin, waits)
+    tried = "; ".join(one.line for one in effect.tried)
+    instead = f" · in place of {tried}" if tried else ""
+    return joined(effect.agent, model, f" · turn {effect.turn}", origin, waits, instead)
 
 
 def _took_over(state: LoopState, effect: effects.CallModel) -> bool:

@@ -187,6 +187,11 @@ class TriedModel:
     reason: str
     message: str
 
+    @property
+    def line(self) -> str:
+        """The model and the reason, for people to read."""
+        return f"{self.model or 'the default model'}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:

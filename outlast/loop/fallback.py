@@ -65,11 +65,10 @@ def _with_tried(call: CallModel, failure: Failure) -> Failure:
     """Return a failure that also says why the models before it did not answer."""
     if not call.tried:
         return failure
-    reasons = [(one.model, one.reason) for one in call.tried]
-    tried: Json = [{"model": model, "reason": reason} for model, reason in reasons]
+    tried: Json = [{"model": one.model, "reason": one.reason} for one in call.tried]
     return replace(
         failure,
-        message=phrases.no_model_answered(reasons, failure.message),
+        message=phrases.no_model_answered([one.line for one in call.tried], failure.message),
         details={**(failure.details or {}), "tried": tried},
     )
 

@@ -46,10 +46,9 @@ def left_out(what: str) -> str:
     return f"[Here was {what}. It was left out, because the model provider did not take it.]"
 
 
-def no_model_answered(tried: Sequence[tuple[str, str]], last: str) -> str:
+def no_model_answered(tried: Sequence[str], last: str) -> str:
     """Return why none of an agent's models answered; the last one has the whole message."""
-    others = " ".join(f"{model or 'The default model'}: {reason}." for model, reason in tried)
-    return f"No model answered. {others} The last one: {last}"
+    return f"No model answered ({'; '.join(tried)}). The last one: {last}"
 
 
 def handed_over(target: str) -> str:

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
 from outlast.loop.aside import Aside
-from outlast.loop.calls import Call, Parked, ViewSummary
+from outlast.loop.calls import Call, Parked, TriedModel, ViewSummary
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.items import Item
@@ -133,6 +133,21 @@ class ItemSetAside:
     aside: Aside
     item: Item | None
     back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplaced:
+    """The next of the agent's models is called, since one did not answer.
+
+    Attributes:
+        agent: the agent.
+        tried: the model that did not answer.
+        model: the name of the next one, for people to read.
+    """
+
+    agent: str
+    tried: TriedModel
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +303,7 @@ RunChange: TypeAlias = (
     | PeopleChange
     | ViewCompacted
     | ItemSetAside
+    | ModelReplaced
     | WaitBegan
     | WaitEnded
     | QuestionAnswered
@@ -316,6 +332,10 @@ def run_changes(before: LoopState, event: Event | None, after: LoopState) -> Ite
         yield from _compactions(before, event, after)
         if after.aside is not before.aside:
             yield from _asides(before, after)
+        yield from (
+            ModelReplaced(after.agent, one, after.model)
+            for one in _newest(before.question.tried, after.question.tried)
+        )
         yield from people_changes(before, after)
         yield from _wait_changes(before, after)
         yield from _outcome_changes(before, after)

@@ -35,6 +35,7 @@ CALL_FACTS: Final = {
     "stream": REQUEST_STREAM,
     "response_id": RESPONSE_ID,
     "first_piece_seconds": TIME_TO_FIRST_CHUNK,
+    "tried": "outlast.model.tried",
 }
 """The attributes of what a model call's span knows about the call."""
 

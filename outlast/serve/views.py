@@ -433,6 +433,9 @@ class StepView(View):
     ended_at: datetime | None = Field(description="null while it goes on.")
     seconds: float | None
     model: str
+    tried: list[str] = Field(
+        default_factory=list[str], description="The models that did not answer before it, and why."
+    )
     usage: UsageView | None = Field(description="Of model calls and nested runs.")
     cost: CostView | None = Field(description="Of model calls.")
     calls: list[str] = Field(description="The names of the calls in a model's reply.")
@@ -474,6 +477,7 @@ def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView
         ended_at=_time_or_none(step.ended_ms),
         seconds=None if took is None else took / 1000,
         model=step.model,
+        tried=list(step.tried),
         usage=_usage_view(step.usage) if has_usage else None,
         cost=_cost_of_step(step) if has_usage else None,
         calls=list(step.calls),

@@ -271,6 +271,7 @@ class _Asked:
         """Ask the model, in a span of its own; nobody reads along if it is not `is_shown`."""
         stream = self.stream if is_shown else None
         with span_of_call(self.label, request, self.model) as record_response:
+            record_response.note_tried(self.request.effect.tried)
             objects = _objects(self.invocation, self.offer)
 
             def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:

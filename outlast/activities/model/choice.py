@@ -123,9 +123,11 @@ def offer_next(
 ) -> None:
     """Say with the failure of a model which one may follow, if the failure is the last.
 
-    Where the provider holds something that only its models can use, only those follow.
+    Where the provider holds something that only its models can use, only those follow. A response
+    that the provider makes in the background is waited for as long as it may come.
     """
-    if (shown is not None and shown.has_left) or not _is_its_own(error):
+    may_come = request.effect.begun is not None and error.retryable
+    if may_come or (shown is not None and shown.has_left) or not _is_its_own(error):
         return
     models = chosen_models(invocation)
     for at in range(invocation.model_at + 1, len(models)):

@@ -22,6 +22,7 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
 from outlast.agents.agent import Agent
+from outlast.agents.config.fallback_model import FallbackModel
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.context.wrapper import ToolContext
@@ -40,6 +41,7 @@ from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import ExecutionOptions
 from outlast.loop.checks import Candidate
 from outlast.loop.effects import PrepareRun
+from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.ports.identity import WorkerIdentity
@@ -606,6 +608,42 @@ async def test_a_program_gives_a_failing_model_up_where_the_next_attempt_came_to
     assert caught.value.non_retryable is is_last
     assert caught.value.details[0]["status"] == 503
     assert ("OUTLAST_MODEL_PATIENCE_SECONDS=600" in caught.value.message) is is_last
+
+
+@pytest.mark.parametrize(
+    ("attempt", "settings", "patience", "is_last"),
+    [
+        (6, None, None, False),
+        (7, None, None, True),  # 45 s, although a worker makes ten attempts of a single model
+        (7, None, 65, False),
+        (4, RETRIES, None, False),
+        (6, RETRIES, None, True),
+    ],
+)
+async def test_a_model_that_another_one_follows_is_given_up_sooner(
+    attempt: int, settings: ModelSettings | None, patience: float | None, is_last: bool
+) -> None:
+    busy = ModelError("Busy.", code="overloaded", retryable=True, status=503)
+    models = FallbackModel("first", "second")
+    agent = Agent(name="A", model=models, model_settings=settings or ModelSettings())
+    limit = None if patience is None else timedelta(seconds=patience)
+    deps = replace(worker_of(agent, model=ScriptedModel(busy)), model_patience=limit)
+    policy = RetryPolicy(maximum_interval=timedelta(seconds=60))
+    env = environment(attempt=attempt, retry_policy=policy)
+    with pytest.raises(ApplicationError) as caught:
+        await perform(env, EffectActivities(deps), "call_model", inline(model_request()))
+    assert (caught.value.message, caught.value.non_retryable) == ("Busy.", is_last)
+    assert caught.value.details[0][NEXT_MODEL]["model"] == "second"
+
+
+async def test_no_other_model_follows_where_an_earlier_attempt_has_shown_text() -> None:
+    busy = ModelError("Busy.", code="overloaded", retryable=True)
+    agent = Agent[Any](name="A", model=FallbackModel("first", "second"))
+    activities = EffectActivities(worker_of(agent, model=ScriptedModel(busy)))
+    env = environment(attempt=2, heartbeat_details=[{"effect": 2, "attempt": 1, "shown": True}])
+    with pytest.raises(ApplicationError) as caught:
+        await perform(env, activities, "call_model", inline(model_request()))
+    assert NEXT_MODEL not in caught.value.details[0]
 
 
 async def test_no_provider_makes_a_run_wait_longer_than_our_bound() -> None:

@@ -130,6 +130,14 @@ def test_a_table_without_keys_is_the_default_policy() -> None:
         ("quorum = 2", "1:1: unknown table 'quorum'"),
         ("[tool]\nquorum = 2", "2:1: 'quorum' stands directly under [tool]. Write it in a table"),
         ("tool = 5", "1:1: tool must be a table of tables"),
+        ("[fallback]", "1:1: [fallback] needs models, a list of models' names in quotes"),
+        ("fallback = 1", "1:1: [fallback] needs models"),
+        ("[fallback]\nmodels = 'a'", "2:1: [fallback] needs models"),
+        ("[agent.A.fallback]\nmodels = ['']", "2:1: [agent.A.fallback] needs models"),
+        (
+            "[fallback]\nmodels = []\nmodel = 'a'",
+            "3:1: unknown key 'model'. Did you mean 'models'?",
+        ),
         ("[agent.A.tols.x]", "1:1: unknown table 'tols'. Did you mean 'tool'?"),
         ("[agent.A]\nanswer = 5", "2:1: answer must be a table"),
         ("[agent.A]\ntool = 5", "2:1: agent.A.tool must be a table of tables"),
@@ -239,6 +247,7 @@ def test_a_file_that_fits_the_agents_is_accepted(text: str) -> None:
         ("[agent.Dsk.tool.refund]", "1:1: there is no agent 'Dsk'. Did you mean 'Desk'?"),
         ("[agent.Billing.tool.refund]", "1:1: there is no tool 'refund'. There is: none."),
         ("[handoff.billing]", "there is no handoff 'billing'. There is: 'transfer_to_billing'."),
+        ("[agent.Dsk.fallback]\nmodels = []", "1:1: there is no agent 'Dsk'. Did you mean 'Desk'?"),
         ("[answer.Dsk]", "1:1: there is no agent 'Dsk'."),
         ("[answer.Billing]", "1:1: agent 'Billing': with tool_use_behavior='stop_on_first_tool'"),
         ("[tool.refund]\nredact = ['ibn']", "2:1: agent 'Desk', tool 'refund': redact names 'ibn'"),
@@ -701,3 +710,10 @@ def test_a_tier_is_compared_with_the_agents() -> None:
     (warning,) = read(people).check(points).warnings
     assert warning.startswith("approvals.toml:6:1: tier 1 of [tool.two]: no [group.bord]")
     assert warning.endswith("Did you mean 'board'?")
+
+
+def test_operators_name_the_models_after_an_agents_first():
+    text = '[fallback]\nmodels = ["b", "c"]\n[agent.Desk.fallback]\nmodels = []\n'
+    file = ApprovalFile("ops.toml", text)
+    assert (file.models_after("Desk"), file.models_after("Other")) == ((), ("b", "c"))
+    assert ApprovalFile("ops.toml", "").models_after("Desk") is None

@@ -13,6 +13,7 @@ from outlast.loop.effects import (
     RunHandoff,
 )
 from outlast.loop.fallback import LONGEST_REASON, NEXT_MODEL
+from outlast.loop.run_changes import ModelReplaced, run_changes
 from outlast.loop.values import Failure, Json, Usage
 from tests.laws.driver import Play, said, tool, transfer
 
@@ -68,7 +69,7 @@ def test_each_model_is_tried_once_and_the_last_failure_names_them_all() -> None:
     failure = play.state.failure
     assert failure is not None
     assert failure.message == (
-        "No model answered. first: overloaded. second: overloaded. The last one: Gone."
+        "No model answered (first: overloaded; second: overloaded). The last one: Gone."
     )
     assert failure.details == {
         "reason": "not_found",
@@ -141,7 +142,7 @@ def test_a_reason_is_the_code_where_the_provider_gave_none_and_long_messages_are
     fail(play, Failure(code="model_call_failed", message="Gone."))
     failure = play.state.failure
     assert failure is not None
-    assert failure.message.startswith("No model answered. The default model: model_timeout.")
+    assert failure.message.startswith("No model answered (the default model: model_timeout).")
 
 
 def test_usage_of_a_question_is_that_of_the_model_that_answered() -> None:
@@ -157,3 +158,17 @@ def test_a_handoff_whose_callback_fails_asks_no_other_model() -> None:
     effect = play.only(RunHandoff)
     play.take(EffectFailed(at_ms=play.now_ms, effect=effect.effect, failure=failure_of()))
     assert play.answers() == [(("start",), "model_call_failed")]
+
+
+def test_readers_hear_once_of_a_model_that_is_replaced() -> None:
+    play = Play.ready(keep_open=True)
+    before = play.state
+    fail(play, failure_of())
+    found = [one for one in run_changes(before, None, play.state) if isinstance(one, ModelReplaced)]
+    assert found == [ModelReplaced(play.state.agent, FIRST_TRIED, "second")]
+    before = play.state
+    play.replies(said("Here."), model="second")
+    play.hears("m2")
+    assert not [
+        one for one in run_changes(before, None, play.state) if isinstance(one, ModelReplaced)
+    ]

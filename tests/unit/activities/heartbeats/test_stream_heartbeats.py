@@ -14,7 +14,7 @@ from outlast.activities.heartbeats import stream_heartbeats as module
 from outlast.activities.heartbeats.heartbeats import Beat
 from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats, is_billed
 from outlast.loop.values import JsonObject
-from outlast.streams.window import DeltaWindow
+from outlast.streams.window import DeltaWindow, ShownText
 
 LIVENESS_SECONDS = 10 / 3
 
@@ -70,7 +70,10 @@ class Stream:
         self.clock = Clock()
         self.beat = Beat("call_model", self.clock, interval=LIVENESS_SECONDS, task=None)  # type: ignore[arg-type]  all that is needed
         self.window = DeltaWindow(effect=2, attempt=1)
-        self.stream = StreamHeartbeats(self.window, self.beat, cadence, lambda: self.read_here)
+        self.shown = ShownText()
+        self.stream = StreamHeartbeats(
+            self.window, self.beat, cadence, lambda: self.read_here, self.shown
+        )
         self.sent: list[tuple[float, JsonObject]] = []
 
     def say(self, seconds: float, event: Callable[[], JsonObject] = text) -> None:
@@ -328,3 +331,34 @@ async def test_a_call_that_is_not_streamed_has_no_timer() -> None:
     stream.clock.advance(100)
     stream.stream.__exit__()
     assert stream.clock.timers == []
+
+
+async def test_the_first_text_is_sent_at_once_where_it_decides_whether_another_model_follows(
+    open_stream: Callable[..., Stream],
+) -> None:
+    stream = open_stream()
+    stream.read_here = stream.shown.decides = True
+    stream.say(1.0, lambda: {"type": "response.in_progress", "response": {}})
+    assert all("shown" not in details for _, details in stream.sent)
+    sent, stream.shown.has_left = len(stream.sent), True
+    stream.say(0.04)
+    assert [details["shown"] for _, details in stream.sent[sent:]] == [True]
+    stream.say(10)
+    assert len(stream.sent) <= sent + 5
+
+
+async def test_text_that_an_earlier_attempt_has_shown_stays_known_without_a_new_event(
+    open_stream: Callable[..., Stream],
+) -> None:
+    stream = open_stream()
+    window, beat = DeltaWindow(effect=2, attempt=2), stream.beat
+    known = ShownText.before({"effect": 2, "shown": True})
+    with StreamHeartbeats(window, beat, Cadence(), lambda: False, known):
+        assert beat.send is not None
+        details: Any = beat.send()
+    assert (details["shown"], details["events"]) == (True, [])
+
+
+@pytest.mark.parametrize("details", [None, [], {}, {"shown": 1}, "shown"])
+def test_details_that_do_not_say_so_are_no_text_that_has_left(details: Any) -> None:
+    assert not ShownText.before(details).has_left

@@ -149,7 +149,7 @@ async def test_when_no_model_answers_the_failure_says_why_of_each():
         await ask(desk("first", "second"), {"first": first, "second": second})
 
     assert str(caught.value) == (
-        "No model answered. first: quota_exceeded. The last one: The provider failed: overloaded."
+        "No model answered (first: quota_exceeded). The last one: The provider failed: overloaded."
     )
 
 
