@@ -110,7 +110,7 @@ def _effect_done(  # noqa: C901, PLR0911, PLR0912  a row for each effect
             return None
 
 
-def _effect_failed(  # noqa: C901, PLR0911  a row for each effect
+def _effect_failed(  # noqa: C901, PLR0911, PLR0912  a row for each effect
     state: LoopState, effect: Effect, failure: Failure, at_ms: int
 ) -> LoopState:
     """Turn a call's failure into its output, unless its plan is fatal; end the run otherwise.

@@ -134,14 +134,12 @@ class OutlastPlugin(SimplePlugin):
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
         self._codec, self._archive = _checked_codec(codec), _checked_archive(archive)
         self._identity = WorkerIdentity()
-        self.approvals: ApprovalFile | None = _approvals_of(approvals, self.registry)
-        check_following_models(self.registry, self.models, self.approvals)
         self._deps = WorkerDeps(
             registry=self.registry,
             models=self.models,
             content=large_content(blob_store),
             contexts=as_factories(context),
-            approvals=self.approvals,
+            approvals=_approvals_of(approvals, self.registry),
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
             identity=self._identity,
@@ -155,13 +153,19 @@ class OutlastPlugin(SimplePlugin):
             run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )
 
+    @property
+    def approvals(self) -> ApprovalFile | None:
+        """The operators' file."""
+        return self._deps.approvals
+
     async def prepare(self) -> None:
-        """Find the identity keys of the worker, before it takes work.
+        """Check the models that follow, and find the worker's keys, before it takes work.
 
         Raises:
-            UserError: a key is unusable; or a policy needs proof of who decides, and the worker has
-                no key to check it with.
+            UserError: a model is unknown; a key is unusable; or a policy needs proof of who
+                decides, and the worker has no key to check it with.
         """
+        check_following_models(self.registry, self.models, self.approvals)
         if self._client is None:
             return
         from outlast.proofs import ServerLineage, identity_keys
@@ -169,7 +173,7 @@ class OutlastPlugin(SimplePlugin):
         self._identity.lineage = ServerLineage(self._client)
         self._identity.keys = await identity_keys(self._client)
         if not self._identity.keys:
-            needed = unproven_policies(self.registry, self._deps.approvals)
+            needed = unproven_policies(self.registry, self.approvals)
             if needed:
                 raise UserError(
                     f"{needed[0]} needs proof of who decides, but this worker has no identity key "

@@ -11,6 +11,7 @@ from outlast.models.multi_provider import MultiProvider
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel
 from outlast.worker.model_access import check_following_models, places_of_models
+from outlast.worker.plugin import OutlastPlugin
 
 OPERATORS = '[fallback]\nmodels = ["other/model"]'
 
@@ -101,3 +102,11 @@ def test_an_object_that_follows_and_a_single_model_need_no_provider() -> None:
         Agent[Any](name="Single", model="other/model"),
     ]
     check_following_models(Registry(agents), MultiProvider(), None)
+
+
+async def test_a_worker_does_not_start_with_a_model_that_follows_and_is_unknown() -> None:
+    models = FallbackModel("gpt-5.6", "other/model")
+    plugin = OutlastPlugin([Agent[Any](name="Desk", model=models)])
+
+    with pytest.raises(UserError, match="the fallback model 'other/model' is unknown"):
+        await plugin.prepare()
