@@ -71,7 +71,7 @@ class ModelSpan:
     def note_tried(self, tried: Sequence[TriedModel]) -> None:
         """Record the models that did not answer before this one."""
         if tried and self._span.is_recorded:
-            self._span.facts["tried"] = [one.line for one in tried]
+            self._span.facts["tried"] = "; ".join(one.line for one in tried)
 
     def timed(self, on_event: OnEvent | None) -> OnEvent | None:
         """Return a reader of the stream that also notes when the first piece of text came."""

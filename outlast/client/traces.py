@@ -233,7 +233,7 @@ class _Stretch:
         data = GenerationSpanData()
         span = scope.span(data, span_id, scope.inner_span_id, (self._receiver,))
         if effect.tried:
-            span.facts["tried"] = [one.line for one in effect.tried]
+            span.facts["tried"] = "; ".join(one.line for one in effect.tried)
         if isinstance(reply, ModelReply):
             data.model, data.output = reply.model, list(reply.items)
             span.facts |= {"model": reply.model, "usage": reply.usage}

@@ -15,6 +15,7 @@ from outlast.loop.effects import CallModel, Effect, RunAgent, RunTool
 from outlast.loop.events import RunForked
 from outlast.loop.fork import forked_call
 from outlast.loop.state import Lent, LoopState, Saving, Server
+from outlast.loop.transcript import with_first_model
 from outlast.loop.votes import paused, resumed
 
 OF_THE_SOURCE: Final = frozenset(
@@ -35,7 +36,11 @@ def cannot_fork(state: LoopState) -> str | None:
 
 
 def forked(state: LoopState, event: RunForked) -> LoopState:
-    """Return the state of a fork, from that of its source."""
+    """Return the state of a fork, from that of its source.
+
+    It begins with the first of the agent's models, which may be others than the source's.
+    """
+    state = with_first_model(state)
     later_ms = max(event.at_ms - state.at_ms, 0)
     arguments = dict(event.fork.arguments)
     calls = tuple(_call(one, arguments, later_ms) for one in state.calls)
@@ -74,6 +79,8 @@ def _effect(effect: Effect, state: LoopState, event: RunForked, call: Call | Non
         "run_id": event.run_id,
         "settings": event.settings,
         "chain_id": event.chain_id,
+        "model_at": 0,
+        "tried": (),
     }
     match effect:
         case CallModel():

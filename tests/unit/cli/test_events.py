@@ -22,10 +22,11 @@ from outlast.loop.machine import advance
 from outlast.loop.state import Answer, Hold, Ignored, LoopState
 from outlast.loop.values import Failure
 from outlast.testing import call, say, shell_call
-from tests.laws.driver import gated
+from tests.laws.driver import Play, gated
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.client.parked import WaitingPlay, parked_play
 from tests.unit.loop.test_compaction import summarised, talk
+from tests.unit.loop.test_fallback import fail, failure_of
 
 CALL = Item("tool_call", call("look_up", "c1", order_id="A-17"), "Orders", 1)
 OUTPUT = Item(
@@ -348,3 +349,20 @@ def test_a_summary_shows_no_redacted_value() -> None:
     found = list(run_events(1_000, play.before, play.state, play.events[-1]))
     assert "DE8937040044" not in str(found)
     assert "They pay to [redacted]." in str(found)
+
+
+def test_a_model_that_another_one_replaces_is_an_event_with_the_reason():
+    play = Play.ready(keep_open=True)
+    before = play.state
+    fail(play, failure_of())
+    [event] = [one for one in run_events(1_000, before, play.state) if one.text]
+    assert (event.type, event.who) == ("model_replaced", play.state.agent)
+    assert (
+        event.text == "asks second in place of first: overloaded: The model provider is too busy."
+    )
+    assert event.data == {
+        "model": "second",
+        "tried": "first",
+        "reason": "overloaded",
+        "message": "The model provider is too busy.",
+    }

@@ -7,7 +7,9 @@ import pytest
 
 from outlast.contract import effects
 from outlast.contract.effects import EffectKind
+from outlast.loop.effects import CallModel, EffectFailed
 from tests.laws.driver import Play, play_in, play_with_everything
+from tests.unit.loop.test_fallback import failure_of
 
 LINES = {
     "prepare_run": "Triage · look up",
@@ -48,6 +50,16 @@ def test_the_line_of_a_model_call_names_the_model_where_it_is_known(model: str, 
     play.prepared(model=model)
     (call,) = play.state.pending
     assert effects.kind_of(call).line(play.state, call) == f"Triage{named} · turn 1"
+
+
+def test_the_line_of_a_model_call_says_in_whose_place_it_is_made() -> None:
+    play = Play()
+    play.prepared(model="first")
+    call = play.only(CallModel)
+    play.take(EffectFailed(at_ms=play.now_ms, effect=call.effect, failure=failure_of()))
+    (call,) = play.state.pending
+    line = "Triage · second · turn 1 · in place of first: overloaded"
+    assert effects.kind_of(call).line(play.state, call) == line
 
 
 def test_an_activity_type_leads_back_to_its_row() -> None:

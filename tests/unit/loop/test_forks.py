@@ -7,6 +7,7 @@ from hypothesis import given
 
 from outlast.loop import invariants
 from outlast.loop.approvals import ApprovalTerms
+from outlast.loop.budgets import Budget
 from outlast.loop.calls import ToolResult
 from outlast.loop.effects import CallModel, Command, RunAgent, RunTool
 from outlast.loop.events import RunForked
@@ -16,8 +17,9 @@ from outlast.loop.machine import advance
 from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import ServerThread
-from tests.laws.driver import Play, gated, nested, tool
+from tests.laws.driver import Play, gated, nested, said, tool
 from tests.laws.strategies import Script, examples, make_move, moves_of, scripts
+from tests.unit.loop.test_fallback import fail, failure_of
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
@@ -64,6 +66,25 @@ def test_a_model_call_that_was_under_way_is_made_for_the_fork() -> None:
     assert (made.run_id, made.settings, made.conversation_id) == ("copy", {"model": "other"}, None)
     assert (state.server.thread, state.start.session) == (None, False)
     assert (state.run_id, state.chain_id) == ("copy", "copy-1")
+
+
+def test_a_fork_begins_with_the_first_of_the_agents_models() -> None:
+    play = Play.ready()
+    fail(play, failure_of())
+    state, commands = forked(play.state)
+    [made] = commands
+    assert isinstance(made, CallModel)
+    assert (made.model_at, made.tried) == (0, ())
+    assert (state.question.model_at, state.question.tried, state.model) == (0, (), "first")
+
+
+def test_a_pause_of_the_source_goes_on_in_the_fork() -> None:
+    play = Play.ready(keep_open=True, budgets=(Budget(of="seconds", limit=60),))
+    play.replies(said("Hello."))
+    since_ms = play.state.pauses.since_ms
+    assert since_ms is not None
+    state, _ = forked(play.state, later_ms=DAY)
+    assert (state.pauses.since_ms, state.pauses.total_ms) == (since_ms, 0)
 
 
 def test_a_tool_that_was_under_way_is_answered_from_the_record_or_not_at_all() -> None:

@@ -23,6 +23,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_s
 
 from outlast import (
     Agent,
+    FallbackModel,
     GuardrailFunctionOutput,
     RunConfig,
     add_trace_processor,
@@ -39,7 +40,7 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 from outlast.otel import OpenTelemetryProcessor
 from outlast.otel.exporting import otlp_json
-from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.pricing import Price, Pricing
 from outlast.testing import ScriptedModel, call, costing, run_in_memory
 from outlast.tracing.receivers import REGISTRATION
@@ -239,6 +240,17 @@ async def test_a_model_call_says_its_tokens_and_its_cost() -> None:
     assert sum(point.count for point in metrics["gen_ai.client.inference.duration"]) == 3
     assert sum(point.count for point in metrics["gen_ai.execute_tool.duration"]) == 1
     assert sum(point.count for point in metrics["gen_ai.invoke_agent.duration"]) == 2
+
+
+async def test_a_model_call_says_which_models_did_not_answer_before_it() -> None:
+    failing = ModelError("Nothing is left.", code="quota_exceeded", retryable=False)
+    models = FallbackModel(ScriptedModel(failing), ScriptedModel("Here."))
+    with exporting() as exported:
+        await run_in_memory(Agent[Any]("Triage", model=models), "Where?", model=ScriptedModel())
+        chats = [span for span in exported.spans() if span.name.startswith("chat")]
+    tried = [dict(span.attributes or {}).get("outlast.model.tried") for span in chats]
+    assert tried == [None, "ScriptedModel: quota_exceeded"]
+    assert chats[0].status.status_code is StatusCode.ERROR
 
 
 async def test_a_question_its_agents_and_its_turns_have_the_cost_that_the_worker_recorded() -> None:
