@@ -36,6 +36,7 @@ from tests.laws.driver import (
 )
 from tests.unit.client.parked import parked_play
 from tests.unit.loop.test_compaction import summarised, talk
+from tests.unit.loop.test_fallback import fail, failure_of
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.played import PlayedRuns, browser_of, desk_of
 from tests.unit.serve.scripted_source import RESTART, delta
@@ -283,6 +284,19 @@ async def test_an_answer_that_a_limit_cut_off_says_so() -> None:
     play.replies(({**raw, "status": "incomplete"}, None))
     [*_, at] = re.findall(r'hx-get="(/conversations/run/steps/\d+)"', await shown(play))
     assert "Words, cut off by a limit of tokens Half a sen" in words(await shown(play, at))
+
+
+async def test_a_model_that_did_not_answer_is_a_step_and_the_next_one_says_why() -> None:
+    play = Play.ready(keep_open=True)
+    hostile = f"first {HOSTILE[0]}"
+    fail(play, failure_of(tried=hostile))
+    play.replies(said("Here."), model="second")
+    page = await shown(play)
+    assert active_content(page) == []
+    assert "is-model was-failed" in page
+    assert "The model provider is too busy." in words(page)
+    assert "In place of first" in words(page)
+    assert "overloaded" in words(page)
 
 
 async def test_a_summary_is_a_step_whose_text_is_for_some_only() -> None:
