@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from outlast.agents.checks import check_choice
 from outlast.agents.errors import UserError
 from outlast.models.defaults import Transport, defaults, get_default_model
-from outlast.models.openai.chat_completions import OpenAIChatCompletionsModel
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.responses import OpenAIResponsesModel
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    # Only providers with WebSockets load them.
+    # Only providers with Chat Completions, or with WebSockets, load them.
+    from outlast.models.openai.chat_completions import OpenAIChatCompletionsModel
     from outlast.models.openai.responses_websocket import OpenAIResponsesWebSocketOptions
     from outlast.models.openai.socket_connection import SocketConnection
 
@@ -94,7 +94,7 @@ class OpenAIProvider:
 
     def get_model(
         self, model_name: str | None
-    ) -> OpenAIResponsesModel | OpenAIChatCompletionsModel:
+    ) -> "OpenAIResponsesModel | OpenAIChatCompletionsModel":
         """Return the model of this name, or the default for None.
 
         A prefix `openai/` is removed, because it names the provider.
@@ -102,7 +102,7 @@ class OpenAIProvider:
         chosen = model_name or self._default_model or get_default_model()
         return self._model(chosen.removeprefix(PREFIX), is_default=not model_name)
 
-    def model_of_id(self, model_id: str) -> OpenAIResponsesModel | OpenAIChatCompletionsModel:
+    def model_of_id(self, model_id: str) -> "OpenAIResponsesModel | OpenAIChatCompletionsModel":
         """Return the model with exactly this name on the server, prefix included."""
         return self._model(model_id, is_default=False)
 
@@ -114,12 +114,14 @@ class OpenAIProvider:
 
     def _model(
         self, name: str, *, is_default: bool
-    ) -> OpenAIResponsesModel | OpenAIChatCompletionsModel:
+    ) -> "OpenAIResponsesModel | OpenAIChatCompletionsModel":
         connection = self._connection
         if self._is_plain and defaults.client is not None:
             connection = OpenAIConnection(client=defaults.client)
         api = self._api or defaults.api
         if api != "responses":
+            from outlast.models.openai.chat_completions import OpenAIChatCompletionsModel
+
             return OpenAIChatCompletionsModel.over(name, connection)
         if (self._transport or defaults.transport) == "http":
             return OpenAIResponsesModel.over(name, connection, is_default=is_default)
