@@ -35,7 +35,8 @@ def test_each_kind_of_item_has_a_role_and_parts() -> None:
 
 
 def test_a_message_that_a_limit_cut_off_says_so() -> None:
-    said = {"type": "message", "role": "assistant", "content": [], "status": "completed"}
+    said: dict[str, Any] = {"type": "message", "role": "assistant", "content": []}
+    said["status"] = "completed"
     whole, cut = read([said, {**said, "status": "incomplete"}])
     assert (whole["finish_reason"], cut["finish_reason"]) == ("stop", "length")
 
