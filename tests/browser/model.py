@@ -41,7 +41,7 @@ def answer(body: JsonObject) -> list[JsonObject]:
     what, rest = found.groups()
     if what == "fail once," and rest not in _FAILED:
         _FAILED.add(rest)
-        raise InvalidRequest(f"The model does not want to say {rest}.")
+        raise InvalidRequest(f"Unsupported parameter, before {rest}.")  # no fault of the words
     if what in {"say", "fail once,"}:
         return [message(rest)]
     if what == "call":
