@@ -150,7 +150,7 @@ class _Search(Generic[T]):
         first, units = self.error, list(_units(self.items))
         out: Units = frozenset()
         says_nothing = refusal_about(first) == "entry" and not (first.details or {}).get("param")
-        if says_nothing and await self._takes_it_now():
+        if says_nothing and await self._sends(frozenset()):  # it was a passing fault
             return Found(self._answers[0][1], (), ())
         while self._may_try():  # the next refusal may name the next entry
             named = frozenset(_named(self.error, self.items, units)) - out
@@ -166,16 +166,15 @@ class _Search(Generic[T]):
             if not self._may_try():
                 return None
             if await self._takes_without(out | group):
-                least = group if _is_size(first) else await self._least(out, sorted_of(group))
-                return self._found(first, out | least)
+                if _is_size(first):
+                    return self._found(first, out | group)
+                # What was named and did not help may have been a wrong guess, and stays then.
+                least = await self._least(frozenset(), sorted_of(out | group))
+                return self._found(first, least)
         return None
 
     def _may_try(self) -> bool:
         return len(self._tried) < MOST_TRIES and len(self._answers) < MOST_PAID
-
-    async def _takes_it_now(self) -> bool:
-        """Whether a refusal that says nothing was a passing fault of the provider."""
-        return await self._sends(frozenset())
 
     async def _takes_without(self, out: Units) -> bool:
         """Whether the provider takes the request without some units."""

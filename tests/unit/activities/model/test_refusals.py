@@ -229,6 +229,12 @@ def test_a_message_of_chat_completions_is_found_by_its_number() -> None:
     assert len(provider.sent) == 1
 
 
+def test_what_a_refusal_names_wrongly_is_not_left_out() -> None:
+    items = [user("fine"), said("ok"), user("BAD"), user("c")]
+    provider = Provider(has_bad, lambda _: refusal("Invalid.", param="input[0].content"))
+    assert left_out(found(provider, items)) == {Unit(2)}
+
+
 def test_a_result_of_a_call_stays_the_result_of_that_call() -> None:
     call, output = called("{}", [{"type": "input_image", "image_url": "data:BAD"}])
     provider = Provider(has_bad)
