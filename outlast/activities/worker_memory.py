@@ -15,7 +15,7 @@ from operator import is_
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from outlast.agents.config.session_input import ItemKey
+from outlast.agents.items.item_keys import ItemKey
 from outlast.loop.calls import ToolResult
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
@@ -79,7 +79,12 @@ class PrefixCache(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SentInput:
-    """The input of the first items of a conversation, and the keys of its calls and outputs."""
+    """The input of the first items of a conversation.
+
+    Attributes:
+        input: the items as they were sent.
+        keys: the keys of calls and outputs; a later item with one of them changes the input.
+    """
 
     input: Sequence[JsonObject] = ()
     keys: frozenset[ItemKey] = frozenset()

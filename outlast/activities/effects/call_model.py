@@ -33,7 +33,7 @@ from outlast.activities.model.choice import (
     offer_next,
     priced,
 )
-from outlast.activities.model.input import sent_input, sent_items, shown_items
+from outlast.activities.model.input import sent_after_filter, sent_input, shown_items
 from outlast.activities.model.refusals import Found, answer_without, refusal_about
 from outlast.activities.model.response import OnEvent, ask
 from outlast.activities.model.retry import FailedAttempt, apply_retry_settings
@@ -599,8 +599,8 @@ async def _apply_input_filter(
         is_seen = invocation.hooked("on_llm_start")
         return instructions, copies(sent) if is_seen else sent
     what = "call_model_input_filter"
-    shown = copies(shown_items(invocation, items))
-    copied = ModelInputData(input=shown, instructions=instructions)
+    shown = shown_items(invocation, items)
+    copied = ModelInputData(input=copies(shown), instructions=instructions)
     call_data = CallModelData[Any](
         model_data=copied, agent=invocation.agent, context=invocation.wrapper.context
     )
@@ -609,7 +609,7 @@ async def _apply_input_filter(
     if not isinstance(changed, ModelInputData):
         raise mistake(f"{what} returned {type(changed).__name__}: return ModelInputData(...).")
     _check_filter_result(changed.input, changed.instructions, what)
-    return changed.instructions, sent_items(changed.input)
+    return changed.instructions, sent_after_filter(invocation, shown, changed.input)
 
 
 def _check_filter_result(items: object, instructions: object, what: str) -> None:

@@ -1,34 +1,27 @@
 """The input items of a model call, made from the items of the transcript."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_memory import SentInput
-from outlast.agents.config.session_input import ItemKey, deduplicated, item_key, without_unanswered
+from outlast.agents.config.session_input import deduplicated
+from outlast.agents.items.item_keys import ItemKey
 from outlast.agents.items.raw_items import as_input
+from outlast.agents.items.repair import Links, Placed, readable, whole_pairs, without_id
 from outlast.agents.schemas.provider_names import with_provider_names
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 
 
 def shown_items(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
-    """Return the items as input, without the ids of reasoning if the run omits them.
+    """Return the items as input, repaired, without the ids of reasoning if the run omits them.
 
-    Calls without an output, because a handoff's filter dropped it or the provider sent none, are
-    left out: providers refuse them. The caller's own items stay unchanged. The items are not
-    copies: user code must not get them.
+    The items are not copies: user code must not get them.
     """
-    omits = _omits_ids(invocation)
-    shown = [
-        {name: value for name, value in as_input(item.raw).items() if name != "id"}
-        if omits and item.kind != "input" and item.raw.get("type") == "reasoning"
-        else as_input(item.raw)
-        for item in items
-    ]
-    if invocation.server_managed:
-        return shown
-    own = (item.kind not in {"input", "history", "note"} for item in items)
-    return without_unanswered(zip(shown, own, strict=True))
+    placed = _placed(invocation, items)
+    if invocation.server_managed:  # the items are new ones only, and outputs without their calls
+        return [raw for raw, _ in placed]
+    return whole_pairs(placed)[0]
 
 
 def sent_items(shown: Sequence[JsonObject]) -> list[JsonObject]:
@@ -36,29 +29,69 @@ def sent_items(shown: Sequence[JsonObject]) -> list[JsonObject]:
     return with_provider_names(deduplicated(shown))
 
 
+def sent_after_filter(
+    invocation: Invocation, shown: Sequence[JsonObject], chosen: Sequence[JsonObject]
+) -> list[JsonObject]:
+    """Return the items that a filter chose among the shown items as the provider gets them."""
+    if invocation.server_managed:
+        return sent_items([one for raw in chosen if (one := readable(raw)) is not None])
+    linked = Links.of(shown).kept_in(chosen)
+    full = (one for raw in linked if raw is not None and (one := readable(raw)) is not None)
+    return sent_items(whole_pairs([(raw, 0) for raw in full])[0])
+
+
 def sent_input(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
     """Return `sent_items` of all shown items, prepared from the new items if possible.
 
-    The input of earlier turns stands if new items neither repeat an earlier one nor lack an output.
+    The input of earlier turns stands unless a new item repeats or answers an earlier one.
     """
-    if invocation.server_managed:  # the items are new ones only, and outputs without their calls
+    if invocation.server_managed:
         return sent_items(shown_items(invocation, items))
     key = f"{invocation.run_id} {_omits_ids(invocation)}"
     cache = invocation.worker.memory.sent
     count, before = cache.find(key, items) or (0, SentInput())
-    new = items[count:]
-    added = sent_items(shown_items(invocation, new))
-    keys = frozenset(_keys(added))
-    if len(added) < len(new) or not keys.isdisjoint(before.keys):
-        return sent_items(shown_items(invocation, items))
+    if count == len(items):
+        return list(before.input)
+    added, keys, closed = _prepared(invocation, items[count:])
+    if not before.keys.isdisjoint(keys):
+        before = SentInput()
+        added, keys, closed = _prepared(invocation, items)
     sent = [*before.input, *added]
-    if added:
+    if closed:
         cache.keep(key, items, SentInput(sent, before.keys | keys))
     return list(sent)
 
 
-def _keys(raws: Iterable[JsonObject]) -> Iterable[ItemKey]:
-    return (key for raw in raws if (key := item_key(raw)) is not None)
+def _prepared(
+    invocation: Invocation, items: Sequence[Item]
+) -> tuple[list[JsonObject], set[ItemKey], bool]:
+    raws, keys, closed = whole_pairs(_placed(invocation, items))
+    return sent_items(raws), keys, closed
+
+
+def _placed(invocation: Invocation, items: Sequence[Item]) -> list[Placed]:
+    omits = _omits_ids(invocation)
+    lost = _lost_reasoning(invocation, items)
+    placed: list[Placed] = []
+    for item in items:
+        raw = readable(as_input(item.raw))
+        if raw is None:
+            continue
+        if omits and item.kind != "input" and raw.get("type") == "reasoning":
+            raw = {name: value for name, value in raw.items() if name != "id"}
+        elif item.turn in lost:
+            raw = without_id(raw)
+        placed.append((raw, item.turn))
+    return placed
+
+
+def _lost_reasoning(invocation: Invocation, items: Sequence[Item]) -> set[int]:
+    """Return the model calls of other agents whose reasoning a handoff's filter may have cut."""
+    if not invocation.usage.output_tokens_details.reasoning_tokens:
+        return set()
+    own = invocation.agent_name
+    others = {item.turn for item in items if item.agent != own}
+    return others - {item.turn for item in items if item.kind == "reasoning"} - {0}
 
 
 def _omits_ids(invocation: Invocation) -> bool:

@@ -11,7 +11,8 @@ from outlast.agents.callables import call, callable_name
 from outlast.agents.checks import check_count, json_problem
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import NO_ID
+from outlast.agents.items.item_keys import CALL_OF_OUTPUT, OUTPUT_OF_CALL, ItemKey, item_key
+from outlast.agents.items.repair import Links
 from outlast.loop.values import JsonObject
 
 ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]
@@ -22,27 +23,8 @@ SessionInputCallback: TypeAlias = Callable[[list[Any], list[Any]], list[Any] | A
 
 SESSION_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
 
-OUTPUT_OF_CALL = {
-    "function_call": "function_call_output",
-    "mcp_approval_request": "mcp_approval_response",
-    "custom_tool_call": "custom_tool_call_output",
-    "computer_call": "computer_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "shell_call": "shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "tool_search_call": "tool_search_output",
-}
-"""Calls that providers only accept together with their output, and the output's type."""
-
-CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.items()}
-
-_NO_IDS = frozenset({"", NO_ID})
-
 _QUESTION_ROLES = frozenset({"user", "system", "developer"})
 _INPUT_TYPES = frozenset(CALL_OF_OUTPUT)
-
-ItemKey: TypeAlias = tuple[str, str]
-"""The type of an item and its call id, or its own id; see `item_key`."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +113,9 @@ async def merge_with_callback(
     items = [plain_item(item, what=f"the result of {what}") for item in combined]
     flagged = list(zip(items, is_new, strict=True))
     to_save = tuple(item for item, new in flagged if new)
-    return _merge(flagged, to_save, reasoning_item_id_policy)
+    linked = Links.of([*history, *new_items]).kept_in(items)
+    whole = [(item, new) for item, new in zip(linked, is_new, strict=True) if item is not None]
+    return _merge(whole, to_save, reasoning_item_id_policy)
 
 
 def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
@@ -140,12 +124,6 @@ def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
     Calls stay before their outputs, and reasoning before the item it led to.
     """
     return [items[newest] for _, newest in _unique(items)]
-
-
-def without_unanswered(items: Iterable[tuple[JsonObject, bool]]) -> list[JsonObject]:
-    """Return items without unanswered calls and the reasoning before them."""
-    kept = [(raw, not own or str(raw.get("type")) in CALL_OF_OUTPUT) for raw, own in items]
-    return [raw for raw, _ in _without_orphans(kept)]
 
 
 def plain_item(item: object, *, what: str) -> JsonObject:
@@ -253,21 +231,6 @@ def _fingerprint(item: object) -> str:
     dump = getattr(item, "model_dump", None)
     plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
     return json.dumps(plain, sort_keys=True, default=repr)
-
-
-def item_key(item: JsonObject) -> ItemKey | None:
-    """Return the key that repeated items share: the kind and call id, or the id.
-
-    Messages have no key: models use one id for several messages.
-    """
-    kind = item.get("type")
-    if not isinstance(kind, str) or kind == "message" or "role" in item:
-        return None
-    for name in ("call_id", "approval_request_id", "id"):
-        value = item.get(name)
-        if isinstance(value, str) and value not in _NO_IDS:
-            return kind, value
-    return None
 
 
 def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.conversations_session import OpenAIConversationsSession
-from outlast.models.openai.responses import compacted_items, supported_fields
+from outlast.models.openai.responses import compacted_items, supported_items
 from outlast.ports.session import OpenAIResponsesCompactionArgs, Session
 from outlast.sessions.wrapped import EVERYTHING, WrappedSession, replace_items
 
@@ -172,7 +172,7 @@ class OpenAIResponsesCompactionSession(WrappedSession):
         client: Any = await self._connection.client(_PATH)
         source: dict[str, Any] = {"previous_response_id": self._response_id}
         if mode == "input":
-            source = {"input": [supported_fields(item) for item in items]}
+            source = {"input": supported_items(items)}
         answer = await client.responses.compact(model=self.model, **source)
         return compacted_items([_as_json(item) for item in answer.output])
 

@@ -7,13 +7,22 @@ only used for an item that equals the copy.
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from outlast.loop.values import JsonObject
 from outlast.models.openai.body_encoding import EncodedItems, encode
 
 _MOST_BYTES: Final = 16 * 2**20
 """How much JSON of runs is kept in a process; the runs that called last keep theirs."""
+
+
+SentForm: TypeAlias = Callable[
+    [JsonObject, JsonObject | None, JsonObject | None], JsonObject | None
+]
+"""Returns what is sent of an item, between what was sent before it and the item after it.
+
+None means that the item is left out. The item after only matters to reasoning.
+"""
 
 
 class _Kept:
@@ -40,58 +49,81 @@ class _Kept:
 class ItemEncoder:
     """Encodes the items of requests. Thread-safe."""
 
-    def __init__(
-        self,
-        supported: Callable[[JsonObject], JsonObject | None] = lambda item: item,
-        *,
-        most_bytes: int = _MOST_BYTES,
-    ) -> None:
-        """`supported` returns what is sent of an item; None means that the item is left out."""
-        self._supported = supported
+    def __init__(self, *, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._runs: dict[str, _Kept] = {}  # the run that called first comes first
         self._lock = threading.Lock()
 
-    def of_run(self, run_id: str | None, items: Sequence[JsonObject]) -> list[JsonObject]:
-        """Return the sent form of each item, with its JSON unless an item has none."""
-        if run_id is None:
-            return self._plain(items)
+    def of_run(
+        self, key: str | None, items: Sequence[JsonObject], sent_form: SentForm | None = None
+    ) -> list[JsonObject]:
+        """Return what is sent of each item, with its JSON unless an item has none.
+
+        Args:
+            key: names the run, and the `sent_form` if the run uses several; None keeps nothing.
+            items: the items.
+            sent_form: what is sent of an item; by default the item itself.
+        """
+        form = sent_form or _itself
+        if key is None:
+            return sent_forms(items, form)
         with self._lock:  # another call of the run finds nothing meanwhile
-            kept = self._runs.pop(run_id, None) or _Kept()
+            kept = self._runs.pop(key, None) or _Kept()
             self._bytes -= kept.size
         try:
-            return self._add(kept, list(items))
+            return self._add(kept, list(items), form)
         except (TypeError, ValueError, RecursionError):
-            return self._plain(items)  # who sends it knows the words for this
+            return sent_forms(items, form)  # who sends it knows the words for this
         finally:
             with self._lock:
-                self._keep(run_id, kept)
+                self._keep(key, kept)
 
-    def _plain(self, items: Sequence[JsonObject]) -> list[JsonObject]:
-        return [sent for item in items if (sent := self._supported(item)) is not None]
-
-    def _add(self, kept: _Kept, items: list[JsonObject]) -> list[JsonObject]:
+    def _add(self, kept: _Kept, items: list[JsonObject], sent_form: SentForm) -> list[JsonObject]:
         known = len(kept.copies)
         if kept.copies != items[:known]:
             equal = (copy == item for copy, item in zip(kept.copies, items, strict=False))
             known = next((at for at, same in enumerate(equal) if not same), len(items))
             if known < len(items):
                 kept.drop_from(known)
-        for item in items[known:]:
-            kept.add(item, self._supported(item))
+        if known and items[known - 1].get("type") == "reasoning":  # another item may follow it now
+            known -= 1
+            kept.drop_from(known)
+        before = next((sent for sent in reversed(kept.sent[:known]) if sent is not None), None)
+        for at in range(known, len(items)):
+            sent = sent_form(items[at], before, items[at + 1] if at + 1 < len(items) else None)
+            kept.add(items[at], sent)
+            before = before if sent is None else sent
         sent, data = kept.sent[: len(items)], kept.data[: len(items)]
         if None in sent:
             pairs = [(one, text) for one, text in zip(sent, data, strict=True) if one is not None]
             sent, data = [one for one, _ in pairs], [text for _, text in pairs]
         return EncodedItems(cast("list[JsonObject]", sent), data)
 
-    def _keep(self, run_id: str, kept: _Kept) -> None:
-        replaced = self._runs.pop(run_id, None)
+    def _keep(self, key: str, kept: _Kept) -> None:
+        replaced = self._runs.pop(key, None)
         self._bytes += kept.size - (replaced.size if replaced is not None else 0)
-        self._runs[run_id] = kept
+        self._runs[key] = kept
         while self._bytes > self._most_bytes:
             self._bytes -= self._runs.pop(next(iter(self._runs))).size
+
+
+def sent_forms(
+    items: Sequence[JsonObject], sent_form: SentForm, before: JsonObject | None = None
+) -> list[JsonObject]:
+    """Return what is sent of items behind another one, without those that are left out."""
+    forms: list[JsonObject] = []
+    for at, item in enumerate(items, 1):
+        sent = sent_form(item, before, items[at] if at < len(items) else None)
+        if sent is not None:
+            forms.append(sent)
+            before = sent
+    return forms
+
+
+def _itself(item: JsonObject, before: object, after: object) -> JsonObject:
+    del before, after
+    return item
 
 
 class _Number:

@@ -1,5 +1,6 @@
 """Models behind OpenAI's Responses API: request bodies, and checks of responses."""
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -11,6 +12,7 @@ from urllib.parse import quote
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID, as_input
+from outlast.agents.items.repair import is_by_model, without_id
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
@@ -25,7 +27,7 @@ from outlast.models.failures import (
     reported_failure,
 )
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
-from outlast.models.openai.item_encoding import ItemEncoder
+from outlast.models.openai.item_encoding import ItemEncoder, SentForm, sent_forms
 from outlast.ports.model import (
     ModelError,
     ModelRequest,
@@ -60,6 +62,9 @@ FILTERED = "The provider's content filter stopped the answer."
 
 PROVIDER_DATA = "provider_data"
 """The key of an item's data that a server other than OpenAI's expects back."""
+
+_NO_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-4o|gpt-5-chat)")
+"""The names of OpenAI's models that refuse requests with reasoning in the input."""
 
 RUN_ID = "outlast_run"
 """The key of the run's id in the metadata of a response in the background."""
@@ -154,8 +159,8 @@ class ResponsesModel:
         """Make the input of a request shorter; over HTTP, as the API has it."""
         connection = self._connection.over_http()
         target = connection.target(_COMPACT_PATH, self.name)
-        sent = [item for raw in request.input if (item := _supported(raw)) is not None]
-        reply = await connection.post(target, {"model": self.name, "input": sent}, request.settings)
+        body = {"model": self.name, "input": supported_items(request.input, self.name)}
+        reply = await connection.post(target, body, request.settings)
         response = _converted(valid_response(reply.body, target), reply.request_id)
         if not response.output:
             raise bad_response(target, "expected the items of a shorter conversation")
@@ -250,7 +255,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
-        "input": _items.of_run(request.run_id, request.input),
+        "input": _encoded_items(request, model),
         "tools": tools or None,
         "max_output_tokens": settings.max_tokens,
         "include": included_data(request),
@@ -264,6 +269,12 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         body["tool_choice"] = tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     return with_settings(body, settings, "truncation", "reasoning", "context_management")
+
+
+def _encoded_items(request: ModelRequest, model: str | None) -> list[JsonObject]:
+    form = _form_for(request.input, model)
+    key = None if request.run_id is None else f"{request.run_id} {form.__name__}"
+    return _items.of_run(key, request.input, form)
 
 
 def with_run_id(metadata: dict[str, str] | None, run_id: str | None) -> dict[str, str]:
@@ -320,8 +331,74 @@ def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
     return entries
 
 
-def supported_fields(item: JsonObject) -> JsonObject:
-    """Return an item without the fields that the provider does not know."""
+def supported_items(
+    items: Sequence[JsonObject], model: str | None = None, *, behind: Sequence[JsonObject] = ()
+) -> list[JsonObject]:
+    """Return items as the API accepts them behind others, without those a model cannot read."""
+    before = behind[-1] if behind else None
+    return sent_forms(items, _form_for([*behind, *items], model), before)
+
+
+def _form_for(items: Sequence[JsonObject], model: str | None) -> SentForm:
+    """Return what is sent of each item to a model."""
+    if all(item.get("type") != "reasoning" for item in items):
+        return _plain_form
+    return _with_reasoning if takes_reasoning(model) else _without_reasoning
+
+
+def _plain_form(
+    item: JsonObject, before: JsonObject | None, after: JsonObject | None
+) -> JsonObject | None:
+    """Return an item as the API accepts it; what comes first may have lost its reasoning."""
+    del after
+    item = _supported_fields(item)
+    is_first = before is None or ("id" not in before and is_by_model(before))
+    return without_id(item) if is_first else item
+
+
+def _with_reasoning(
+    item: JsonObject, before: JsonObject | None, after: JsonObject | None
+) -> JsonObject | None:
+    """Return an item as the API accepts it between others; None if it cannot be there.
+
+    The API refuses reasoning without the item that it led to, and an item that the provider has
+    stored without the reasoning before it. So reasoning has its id only before an item with an id,
+    and a message or call only behind another item of the model with one.
+    """
+    if item.get("type") == "reasoning":
+        return _sent_reasoning(item, after)
+    item = _supported_fields(item)
+    is_led = before is not None and "id" in before and is_by_model(before)
+    return item if is_led else without_id(item)
+
+
+def _without_reasoning(
+    item: JsonObject, before: JsonObject | None, after: JsonObject | None
+) -> JsonObject | None:
+    """Return an item as the API accepts it for a model that takes no reasoning."""
+    return None if item.get("type") == "reasoning" else _with_reasoning(item, before, after)
+
+
+def _sent_reasoning(item: JsonObject, after: JsonObject | None) -> JsonObject | None:
+    if item.get(PROVIDER_DATA):  # that of another server is unreadable for this one
+        return None
+    item = _supported_fields(item)
+    is_before_id = after is not None and is_by_model(after) and _has_id(after)
+    if "id" not in item or is_before_id:
+        return item
+    return _without(item, "id") if item.get("encrypted_content") else None
+
+
+def takes_reasoning(model: str | None) -> bool:
+    """Whether a model accepts reasoning in its input, as far as its name says."""
+    return model is None or _NO_REASONING.match(model) is None
+
+
+def _has_id(item: JsonObject) -> bool:
+    return bool(item.get("id")) and not is_invented(item.get("id"))
+
+
+def _supported_fields(item: JsonObject) -> JsonObject:
     item = as_input(item)
     unsupported: tuple[str, ...] = (PROVIDER_DATA,)
     if is_invented(item.get("id")):
@@ -329,16 +406,14 @@ def supported_fields(item: JsonObject) -> JsonObject:
         unsupported = (PROVIDER_DATA, "id", *(() if "role" in item else ("status",)))
     if not any(name in item for name in unsupported):
         return item
-    return {name: value for name, value in item.items() if name not in unsupported}
+    return _without(item, *unsupported)
 
 
-def _supported(item: JsonObject) -> JsonObject | None:
-    # Reasoning of another server is unreadable for this one.
-    is_foreign = item.get("type") == "reasoning" and item.get(PROVIDER_DATA)
-    return None if is_foreign else supported_fields(item)
+def _without(item: JsonObject, *names: str) -> JsonObject:
+    return {name: value for name, value in item.items() if name not in names}
 
 
-_items = ItemEncoder(_supported)
+_items = ItemEncoder()
 """Encodes the items of all requests of this process."""
 
 

@@ -43,7 +43,7 @@ from outlast.models.openai.connection import (
     only_refused_keys,
     read_json,
 )
-from outlast.models.openai.responses import ends_response, supported_fields
+from outlast.models.openai.responses import ends_response, supported_items
 from outlast.models.openai.server_events import WholeText
 from outlast.models.openai.sockets import (
     DEFAULT_LIMITS,
@@ -319,6 +319,7 @@ class _RequestText:
         is_linked = self._previous is not None or "conversation" in fields
         self._has_conversation = "conversation" in fields
         items = as_objects(body.get("input"))
+        self._sent = items or []
         if items is None and "input" in body:
             fields["input"] = body["input"]
         try:
@@ -365,7 +366,9 @@ class _RequestText:
             return None
         if event.get("type") != "response.completed" or response.get("status") != "completed":
             return None
-        replied = [_digest(item) for item in _json(*map(supported_fields, output))]
+        model = as_text(self._model)
+        sent = supported_items(output, model, behind=self._sent)
+        replied = [_digest(item) for item in _json(*sent)]
         return HeldResponse(
             response_id=response_id,
             model=self._model,

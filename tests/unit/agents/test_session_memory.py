@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from outlast.agents.config.session_input import (
-    CALL_OF_OUTPUT,
-    OUTPUT_OF_CALL,
     SessionSettings,
     check_session,
     deduplicated,
@@ -18,9 +16,9 @@ from outlast.agents.config.session_input import (
     merge_with_callback,
     plain_item,
     without_reasoning_ids,
-    without_unanswered,
 )
 from outlast.agents.errors import UserError
+from outlast.agents.items.item_keys import CALL_OF_OUTPUT, OUTPUT_OF_CALL
 
 Raw = dict[str, Any]
 
@@ -245,19 +243,6 @@ class TestDeduplication:
         assert deduplicated(items) == items
 
 
-class TestUnanswered:
-    def test_calls_without_an_output_go_with_their_reasoning(self) -> None:
-        items = [HELLO, thought("1"), called("a"), called("b"), returned("b"), returned("c")]
-        own = [False, *[True] * 5]
-        left = [HELLO, thought("1"), called("b"), returned("b"), returned("c")]
-        assert without_unanswered(zip(items, own, strict=True)) == left
-        alone = [(thought("1"), True), (called("a"), True), (BYE, False)]
-        assert without_unanswered(alone) == [BYE]
-
-    def test_what_the_caller_has_put_in_stays(self) -> None:
-        assert without_unanswered([(called("a"), False)]) == [called("a")]
-
-
 calls = st.builds(called, st.sampled_from("abc"), st.sampled_from(["1", "2"]))
 outputs = st.builds(returned, st.sampled_from("abc"), st.sampled_from(["1", "2"]))
 messages = st.builds(answered, st.just("hi"), st.sampled_from(["", "m1", "m2"]))
@@ -322,6 +307,19 @@ class TestCallback:
         assert merged.items == (BYE, hint, ORDER)
         assert merged.new == (True, True, False)
         assert merged.to_save == (BYE, hint)
+
+    async def test_what_it_cuts_takes_along_what_it_belonged_to(self) -> None:
+        """A provider refuses reasoning without what it led to, and ids without their reasoning."""
+        one = [HELLO, thought("1"), called("a"), returned("a"), thought("2"), answered("hi", "m1")]
+        two = [ORDER, thought("3"), answered("sent", "m2")]
+
+        def callback(history: list[Raw], new: list[Raw]) -> list[Raw]:
+            no_tools = [item for item in history if "call_id" not in item]
+            return [item for item in no_tools if item.get("id") != "3"] + new
+
+        merged = await merge_with_callback([*one, *two], [BYE], callback)
+        left = (HELLO, thought("2"), answered("hi", "m1"), ORDER, answered("sent"), BYE)
+        assert merged.items == left
 
     async def test_an_async_one_may_drop_what_is_new(self) -> None:
         async def callback(history: list[Raw], new: list[Raw]) -> list[Raw]:

@@ -73,16 +73,16 @@ def test_values_of_other_types_are_not_mistaken_for_each_other(before: Any, afte
 def test_the_items_of_earlier_turns_are_not_encoded_again() -> None:
     encoded: list[JsonObject] = []
 
-    def supported(item: JsonObject) -> JsonObject | None:
+    def supported(item: JsonObject, *_: JsonObject | None) -> JsonObject | None:
         encoded.append(item)
         return None if item["content"] == "left out" else item
 
-    encoder = ItemEncoder(supported)
+    encoder = ItemEncoder()
     conversation: list[JsonObject] = []
     for turn in range(20):
         added = {"content": "left out"} if turn == 5 else {"content": f"turn {turn}", "at": turn}
         conversation.append(added)
-        sent = encoder.of_run("run", deepcopy(conversation))
+        sent = encoder.of_run("run", deepcopy(conversation), supported)
         assert isinstance(sent, EncodedItems)
         assert sent == [item for item in conversation if item["content"] != "left out"]
         assert encoded == conversation
@@ -90,23 +90,31 @@ def test_the_items_of_earlier_turns_are_not_encoded_again() -> None:
 
 def test_a_run_that_begins_like_another_call_keeps_what_is_longer() -> None:
     encoded: list[JsonObject] = []
-    encoder = ItemEncoder(lambda item: encoded.append(item) or item)
+    encoder = ItemEncoder()
     items: list[JsonObject] = [{"content": str(number)} for number in range(5)]
     for length in (5, 2, 0, 5, 3):
-        assert encoder.of_run("run", items[:length]) == items[:length]
+        sent = encoder.of_run(
+            "run", items[:length], lambda item, _, __: encoded.append(item) or item
+        )
+        assert sent == items[:length]
     assert len(encoded) == 5
 
 
 def test_what_is_kept_is_bounded_and_the_last_runs_keep_it() -> None:
     encoded: list[str] = []
-    encoder = ItemEncoder(lambda item: encoded.append(item["of"]) or item, most_bytes=10_000)
+    encoder = ItemEncoder(most_bytes=10_000)
+
+    def send(run: str, length: int) -> None:
+        items: list[JsonObject] = [{"of": run, "text": "x" * length}]
+        encoder.of_run(run, items, lambda item, _, __: encoded.append(item["of"]) or item)
+
     for _ in range(2):
         for run in "abc":
-            encoder.of_run(run, [{"of": run, "text": "x" * 4_000}])
+            send(run, 4_000)
     assert encoded == [*"abc", *"abc"], "the third drops the first"
-    encoder.of_run("c", [{"of": "c", "text": "x" * 4_000}])
+    send("c", 4_000)
     assert len(encoded) == 6
-    encoder.of_run("d", [{"of": "d", "text": "x" * 40_000}])
+    send("d", 40_000)
     assert encoder._bytes == 0
     assert not encoder._runs
 
@@ -149,15 +157,15 @@ def test_two_calls_of_one_run_at_once_do_not_mix() -> None:
     encoder = ItemEncoder()
     inner: list[str] = []
 
-    def supported(item: JsonObject) -> JsonObject:
+    def supported(item: JsonObject, *_: JsonObject | None) -> JsonObject:
         if item.get("asks") and not inner:
             inner.append(written(encoder, "run", [{"content": "inner"}]))
         return item
 
-    encoder._supported = supported
     items: list[JsonObject] = [{"content": "one"}, {"content": "two", "asks": True}]
     for _ in range(2):
-        assert written(encoder, "run", items) == expected(items)
+        sent = encoder.of_run("run", items, supported)
+        assert json.loads(encode({"input": sent})) == {"input": items}
     assert inner == [expected([{"content": "inner"}])]
     assert encoder._bytes == sum(kept.size for kept in encoder._runs.values())
 

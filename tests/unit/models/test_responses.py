@@ -1,5 +1,6 @@
 import json
 import time
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -494,6 +495,75 @@ def test_what_another_servers_model_thought_is_not_sent() -> None:
     assert body["input"] == HELLO
 
 
+def thought(item_id: str = "rs_1", **fields: Any) -> JsonObject:
+    return {"type": "reasoning", "id": item_id, "summary": [], **fields}
+
+
+SEALED: JsonObject = {"encrypted_content": "gAAAA"}
+LOOK: JsonObject = {
+    "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": "{}",
+}  # fmt: skip
+SEEN: JsonObject = {"type": "function_call_output", "call_id": "c1", "output": "seen"}
+SEARCH: JsonObject = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+
+
+def plain(item: JsonObject) -> JsonObject:
+    return {name: value for name, value in item.items() if name != "id"}
+
+
+@pytest.mark.parametrize(
+    ("items", "sent"),
+    [
+        ([thought(), message("hi")], None),
+        ([thought(), LOOK, {**LOOK, "id": "fc_2", "call_id": "c2"}, SEEN], None),
+        ([thought(), thought("rs_2"), SEARCH, message("hi")], None),
+        ([message("before"), *HELLO, thought(), LOOK], [plain(message("before")), *HELLO, thought(), LOOK]),
+        ([thought(), LOOK, SEEN, message("hi")], [thought(), LOOK, SEEN, plain(message("hi"))]),
+        ([thought(), *HELLO], HELLO),
+        ([message("hi"), thought()], [plain(message("hi"))]),
+        ([thought(), SEEN], [SEEN]),
+        ([thought(), plain(message("hi"))], [plain(message("hi"))]),
+        ([thought(**SEALED), plain(message("hi"))], [plain(thought(**SEALED)), plain(message("hi"))]),
+        ([plain(thought(**SEALED)), message("hi")], [plain(thought(**SEALED)), plain(message("hi"))]),
+    ],
+)  # fmt: skip
+def test_reasoning_and_what_it_led_to_have_their_ids_together_or_not_at_all(
+    items: list[JsonObject], sent: list[JsonObject] | None
+) -> None:
+    body = responses_body(ask([*HELLO, *items]), "gpt-test")
+    assert body["input"] == [*HELLO, *(items if sent is None else sent)]
+
+
+@pytest.mark.parametrize("run_id", [None, "run"])
+@pytest.mark.parametrize(
+    ("model", "takes"),
+    [("gpt-5.6-luna", True), ("o3", True), ("computer-use-preview", True), ("gpt-4.1", False),
+     ("gpt-4o-mini", False), ("gpt-5-chat-latest", False), ("ft:gpt-4.1:team::x", False)],
+)  # fmt: skip
+def test_a_model_that_takes_no_reasoning_gets_none(
+    model: str, run_id: str | None, *, takes: bool
+) -> None:
+    """As after a handoff or a deploy, in the same run."""
+    items = [*HELLO, thought(), message("hi"), *HELLO]
+    request = replace(ask(items), run_id=run_id)
+    assert responses_body(request, "o4-mini")["input"] == items
+    sent = items if takes else [*HELLO, plain(message("hi")), *HELLO]
+    assert responses_body(request, model)["input"] == sent
+
+
+def test_what_begins_a_conversation_may_have_lost_its_reasoning_and_has_no_id() -> None:
+    cut = [message("one"), LOOK, SEEN, message("two")]
+    body = responses_body(ask([*cut, *HELLO]), "gpt-test")
+    assert body["input"] == [plain(message("one")), plain(LOOK), SEEN, message("two"), *HELLO]
+
+
+def test_reasoning_that_is_followed_in_the_next_request_is_sent_then() -> None:
+    begun = [*HELLO, thought()]
+    for items, sent in ((begun, HELLO), ([*begun, LOOK], [*begun, LOOK]), (begun, HELLO)):
+        request = replace(ask(items), run_id="followed")
+        assert responses_body(request, "gpt-test")["input"] == sent
+
+
 def test_what_stands_for_an_id_in_saved_conversations_is_not_sent() -> None:
     call: JsonObject = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
     saved = [{**one, "id": "__fake_id__"} for one in (message("hi"), call)]
@@ -559,8 +629,9 @@ def test_a_tool_of_an_mcp_server_is_chosen_by_both_names() -> None:
 
 def test_what_only_replies_may_have_is_not_sent_back() -> None:
     call: JsonObject = {"type": "shell_call", "id": "s", "call_id": "c", "created_by": "p"}
-    assert responses_body(ask([call]), "m")["input"] == [
-        {"type": "shell_call", "id": "s", "call_id": "c"}
+    assert responses_body(ask([*HELLO, call]), "m")["input"] == [
+        *HELLO,
+        {"type": "shell_call", "id": "s", "call_id": "c"},
     ]
 
 

@@ -813,12 +813,13 @@ async def test_a_filter_changes_what_the_model_is_shown_this_once(*, is_async: b
 async def test_a_call_of_the_run_without_an_output_is_not_sent_again(
     *, chained: bool, kind: ItemKind
 ) -> None:
+    said = Item("input", {"role": "user", "content": "Hi"})
     given = Item(kind, call("look_up", "c0"))
     asked = Item("tool_call", {"type": "shell_call", "call_id": "c1", "action": {}}, "A", 1)
     model = ScriptedModel("Hello")
-    request = model_request("A", given, asked, chained=chained)
+    request = model_request("A", said, given, asked, chained=chained)
     await call_model(worker_of(Agent(name="A"), model=model), request)
-    sent = [given.raw, asked.raw] if chained else [given.raw]
+    sent = [said.raw, given.raw, asked.raw] if chained else [said.raw]
     assert list(model.requests[0].input) == sent, "what the provider's server has is its business"
 
 
@@ -842,6 +843,32 @@ async def test_of_calls_and_outputs_that_are_there_twice_the_newest_is_sent() ->
     given = model_request("A", *items, settings={**settings, "hooks": name_of(Look())})
     await call_model(worker_of(Agent(name="A"), model=model), given)
     assert [request.input for request in model.requests] == seen == [[called, new]]
+
+
+@pytest.mark.parametrize("chained", [False, True])
+async def test_what_a_filter_cuts_takes_along_what_it_belonged_to(*, chained: bool) -> None:
+    def thought(number: int) -> JsonObject:
+        return {"type": "reasoning", "id": f"rs_{number}", "summary": []}
+
+    called = call("look", "c")
+    output = {"type": "function_call_output", "call_id": "c", "output": "seen"}
+    blank: JsonObject = {"role": "assistant", "content": ""}
+    answer = {**say("Hi")[0], "id": "msg_1"}
+    raws = [thought(1), called, output, thought(2), answer]
+
+    def cut(data: CallModelData[Any]) -> ModelInputData:
+        first, second, _, last = data.model_data.input[1:]
+        return ModelInputData(input=[first, second, last, blank], instructions=None)
+
+    settings = settings_of(RunConfig(call_model_input_filter=cut))
+    items = tuple(Item("input", raw) for raw in raws)
+    model = ScriptedModel("Hello")
+    request = model_request("A", *items, settings=settings, chained=chained)
+    await call_model(worker_of(Agent(name="A"), model=model), request)
+    sent = [dict(called), output, dict(answer)]
+    if not chained:
+        del sent[0]["id"], sent[2]["id"]
+    assert model.requests[0].input == sent
 
 
 @pytest.mark.parametrize(
@@ -947,13 +974,18 @@ async def test_a_reply_that_is_none_is_not_filtered() -> None:
 async def test_ids_of_reasoning_are_left_out_where_the_run_says_so() -> None:
     given: JsonObject = {"type": "reasoning", "id": "rs_0", "summary": []}
     thought: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
-    items = (Item("input", given), Item("reasoning", thought, "A", 1))
+    first, second = say("One"), say("Two")
+    items = (
+        *(Item("input", raw) for raw in (given, *first)),
+        Item("reasoning", thought, "A", 1),
+        *(Item("message", raw, "A", 1) for raw in second),
+    )
     model = ScriptedModel("Hello", "Hello")
     worker = worker_of(Agent(name="A"), model=model)
     settings = settings_of(RunConfig(reasoning_item_id_policy="omit"))
     await call_model(worker, model_request("A", *items, settings=settings))
     await call_model(worker, model_request("A", *items))
-    ids = [[item.get("id") for item in request.input] for request in model.requests]
+    ids = [[item.get("id") for item in request.input[::2]] for request in model.requests]
     assert ids == [["rs_0", None], ["rs_0", "rs_1"]], "the caller's own stay as they are"
 
 
@@ -965,10 +997,13 @@ async def test_what_only_replies_may_have_is_not_shown_to_a_model(*, omits: bool
     worker = worker_of(Agent(name="A"), model=model)
     policy = "omit" if omits else "preserve"
     settings = settings_of(RunConfig(reasoning_item_id_policy=policy))
-    item = Item("reasoning", marked, "A", 1)
-    await call_model(worker, model_request("A", item, settings=settings))
+    items = (
+        Item("reasoning", marked, "A", 1),
+        *(Item("message", raw, "A", 1) for raw in say("Hi")),
+    )
+    await call_model(worker, model_request("A", *items, settings=settings))
     expected = {name: value for name, value in thought.items() if not (omits and name == "id")}
-    assert model.requests[0].input[-1] == expected
+    assert model.requests[0].input[0] == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,227 @@
+"""Repairs the input of a model call: what a provider would refuse in it for ever.
+
+A history may hold what no provider accepts again: arguments that are no JSON, empty messages, and
+halves of pairs where a limit, a filter or a callback cut. Every later request would fail with them.
+What is whole stays as it is: the very same objects.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Self, TypeAlias, cast
+
+from pydantic_core import from_json
+
+from outlast.agents.items.item_keys import CALL_OF_OUTPUT, OUTPUT_OF_CALL, ItemKey, item_key
+from outlast.agents.items.raw_items import TEXT_TYPES
+from outlast.loop.values import Json, JsonObject, is_reference
+
+INVALID_ARGUMENTS: Final = "invalid_arguments"
+"""The only argument of a call whose arguments are no JSON object: the text that the model wrote."""
+
+EMPTY_MESSAGE: Final = "(empty message)"
+"""Stands in a request for a user's message without content, which some providers refuse."""
+
+Placed: TypeAlias = tuple[JsonObject, int]
+"""An item, and the number of the model call that made it; 0 if the run does not know."""
+
+_CALLS_WITHOUT_ID = frozenset({
+    "function_call", "custom_tool_call", "shell_call", "apply_patch_call",
+})  # fmt: skip
+"""The types of calls that providers also accept without an id."""
+
+_WITH_PARTS = frozenset({"function_call_output", "custom_tool_call_output"})
+
+
+# --- One item ------------------------------------------------------------------------------------
+
+
+def readable(raw: JsonObject) -> JsonObject | None:
+    """Return an item as every provider accepts it, or None if it says nothing.
+
+    Arguments that are no JSON object become an object that quotes them: the model learns what it
+    wrote. Empty parts are left out, and so are empty messages, except those of users.
+    """
+    if raw.get("type") == "function_call":
+        return _with_object(raw)
+    if "role" in raw:
+        return _without_blanks(raw)
+    if str(raw.get("type")) in _WITH_PARTS and isinstance(raw.get("output"), list):
+        parts = cast("list[Any]", raw["output"])
+        full = [part for part in parts if not _is_blank(part)]
+        return raw if full and len(full) == len(parts) else {**raw, "output": full or ""}
+    return raw
+
+
+def is_empty_message(raw: JsonObject) -> bool:
+    """Whether an item of a reply is a message without a single character."""
+    if raw.get("type") != "message":
+        return False
+    content: Json = raw.get("content")
+    if isinstance(content, list):
+        return all(_is_blank(part, str) for part in cast("list[Any]", content))
+    return not content
+
+
+def _with_object(raw: JsonObject) -> JsonObject:
+    written: Json = raw.get("arguments")
+    if isinstance(written, str) and _is_object(written):
+        return raw
+    if is_reference(written):
+        return raw
+    if not written:
+        return {**raw, "arguments": "{}"}
+    is_object = isinstance(written, dict)
+    return {**raw, "arguments": json.dumps(written if is_object else {INVALID_ARGUMENTS: written})}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(from_json(text, allow_inf_nan=False), dict)
+    except (TypeError, ValueError):  # a lone surrogate is a TypeError
+        return False
+
+
+def _without_blanks(raw: JsonObject) -> JsonObject | None:
+    content: Json = raw.get("content")
+    if isinstance(content, str) and content.strip():
+        return raw
+    if isinstance(content, list):
+        parts = cast("list[Any]", content)
+        full = [part for part in parts if not _is_blank(part)]
+        if full:
+            return raw if len(full) == len(parts) else {**raw, "content": full}
+    elif content and not isinstance(content, str):
+        return raw
+    return {**raw, "content": EMPTY_MESSAGE} if raw["role"] == "user" else None
+
+
+def _is_blank(part: object, kept: Any = str.strip) -> bool:
+    """Whether a part is a text or a refusal without content; `kept` returns what counts of it."""
+    if not isinstance(part, dict):
+        return False
+    fields = cast("JsonObject", part)
+    name = "refusal" if fields.get("type") == "refusal" else "text"
+    if name == "text" and str(fields.get("type")) not in TEXT_TYPES:
+        return False
+    if name not in fields:
+        return False
+    text: Json = fields[name]
+    return not text or (isinstance(text, str) and not kept(text))
+
+
+# --- Pairs ---------------------------------------------------------------------------------------
+
+
+def whole_pairs(placed: Sequence[Placed]) -> tuple[list[JsonObject], set[ItemKey], bool]:
+    """Return the items without halves of pairs.
+
+    Calls without an output go, outputs without a call before them, and reasoning without the item
+    of the same reply that it led to.
+
+    Returns:
+        The items; the keys with which a later item would change them; and whether the last item
+        stays, so that no later item without such a key changes them.
+    """
+    keys = [item_key(raw) for raw, _ in placed]
+    seats = {key: at for at, key in enumerate(keys) if key is not None}
+    open_keys = set(seats)
+    dropped: set[int] = set()
+    for at, key in enumerate(keys):
+        if key is not None and _is_half(placed[at][0], key, at, seats, len(placed)):
+            dropped.add(at)
+            if key[0] in OUTPUT_OF_CALL:
+                open_keys.add((OUTPUT_OF_CALL[key[0]], key[1]))
+    for at in range(len(placed) - 1, -1, -1):
+        if placed[at][0].get("type") == "reasoning" and _is_alone(placed, at, dropped):
+            dropped.add(at)
+    closed = bool(placed) and len(placed) - 1 not in dropped
+    if not dropped:
+        return [raw for raw, _ in placed], open_keys, closed
+    kept = [raw for at, (raw, _) in enumerate(placed) if at not in dropped]
+    return kept, open_keys, closed
+
+
+def _is_half(
+    raw: JsonObject, key: ItemKey, at: int, seats: dict[ItemKey, int], length: int
+) -> bool:
+    kind, call_id = key
+    if not (raw.get("call_id") or kind.startswith("mcp_approval")):
+        return False  # a provider's own call
+    if kind in OUTPUT_OF_CALL:
+        return seats.get((OUTPUT_OF_CALL[kind], call_id), -1) < at
+    if kind in CALL_OF_OUTPUT:
+        return seats.get((CALL_OF_OUTPUT[kind], call_id), length) > at
+    return False
+
+
+def _is_alone(placed: Sequence[Placed], at: int, dropped: set[int]) -> bool:
+    """Whether reasoning lacks what it led to; a sibling of a call that went will do."""
+    after = next((i for i in range(at + 1, len(placed)) if i not in dropped), None)
+    if after is None or placed[after][1] != placed[at][1]:
+        return True
+    raw = placed[after][0]
+    return not is_by_model(raw) or (after > at + 1 and str(raw.get("type")) not in OUTPUT_OF_CALL)
+
+
+def is_by_model(raw: JsonObject) -> bool:
+    """Whether an item is one that models make: no input and no output of a tool."""
+    if "role" in raw:
+        return raw["role"] == "assistant"
+    return str(raw.get("type")) not in CALL_OF_OUTPUT
+
+
+def without_id(raw: JsonObject) -> JsonObject:
+    """Return a model's message or call without its id; other items of a provider need theirs."""
+    is_call = str(raw.get("type")) in _CALLS_WITHOUT_ID
+    if "id" not in raw or not (is_call or raw.get("role") == "assistant"):
+        return raw
+    dropped = {"id", "status"} if is_call else {"id"}
+    return {name: value for name, value in raw.items() if name not in dropped}
+
+
+class Links:
+    """Which item each reasoning led to, in items before user code chose among them."""
+
+    def __init__(self) -> None:
+        self._led_to: dict[str, str] = {}
+        self._led_by: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, raws: Iterable[JsonObject]) -> Self:
+        """Return the links of items as their provider made them."""
+        links, reasoning, before = cls(), "", ""
+        for raw in raws:
+            name = _identity(raw) if is_by_model(raw) else ""
+            if before and name:
+                links._led_to[before] = name
+            before = name if raw.get("type") == "reasoning" else ""
+            if before or not name:
+                reasoning = name
+            elif reasoning:
+                links._led_by[name] = reasoning
+        return links
+
+    def kept_in(self, raws: Sequence[JsonObject]) -> list[JsonObject | None]:
+        """Return the items that user code chose; None stands for one that has to go.
+
+        Reasoning goes if it lost what it led to. An item that lost its reasoning loses its id, or
+        goes, too, if it is a provider's own call.
+        """
+        names = [_identity(raw) if is_by_model(raw) else "" for raw in raws]
+        kept: list[JsonObject | None] = list(raws)
+        after = ""
+        for at in range(len(raws) - 1, -1, -1):
+            if raws[at].get("type") == "reasoning" and self._led_to.get(names[at], after) != after:
+                kept[at] = None
+            else:
+                after = names[at]
+        present = {name for name, raw in zip(names, kept, strict=True) if raw is not None}
+        for at, name in enumerate(names):
+            if name in self._led_by and self._led_by[name] not in present:
+                plain = without_id(raws[at])
+                kept[at] = None if "id" in plain else plain
+        return kept
+
+
+def _identity(raw: JsonObject) -> str:
+    return json.dumps(raw["id"] if raw.get("id") else raw, sort_keys=True)
