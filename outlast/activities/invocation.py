@@ -44,6 +44,7 @@ class Invocation:
         parent_call: the parent's call that this run answers, for a nested run.
         run_key: the run's id and its first execution; two runs with one id have two keys.
         server_managed: the provider's server keeps the conversation.
+        is_live: a realtime session has the conversation, and waits for the outputs of its calls.
         decided: the agent's tools with a remembered decision.
         model_at: which of the agent's models is called, if it has several.
     """
@@ -59,6 +60,7 @@ class Invocation:
     turn: int
     run_id: str
     server_managed: bool = False
+    is_live: bool = False
     decided: tuple[str, ...] = ()
     model_at: int = 0
     _run_hooks: Any = field(default=_UNREAD, init=False)

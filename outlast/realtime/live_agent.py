@@ -88,4 +88,6 @@ async def _invocation(worker: WorkerDeps, effect: CallModel) -> Invocation:
         live = await worker.with_live_values(effect.context)
     except UserError as error:
         raise lacking(str(error)) from error
-    return invocation_of(live, effect)
+    invocation = invocation_of(live, effect)
+    invocation.is_live = True
+    return invocation

@@ -398,25 +398,26 @@ async def test_of_two_hard_failures_the_one_of_the_earlier_call_is_raised(
 
 
 @row(41)
-async def test_a_call_id_used_again_for_another_call_has_no_second_effect(
-    executor: Executor,
-) -> None:
-    paid: list[int] = []
+async def test_a_call_id_used_again_for_another_call_is_renamed(executor: Executor) -> None:
+    """Several models use the same few ids again; the SDK fails with `ModelBehaviorError`."""
+    paid: list[tuple[str, int]] = []
 
     @function_tool
-    async def pay(amount: int) -> str:
-        paid.append(amount)
-        return "paid"
+    async def pay(ctx: ToolContext[Any], amount: int) -> str:
+        paid.append((ctx.tool_call_id, amount))
+        return f"paid {amount}"
 
     agent = Agent(name="A", tools=[pay])
-    at_once = ScriptedModel([call("pay", "c1", amount=1), call("pay", "c1", amount=2)])
-    with pytest.raises(ModelBehaviorError, match="c1"):
-        await executor.execute(agent, model=at_once)
-    assert paid == []
-    later = ScriptedModel([call("pay", "c1", amount=1)], [call("pay", "c1", amount=2)])
-    with pytest.raises(ModelBehaviorError, match="c1"):
-        await executor.execute(agent, model=later)
-    assert paid == [1]
+    at_once = ScriptedModel([call("pay", "c1", amount=1), call("pay", "c1", amount=2)], "done")
+    await executor.execute(agent, model=at_once)
+    assert sorted(paid) == [("c0", 2), ("c1", 1)]
+    paid.clear()
+    steps = [[call("pay", "c1", amount=amount)] for amount in (1, 2, 2)]
+    later = ScriptedModel(*steps, "done")
+    await executor.execute(agent, model=later)
+    assert paid == [("c1", 1), ("c100", 2), ("c200", 2)]
+    outputs = [one["output"] for one in later.requests[-1].input if "output" in one]
+    assert outputs == ["paid 1", "paid 2", "paid 2"]
 
 
 @row(41)

@@ -44,6 +44,7 @@ from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.hooks import overrides
+from outlast.agents.items.repair import is_empty_message
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.tools import source_of
 from outlast.agents.registry import target_of
@@ -74,11 +75,12 @@ class Plan:
     """The plan for a reply.
 
     Attributes:
+        items: what is recorded of the reply.
         final: the meaning of a reply without calls.
         value: the answer, if `final` is `value`.
         failure: why the run cannot go on.
         ends_with: the call whose output is the answer, or that a rule of the agent decides.
-        reuses_call_id: the failure is that a call id was used again.
+        reuses_call_id: the failure is an invalid call id.
         checks: results of tool guardrails that ran before approval.
         approval: whether a person decides about the answer.
     """
@@ -100,12 +102,13 @@ async def plan_reply(
     history: Sequence[Item],
     invocation: Invocation,
 ) -> Plan:
-    """Plan a reply."""
+    """Plan a reply; empty messages are not recorded."""
     problem = _recording_problem(output)
     if problem is not None:
         return Plan(items=(), failure=nonsense(problem))
-    replied = reply_items(output, offer)
-    kept, reused = without_repeats(replied, history)
+    replied = reply_items([raw for raw in output if not is_empty_message(raw)], offer)
+    renames = not (invocation.server_managed or invocation.is_live)
+    kept, reused = without_repeats(replied, history, renames=renames)
     failure = reused or unknown_call(kept, offer) or program_problem(kept, history, offer)
     failure = failure or await _disabled_meanwhile(kept, invocation)
     rest = tuple([one.raw for one in kept if not one.is_planned])
@@ -127,7 +130,8 @@ async def plan_reply(
         return Plan(items=items, calls=plans, ends_with=ends_with, checks=checks)
     if len(rest) < len(replied):  # only repeated calls: their outputs stand
         return Plan(items=items, final="again")
-    final, value, invalid = _final(items, invocation)
+    is_said = any(raw.get("type") == "message" for raw in items)
+    final, value, invalid = _final(items if is_said else output, invocation)
     approval = APPROVED
     if invalid is None and final != "again":
         approval = await _answer_approval(items, final, value, invocation)

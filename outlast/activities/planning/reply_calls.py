@@ -1,7 +1,11 @@
 """The calls in a model's reply, compared with the offered tools and handoffs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import count
+from typing import Final
 
 from outlast.activities.planning.offered_tools import OfferedTools
 from outlast.agents.handoffs.handoff import Handoff
@@ -18,8 +22,13 @@ from outlast.loop.call_forms import (
     same_call,
 )
 from outlast.loop.items import OTHER_CALL_IDS, Item, call_id_of, program_of
-from outlast.loop.state import CALL_KINDS
 from outlast.loop.values import Failure, JsonObject
+
+_LONGEST_STEM: Final = 30
+"""Chat Completions has ids of 40 characters at most."""
+
+_MOST_OF_A_TURN: Final = 100
+"""How many calls of a reply get new ids whose numbers are those of its turn alone."""
 
 _PROGRAM_ITEMS = frozenset({"program", "program_output"})
 
@@ -136,55 +145,85 @@ def _follow_program(raw: JsonObject, running: set[str]) -> None:
 
 
 def without_repeats(
-    items: Sequence[ReplyItem], history: Sequence[Item]
+    items: Sequence[ReplyItem], history: Sequence[Item], *, renames: bool = True
 ) -> tuple[list[ReplyItem], Failure | None]:
-    """Return the items without repeated calls, and a failure for an invalid call id.
+    """Return the items without repeated calls, each call with an id of its own.
 
-    A call id ties a call, its approval and its side effects together. Used again for another call
-    it would mix them up, so that is the model's error.
+    A call id ties a call, its approval and its side effects together. Several models and servers
+    use the same few ids again, so another call with the id of an earlier one gets a new id. Within
+    one reply, a call that is repeated word for word is one call.
+
+    Args:
+        items: the items of the reply.
+        history: the items before it.
+        renames: False if the provider has the conversation, and knows the calls by its own ids.
+
+    Returns:
+        The items, and a failure for an invalid id.
     """
     ids = {one.call_id for one in items if one.is_planned}
     earlier = _earlier_calls(history, ids) if ids else {}
-    seen = dict(earlier)
+    seen = {} if renames else dict(earlier)
     kept: list[ReplyItem] = []
     for one in items:
+        call_id = one.call_id
         if not one.is_planned:
             kept.append(one)
-            continue
-        call_id = one.call_id
-        if not call_id:
+        elif not call_id:
             return kept, nonsense(
                 f"The model called {one.name!r} without a non-empty string call ID."
             )
-        if call_id not in seen:
-            seen[call_id] = one.raw
-            kept.append(one)
-        elif same_call(seen[call_id], one.raw):
+        elif call_id in seen and same_call(seen[call_id], one.raw):
             while kept and kept[-1].raw.get("type") == "reasoning":  # providers refuse it alone
                 kept.pop()
+        elif call_id not in seen and not (renames and call_id in earlier):
+            seen[call_id] = one.raw
+            kept.append(one)
+        elif renames:
+            seen.setdefault(call_id, one.raw)
+            kept.append(_renamed(one, history, ids))
+            ids.add(kept[-1].call_id)
         else:
-            kind, place = ("completed tool", "") if call_id in earlier else ("", " in one response")
+            kind, place = (
+                ("completed tool", "") if call_id in earlier else ("same", " in one response")
+            )
             return kept, nonsense(
-                f"Each call needs a unique call ID, but the model used the {kind or 'same'} call ID "
+                f"Each call needs a unique call ID, but the model used the {kind} call ID "
                 f"{call_id!r} for two different calls{place}."
             )
     return kept, None
 
 
-def _earlier_calls(history: Sequence[Item], ids: set[str]) -> dict[str, JsonObject]:
-    """Return the calls of a conversation that have one of these ids.
+def _renamed(one: ReplyItem, history: Sequence[Item], used: AbstractSet[str]) -> ReplyItem:
+    """Return a call with a new id in the style of its own, which some models need.
+
+    The id ends with a number that no earlier turn has used, also one that a summary hides.
+    """
+    stem = one.call_id.rstrip("0123456789")
+    stem = stem if stem != one.call_id and stem else f"{one.call_id}_"
+    if len(stem) > _LONGEST_STEM:
+        stem = f"call_{sha256(stem.encode()).hexdigest()[: _LONGEST_STEM - 6]}_"
+    turn = next((item.turn for item in reversed(history) if item.turn), 0)
+    names = (f"{stem}{number}" for number in count(turn * _MOST_OF_A_TURN))
+    new = next(name for name in names if name not in used and not _earlier_calls(history, {name}))
+    field = OTHER_CALL_IDS.get(one.form, "call_id")
+    return replace(one, call_id=new, raw={**one.raw, field: new})
+
+
+def _earlier_calls(history: Sequence[Item], ids: AbstractSet[str]) -> dict[str, JsonObject]:
+    """Return the calls of a conversation that have one of these ids, also those of a session.
 
     Long conversations have thousands of calls: nearly all are told apart at once.
     """
     found: dict[str, JsonObject] = {}
     for item in history:
         raw = item.raw
-        if item.kind not in CALL_KINDS:
+        if "role" in raw:
             continue
-        has_other_id = "type" in raw and raw["type"] in OTHER_CALL_IDS
+        has_other_id = "type" in raw and str(raw["type"]) in OTHER_CALL_IDS
         if not has_other_id and "call_id" in raw and str(raw["call_id"]) not in ids:
             continue
-        if (call_id := call_id_of(raw)) in ids:
+        if is_call(raw) and (call_id := call_id_of(raw)) in ids:
             found[call_id] = raw
     return found
 

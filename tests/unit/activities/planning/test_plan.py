@@ -333,9 +333,9 @@ async def test_a_rule_is_not_asked_about_a_call_that_leaves_arguments_to_their_d
 async def test_a_reply_of_nothing_but_repetitions_is_no_answer() -> None:
     repeated = call("free", "c1", amount=5)
     history = [Item("tool_call", repeated, "A", 1)]
-    plan = await plan_reply(
-        [repeated], offered_tools(by_hand()), history, invocation_of(Agent(name="A"))
-    )
+    invocation = invocation_of(Agent(name="A"))
+    invocation.server_managed = True
+    plan = await plan_reply([repeated], offered_tools(by_hand()), history, invocation)
     assert (plan.items, plan.calls, plan.final) == ((), (), "again")
 
 
@@ -435,25 +435,46 @@ async def test_a_call_that_is_repeated_word_for_word_is_one_call() -> None:
     assert [planned.item for planned in plan.calls] == [0, 1]
 
 
-async def test_an_id_used_for_two_calls_is_the_models_error() -> None:
-    plan = await plan_of(
-        offered_tools(look_up),
-        call("look_up", "c1", order_id="x"),
-        call("look_up", "c1", order_id="y"),
-    )
+TWICE = (call("look_up", "c1", order_id="x"), call("look_up", "c1", order_id="y"))
+
+
+async def test_two_calls_with_one_id_are_two_calls() -> None:
+    plan = await plan_of(offered_tools(look_up), *TWICE)
+    assert plan.items == (TWICE[0], {**TWICE[1], "call_id": "c0"})
+    assert [planned.item for planned in plan.calls] == [0, 1]
+
+
+@pytest.mark.parametrize("field", ["server_managed", "is_live"])
+async def test_an_id_used_for_two_calls_of_a_thread_is_the_models_error(field: str) -> None:
+    invocation = invocation_of(Agent(name="A"))
+    setattr(invocation, field, True)
+    plan = await plan_of(offered_tools(look_up), *TWICE, invocation=invocation)
     assert plan.failure is not None
     assert "call ID 'c1' for two different calls" in plan.failure.message
     assert (plan.items, plan.calls) == ((), ())
 
 
-async def test_an_id_of_an_earlier_turn_counts_too() -> None:
+@pytest.mark.parametrize("amount", [5, 500])
+async def test_an_id_of_an_earlier_turn_is_that_of_another_call(amount: int) -> None:
     before = (Item("tool_call", call("refund", "c1", amount=5), "A", 1),)
-    other = await plan_of(offered_tools(refund), call("refund", "c1", amount=500), history=before)
-    assert other.failure is not None
-    same = await plan_of(
-        offered_tools(refund), *say("Again"), call("refund", "c1", amount=5), history=before
-    )
-    assert (same.items, same.calls, same.failure) == (tuple(say("Again")), (), None)
+    again = call("refund", "c1", amount=amount)
+    plan = await plan_of(offered_tools(refund), *say("Again"), again, history=before)
+    assert plan.items == (*say("Again"), {**again, "call_id": "c100"})
+    assert [planned.item for planned in plan.calls] == [1]
+
+
+@pytest.mark.parametrize("content", ["", [], [{"type": "output_text", "text": ""}]])
+async def test_an_empty_message_is_not_recorded_and_the_answer_is_empty(content: Any) -> None:
+    empty = {**say("")[0], "content": content}
+    plan = await plan_of(offered_tools(look_up), empty)
+    assert (plan.items, plan.final, plan.failure) == ((), "text", None)
+    one = call("look_up", "c1", order_id="x")
+    calls = await plan_of(offered_tools(look_up), empty, one)
+    assert calls.items == (one,)
+    assert [planned.item for planned in calls.calls] == [0]
+    searched = {"type": "web_search_call", "id": "ws", "status": "completed"}
+    assert (await plan_of(offered_tools(look_up), searched, empty)).final == "text"
+    assert (await plan_of(offered_tools(look_up), *say("Hi"), empty)).items == tuple(say("Hi"))
 
 
 # --- The end, and junk -------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.programs import ProgrammaticToolCallingTool
 from outlast.contract import failures
-from outlast.loop.items import Item
+from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.values import JsonObject
 from outlast.machine.shell import LocalShellTool, ShellTool
 from outlast.testing import (
@@ -153,18 +153,23 @@ def test_a_run_ends_with_a_machine_that_was_not_offered(
 
 
 def repeats(
-    *output: JsonObject, history: tuple[JsonObject, ...] = ()
+    *output: JsonObject,
+    history: tuple[JsonObject, ...] = (),
+    renames: bool = True,
+    turn: int = 0,
+    kind: ItemKind = "tool_call",
 ) -> tuple[list[JsonObject], str | None]:
-    items = [Item("tool_call", raw, "A") for raw in history]
+    items = [Item(kind, raw, "A", turn) for raw in history]
     replied = reply_items(output, offered_tools(hosted=(HOSTED,)))
-    kept, failure = without_repeats(replied, items)
+    kept, failure = without_repeats(replied, items, renames=renames)
+    assert all(one.call_id == call_id_of(one.raw) for one in kept if one.is_planned)
     return [one.raw for one in kept], None if failure is None else failure.message
 
 
 def test_a_call_that_is_repeated_word_for_word_counts_once() -> None:
     one, again = computer_call("c1"), {**computer_call("c1"), "id": "another"}
     assert repeats(one, again) == ([one], None)
-    assert repeats(again, history=(one,)) == ([], None)
+    assert repeats(again, history=(one,), renames=False) == ([], None)
     theirs = shell_call("c1", "ls")
     assert repeats(theirs, theirs) == ([theirs, theirs], None)
 
@@ -177,15 +182,15 @@ def test_a_call_that_is_repeated_word_for_word_counts_once() -> None:
         patch_call("c1", "delete_file", "a"),
     ],
 )
-def test_one_id_for_two_calls_is_the_models_error(other: JsonObject) -> None:
+def test_one_id_for_two_calls_of_a_thread_is_the_models_error(other: JsonObject) -> None:
+    """The provider has the conversation, and knows each call by the id that it gave."""
     start, end = (
         "Each call needs a unique call ID, but the model used the ",
         "for two different calls",
     )
-    assert (
-        repeats(computer_call("c1"), other)[1] == f"{start}same call ID 'c1' {end} in one response."
-    )
-    earlier = repeats(other, history=(computer_call("c1"),))
+    twice = repeats(computer_call("c1"), other, renames=False)
+    assert twice[1] == f"{start}same call ID 'c1' {end} in one response."
+    earlier = repeats(other, history=(computer_call("c1"),), renames=False)
     assert earlier[1] == f"{start}completed tool call ID 'c1' {end}."
 
 
@@ -193,9 +198,51 @@ def test_a_request_of_a_hosted_server_is_known_by_its_own_id() -> None:
     """A model may write any other field, too, such as the id of a function call."""
     asked = {"type": "mcp_approval_request", "id": "r", "server_label": "crm", "name": "delete"}
     other = {**asked, "name": "create"}
-    said = repeats(other, history=({**asked, "call_id": "c9"},))[1]
-    assert said is not None
-    assert "the completed tool call ID 'r' for two different calls" in said
+    assert repeats(other, history=({**asked, "call_id": "c9"},)) == ([{**other, "id": "r_0"}], None)
+
+
+LOOK = call("look", "functions.look:0")
+
+
+def ids_of(*output: JsonObject, **more: Any) -> list[str]:
+    kept, failure = repeats(*output, **more)
+    assert failure is None
+    return [call_id_of(raw) for raw in kept]
+
+
+@pytest.mark.parametrize("kind", ["tool_call", "handoff_call", "history", "input"])
+@pytest.mark.parametrize("raw", [LOOK, {**LOOK, "arguments": '{"at": 1}'}, {**LOOK, "name": "go"}])
+def test_a_call_id_of_an_earlier_turn_is_renamed(raw: JsonObject, kind: ItemKind) -> None:
+    kept, failure = repeats(raw, history=(LOOK, output_of(LOOK)), turn=3, kind=kind)
+    assert (kept, failure) == ([{**raw, "call_id": "functions.look:300"}], None)
+    assert raw["call_id"] == "functions.look:0"
+
+
+def test_ids_that_come_again_in_each_turn_are_all_different() -> None:
+    history: tuple[JsonObject, ...] = ()
+    for turn in range(20):
+        twice = [{**LOOK, "arguments": f'{{"at": {at}}}'} for at in range(3)]
+        kept, failure = repeats(*twice, history=history, turn=turn)
+        assert failure is None
+        history += tuple(kept)
+    assert len({raw["call_id"] for raw in history}) == 60
+
+
+@pytest.mark.parametrize(
+    ("used", "new"),
+    [("c", "c_0"), ("0", "0_0"), ("call-7", "call-0"), ("x" * 64, "")],
+)  # fmt: skip
+def test_a_new_id_has_the_style_of_its_own(used: str, new: str) -> None:
+    one = call("look", used)
+    (renamed,) = ids_of(one, history=(one,))
+    assert renamed == new or (len(used) > 40 and renamed.startswith("call_") and len(renamed) <= 40)
+    (other,) = ids_of(one, history=(one, {**one, "call_id": renamed}))
+    assert other not in {used, renamed}
+
+
+def test_two_calls_with_one_id_in_one_reply_are_two() -> None:
+    other = {**LOOK, "arguments": '{"at": 1}'}
+    assert ids_of(LOOK, other, LOOK) == ["functions.look:0", "functions.look:1"]
 
 
 def test_the_reasoning_before_a_repeated_call_goes_with_it() -> None:
