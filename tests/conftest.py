@@ -1,7 +1,7 @@
 """What all tests share: one server per process, and one profile of Hypothesis."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.gate.files import FOLDER_VARIABLE, FileCosts
+from tests.wire_rules import watch
+from tests.wire_rules.table import RULES
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -40,6 +42,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Count what each file costs, where `make` measures that."""
     if folder := os.environ.get(FOLDER_VARIABLE):
         config.pluginmanager.register(FileCosts(Path(folder)))
+    watch.install()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test whose requests to models break a published rule."""
+    watch.WATCH.take()
+    result = yield
+    broken = watch.WATCH.take()
+    allowed = {name for mark in item.iter_markers(watch.MARKER) for name in mark.args}
+    assert allowed <= RULES.keys(), f"There are no rules {sorted(allowed - RULES.keys())}"
+    unplanned = [fault for fault in broken if fault.split(": ")[1] not in allowed]
+    assert not unplanned, "A provider refuses these requests:\n" + "\n".join(unplanned)
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

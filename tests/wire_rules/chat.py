@@ -1,8 +1,8 @@
 """The rules of requests to `/chat/completions`."""
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from tests.wire_rules.found import Found, is_json_object, is_name, objects
+from tests.wire_rules.found import Found, fields_of, is_json_object, is_name, objects, text_of
 from tests.wire_rules.parts import check_content
 from tests.wire_rules.tools import check_format, check_tools
 
@@ -33,7 +33,7 @@ def check_chat(found: Found, request: dict[str, Any]) -> None:
 
 def _check_message(found: Found, message: dict[str, Any], where: str) -> None:
     role, content = message.get("role"), message.get("content")
-    types = _PARTS.get(role) if isinstance(role, str) else None
+    types = _PARTS.get(text_of(role))
     if types is None:
         found.add("role-known", where, repr(role))
         return
@@ -52,11 +52,11 @@ def _check_message(found: Found, message: dict[str, Any], where: str) -> None:
 def _check_answer(found: Found, message: dict[str, Any], where: str, types: frozenset[str]) -> None:
     content: object = message.get("content")
     calls: object = message.get("tool_calls")
-    has_more = (
-        calls or message.get("refusal") or message.get("audio") or message.get("function_call")
-    )
+    has_calls = calls or message.get("function_call")
     if content is None:
+        has_more = has_calls or message.get("refusal") or message.get("audio")
         found.check(has_more, "answer-content", where)
+        found.check(has_calls or not has_more, "answer-readable", where)
     elif content != "" or not calls:
         # Servers drop the empty text beside calls.
         check_content(found, content, f"{where}.content", types)
@@ -71,11 +71,10 @@ def _check_call(found: Found, call: dict[str, Any], where: str) -> None:
     call_id = call.get("id")
     good = isinstance(call_id, str) and 0 < len(call_id) <= LONGEST_CALL_ID
     found.check(good, "call-id", where, repr(call_id))
-    function = call.get("function")
-    if call.get("type") != "function" or not isinstance(function, dict):
+    called = fields_of(call.get("function"))
+    if call.get("type") != "function" or not called:
         found.check(call.get("type") == "custom", "call-shape", where)
         return
-    called = cast("dict[str, Any]", function)
     found.check(is_name(called.get("name"), 64), "call-name", where, repr(called.get("name")))
     arguments = called.get("arguments")
     found.check(isinstance(arguments, str), "call-shape", where, "no arguments")
@@ -98,23 +97,23 @@ def _check_order(found: Found, messages: list[dict[str, Any]]) -> None:
 
 
 def _check_pairs(found: Found, messages: list[dict[str, Any]]) -> None:
-    seen: set[object] = set()
-    open_calls: dict[object, str] = {}
+    seen: set[str] = set()
+    open_calls: dict[str, str] = {}
     for position, message in enumerate(messages):
         where = f"messages[{position}]"
         if message.get("role") == "tool":
-            call_id = message.get("tool_call_id")
+            call_id = text_of(message.get("tool_call_id"))
             if open_calls.pop(call_id, None) is None:
                 name = "call-answered" if call_id in seen else "output-called"
-                found.add(name, where, repr(call_id))
+                found.add(name, where, call_id)
             continue
         for call_id, place in open_calls.items():
-            found.add("call-answered", place, f"{call_id!r} before {where}")
+            found.add("call-answered", place, f"{call_id} before {where}")
         open_calls = {}
         for call in objects(message.get("tool_calls")):
-            call_id = call.get("id")
-            found.check(call_id not in seen, "call-id-unique", where, repr(call_id))
+            call_id = text_of(call.get("id"))
+            found.check(call_id not in seen, "call-id-unique", where, call_id)
             seen.add(call_id)
             open_calls[call_id] = where
     for call_id, place in open_calls.items():
-        found.add("call-answered", place, repr(call_id))
+        found.add("call-answered", place, call_id)

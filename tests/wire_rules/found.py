@@ -9,6 +9,7 @@ from tests.wire_rules.table import RULES, Api, Server
 
 LONGEST_TEXT = 10_485_760
 NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 RANGES = {
     "temperature": (0, 2), "top_p": (0, 1), "frequency_penalty": (-2, 2), "presence_penalty": (-2, 2),
     "top_logprobs": (0, 20), "max_output_tokens": (16, None), "max_tokens": (1, None),
@@ -39,9 +40,22 @@ class Found:
 
 def objects(value: object) -> list[dict[str, Any]]:
     """Return the objects in a list, or nothing for another value."""
-    if not isinstance(value, list):
-        return []
-    return [one for one in cast("list[Any]", value) if isinstance(one, dict)]
+    return [one for one in list_of(value) if isinstance(one, dict)]
+
+
+def fields_of(value: object) -> dict[str, Any]:
+    """Return an object, and an empty one for another value."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[Any]:
+    """Return a list, and an empty one for another value."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """Return a text as it is, and what should be one as something to look up."""
+    return value if isinstance(value, str) else repr(value)
 
 
 def texts(value: object, where: str) -> Iterator[tuple[str, str]]:
@@ -62,8 +76,7 @@ def check_texts(found: Found, request: object) -> None:
     for where, text in texts(request, ""):
         if len(text) > LONGEST_TEXT and not text.startswith("data:") and "file_data" not in where:
             found.add("text-length", where, f"{len(text)} characters")
-        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            found.add("text-encodable", where)
+        found.check(not _SURROGATE.search(text), "text-encodable", where)
         found.check("\0" not in text, "text-nul", where)
 
 
@@ -76,13 +89,12 @@ def check_numbers(found: Found, request: dict[str, Any]) -> None:
         good = isinstance(value, int | float) and not isinstance(value, bool)
         good = good and value >= least and (most is None or value <= most)
         found.check(good, "number-range", name, repr(value))
-    metadata = request.get("metadata")
+    metadata: object = request.get("metadata")
     if metadata is not None:
-        pairs = cast("dict[object, object]", metadata) if isinstance(metadata, dict) else {"": None}
-        good = len(pairs) <= 16 and all(
-            isinstance(key, str) and isinstance(value, str) and len(key) <= 64 and len(value) <= 512
-            for key, value in pairs.items()
-        )
+        pairs = fields_of(metadata)
+        good = isinstance(metadata, dict) and len(pairs) <= 16
+        for key, value in pairs.items():
+            good = good and isinstance(value, str) and len(key) <= 64 and len(value) <= 512
         found.check(good, "metadata-size", "metadata")
 
 

@@ -2,9 +2,9 @@
 
 import base64
 import re
-from typing import Any, cast
+from typing import Any
 
-from tests.wire_rules.found import Found
+from tests.wire_rules.found import Found, fields_of, list_of, text_of
 
 LONGEST_IMAGE = 20_971_520
 LONGEST_FILE = 73_400_320
@@ -24,21 +24,19 @@ def check_content(found: Found, content: object, where: str, types: frozenset[st
     if isinstance(content, str):
         found.check(content.strip(), "content-empty", where)
         return
-    parts = cast("list[object]", content) if isinstance(content, list) else []
+    parts = list_of(content)
     if not found.check(parts, "content-shape", where):
         return
     for position, part in enumerate(parts):
         at = f"{where}[{position}]"
-        if not isinstance(part, dict):
-            found.add("content-shape", at)
-            continue
-        check_part(found, cast("dict[str, Any]", part), at, types)
+        if found.check(isinstance(part, dict), "content-shape", at):
+            check_part(found, part, at, types)
 
 
 def check_part(found: Found, part: dict[str, Any], where: str, types: frozenset[str]) -> None:
     """Check one part."""
-    kind = part.get("type")
-    if not found.check(kind in types, "part-type", where, repr(kind)):
+    kind = text_of(part.get("type"))
+    if not found.check(kind in types, "part-type", where, kind):
         return
     if kind in {"text", "input_text", "output_text"}:
         if found.check(isinstance(part.get("text"), str), "content-shape", where, "no text"):
@@ -46,15 +44,12 @@ def check_part(found: Found, part: dict[str, Any], where: str, types: frozenset[
     elif kind == "refusal":
         found.check(isinstance(part.get("refusal"), str), "content-shape", where, "no refusal")
     elif kind == "image_url":
-        image = part.get("image_url")
-        url = cast("dict[str, Any]", image).get("url") if isinstance(image, dict) else None
-        _check_image(found, url, where)
+        _check_image(found, fields_of(part.get("image_url")).get("url"), where)
     elif kind == "input_image":
         if part.get("file_id") is None:
             _check_image(found, part.get("image_url"), where)
     elif kind == "file":
-        file = part.get("file")
-        _check_file(found, cast("dict[str, Any]", file) if isinstance(file, dict) else {}, where)
+        _check_file(found, fields_of(part.get("file")), where)
     elif kind == "input_file":
         _check_file(found, part, where)
 
@@ -82,15 +77,13 @@ def _check_image(found: Found, url: object, where: str) -> None:
 
 def _check_file(found: Found, file: dict[str, Any], where: str) -> None:
     data = file.get("file_data")
-    if data is not None:
-        good = isinstance(data, str) and 0 < len(data) <= LONGEST_FILE
-        encoded = data.partition(",")[2] if good and data.startswith("data:") else data
-        found.check(
-            good and _decoded(encoded), "file-data", where, "the data is no base64, or empty"
-        )
+    if data is None:
+        has_url = found.api == "responses" and file.get("file_url")
+        found.check(file.get("file_id") or has_url, "file-data", where)
         return
-    has_url = found.api == "responses" and file.get("file_url")
-    found.check(file.get("file_id") or has_url, "file-data", where)
+    text = data if isinstance(data, str) and len(data) <= LONGEST_FILE else ""
+    encoded = text.partition(",")[2] if text.startswith("data:") else text
+    found.check(_decoded(encoded), "file-data", where, "the data is no base64, or empty")
 
 
 def _decoded(data: str) -> bytes:

@@ -2,9 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from tests.wire_rules.found import Found, is_json_object, is_name, objects
+from tests.wire_rules.found import (
+    Found,
+    fields_of,
+    is_json_object,
+    is_name,
+    list_of,
+    objects,
+    text_of,
+)
 from tests.wire_rules.parts import check_content
 from tests.wire_rules.tools import check_format, check_tools
 
@@ -83,14 +91,12 @@ def check_responses(
         _check_approvals(found, items)
     _check_settings(found, request)
     check_tools(found, request)
-    text = request.get("text")
-    form = cast("dict[str, Any]", text).get("format") if isinstance(text, dict) else None
-    check_format(found, form, "text.format")
+    check_format(found, fields_of(request.get("text")).get("format"), "text.format")
 
 
-def kind_of(item: Mapping[str, Any]) -> object:
+def kind_of(item: Mapping[str, Any]) -> str:
     """Return an item's type; messages and references may have none."""
-    return item.get("type") or ("message" if "role" in item else "item_reference")
+    return text_of(item.get("type") or ("message" if "role" in item else "item_reference"))
 
 
 def is_by_model(item: Mapping[str, Any]) -> bool:
@@ -101,25 +107,26 @@ def is_by_model(item: Mapping[str, Any]) -> bool:
 def reasoning_of(history: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the id of the reasoning that the provider put before each item, by the item's id."""
     before: dict[str, str] = {}
-    reasoning: str | None = None
+    reasoning: object = None
     for item in history:
         if kind_of(item) == "reasoning":
-            reasoning = cast("str | None", item.get("id"))
+            reasoning = item.get("id")
         elif not is_by_model(item):
             reasoning = None
-        elif reasoning is not None and isinstance(item.get("id"), str):
-            before[item["id"]] = reasoning
+        elif isinstance(reasoning, str):
+            before[text_of(item.get("id"))] = reasoning
+        else:
+            before.pop(text_of(item.get("id")), None)
     return before
 
 
 def _check_item(found: Found, item: dict[str, Any], where: str) -> None:
     kind = kind_of(item)
-    if not found.check(kind in _TYPES, "item-type", where, repr(kind)):
+    if not found.check(kind in _TYPES, "item-type", where, kind):
         return
-    kind = cast("str", kind)
     _check_fields(found, item, kind, where)
     if kind == "message":
-        types = _PARTS.get(cast("str", item.get("role")))
+        types = _PARTS.get(text_of(item.get("role")))
         if types is None:
             found.add("role-known", where, repr(item.get("role")))
         else:
@@ -140,13 +147,13 @@ def _check_fields(found: Found, item: dict[str, Any], kind: str, where: str) -> 
     missing = [name for name in _REQUIRED.get(kind, ()) if item.get(name) is None]
     found.check(not missing, "item-fields", where, f"{kind} lacks {', '.join(missing)}")
     if kind in _FIELDS and "status" in item:
-        found.check(item["status"] in _STATUS, "item-fields", where, f"status {item['status']!r}")
+        found.check(
+            text_of(item["status"]) in _STATUS, "item-fields", where, f"status {item['status']!r}"
+        )
     item_id = item.get("id")
     if item_id is not None:
         good = isinstance(item_id, str) and len(item_id) <= LONGEST_ID and _ID.fullmatch(item_id)
-        # An input message has no id of the provider's.
-        prefix = _PREFIXES.get(kind, "")
-        good = good and cast("str", item_id).startswith(prefix)
+        good = good and text_of(item_id).startswith(_PREFIXES.get(kind, ""))
         found.check(good, "item-id", where, repr(item_id))
     if (call_id := item.get("call_id")) is not None:
         good = isinstance(call_id, str) and 0 < len(call_id) <= LONGEST_ID
@@ -154,41 +161,39 @@ def _check_fields(found: Found, item: dict[str, Any], kind: str, where: str) -> 
 
 
 def _check_pairs(found: Found, items: list[dict[str, Any]], *, is_whole: bool) -> None:
-    calls: dict[tuple[object, object], int] = {}
-    answered: set[tuple[object, object]] = set()
-    ids: set[object] = set()
+    calls: dict[tuple[str, str], int] = {}
+    answered: set[tuple[str, str]] = set()
+    ids: set[str] = set()
     for position, item in enumerate(items):
-        where, kind = f"input[{position}]", kind_of(item)
-        if (item_id := item.get("id")) is not None and kind not in OUTPUTS:
-            found.check(item_id not in ids, "item-id-unique", where, repr(item_id))
+        where, kind, item_id = f"input[{position}]", kind_of(item), text_of(item.get("id"))
+        if item.get("id") is not None and kind not in OUTPUTS:
+            found.check(item_id not in ids, "item-id-unique", where, item_id)
             ids.add(item_id)
-        call_id = item.get("call_id") or (
-            item.get("id") if kind == "local_shell_call_output" else None
-        )
+        # The output of a local shell call may have the call's id as its own.
+        call_id = text_of(item.get("call_id") or item.get("id"))
         if kind in OUTPUTS.values():
-            key = (kind, call_id)
-            found.check(key not in calls, "call-id-unique", where, repr(call_id))
-            calls[key] = position
+            found.check((kind, call_id) not in calls, "call-id-unique", where, call_id)
+            calls[kind, call_id] = position
         elif kind in OUTPUTS:
-            key = (OUTPUTS[cast("str", kind)], call_id)
+            key = (OUTPUTS[kind], call_id)
             if key in answered:
-                found.add("call-answered", where, f"{call_id!r} has two outputs")
+                found.add("call-answered", where, f"{call_id} has two outputs")
             elif key in calls or not is_whole:
                 answered.add(key)
             else:
-                found.add("output-called", where, repr(call_id))
+                found.add("output-called", where, call_id)
     for key in calls.keys() - answered:
-        found.add("call-answered", f"input[{calls[key]}]", repr(key[1]))
+        found.add("call-answered", f"input[{calls[key]}]", key[1])
 
 
 def _check_reasoning(
     found: Found, items: list[dict[str, Any]], request: dict[str, Any], needed: dict[str, str]
 ) -> None:
-    present: set[object] = set()
+    present: set[str] = set()
     for position, item in enumerate(items):
-        where, item_id = f"input[{position}]", item.get("id")
+        where, item_id = f"input[{position}]", text_of(item.get("id"))
         if kind_of(item) != "reasoning":
-            reasoning = needed.get(cast("str", item_id))
+            reasoning = needed.get(item_id)
             if reasoning is not None:
                 found.check(reasoning in present, "reasoning-kept", where, f"{item_id} {reasoning}")
             if kind_of(item) == "item_reference" and request.get("store") is False:
@@ -196,31 +201,29 @@ def _check_reasoning(
             continue
         present.add(item_id)
         if request.get("store") is False:
-            found.check(item.get("encrypted_content"), "reasoning-readable", where, repr(item_id))
-        if item_id is None:
+            found.check(item.get("encrypted_content"), "reasoning-readable", where, item_id)
+        if item.get("id") is None:
             continue
         after = items[position + 1] if position + 1 < len(items) else {}
         follows = is_by_model(after) or kind_of(after) == "item_reference"
         good = follows and bool(after.get("id"))
         if good and item_id in needed.values() and kind_of(after) != "reasoning":
-            good = needed.get(after["id"]) == item_id
-        found.check(good, "reasoning-followed", where, repr(item_id))
+            good = needed.get(text_of(after["id"])) == item_id
+        found.check(good, "reasoning-followed", where, item_id)
 
 
 def _check_approvals(found: Found, items: list[dict[str, Any]]) -> None:
-    asked: set[object] = set()
+    asked: set[str] = set()
     for position, item in enumerate(items):
         if kind_of(item) == "mcp_approval_request":
-            asked.add(item.get("id"))
+            asked.add(text_of(item.get("id")))
         elif kind_of(item) == "mcp_approval_response":
-            request_id = item.get("approval_request_id")
-            found.check(
-                request_id in asked, "approval-asked", f"input[{position}]", repr(request_id)
-            )
+            request_id = text_of(item.get("approval_request_id"))
+            found.check(request_id in asked, "approval-asked", f"input[{position}]", request_id)
 
 
 def _check_settings(found: Found, request: dict[str, Any]) -> None:
     both = request.get("previous_response_id") and request.get("conversation")
     found.check(not both, "thread-once", "previous_response_id")
-    unknown = set(request.get("include") or ()) - _INCLUDE
+    unknown = set(map(text_of, list_of(request.get("include")))) - _INCLUDE
     found.check(not unknown, "include-known", "include", ", ".join(sorted(unknown)))

@@ -1,9 +1,9 @@
 """The subset of JSON Schema that strict tools and answers can have."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
-from tests.wire_rules.found import Found, objects
+from tests.wire_rules.found import Found, fields_of, list_of, objects, text_of
 
 _UNSUPPORTED = (
     "allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
@@ -14,10 +14,7 @@ _MOST = {"properties": 5_000, "levels": 10, "enum values": 1_000, "characters": 
 
 def check_strict(found: Found, schema: object, where: str) -> None:
     """Check a schema that is sent with `strict: true`."""
-    if not isinstance(schema, dict):
-        found.add("strict-schema", where, "no object")
-        return
-    root = cast("dict[str, Any]", schema)
+    root = fields_of(schema)
     resolved = _resolved(root, root)
     is_object = resolved.get("type") == "object" and "anyOf" not in resolved
     found.check(is_object, "strict-schema", where, "the root is no object")
@@ -43,29 +40,27 @@ def _faults(part: dict[str, Any], root: dict[str, Any]) -> Iterator[str]:
     if _is_type(part, "object") or "properties" in part:
         if part.get("additionalProperties") is not False:
             yield "does not set additionalProperties to false"
-        properties = cast("dict[str, Any]", part.get("properties") or {})
-        if set(part.get("required") or ()) != set(properties):
+        if set(map(text_of, list_of(part.get("required")))) != set(
+            fields_of(part.get("properties"))
+        ):
             yield "does not require each property"
     if _is_type(part, "array") and not isinstance(part.get("items"), dict):
         yield "has no items"
 
 
 def _is_type(part: dict[str, Any], name: str) -> bool:
-    kind = part.get("type")
-    return kind == name or (isinstance(kind, list) and name in cast("list[object]", kind))
+    return part.get("type") == name or name in list_of(part.get("type"))
 
 
 def _resolved(part: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     for _ in range(10):
         if "$ref" not in part:
             return part
-        target: Any = root
-        for name in str(part["$ref"]).removeprefix("#").strip("/").split("/"):
+        target: object = root
+        for name in text_of(part["$ref"]).removeprefix("#").strip("/").split("/"):
             if name:
-                target = (
-                    cast("dict[str, Any]", target).get(name) if isinstance(target, dict) else None
-                )
-        part = cast("dict[str, Any]", target) if isinstance(target, dict) else {}
+                target = fields_of(target).get(name)
+        part = fields_of(target)
     return {}
 
 
@@ -74,23 +69,26 @@ def _parts(
 ) -> Iterator[tuple[tuple[str, ...], dict[str, Any], int]]:
     yield path, part, level
     for name in ("properties", "$defs", "definitions"):
-        members = part.get(name)
-        if isinstance(members, dict):
-            deeper = level + 1 if name == "properties" else level
-            for key, member in cast("dict[str, Any]", members).items():
-                if isinstance(member, dict):
-                    yield from _parts(cast("dict[str, Any]", member), (*path, name, key), deeper)
-    if isinstance(part.get("items"), dict):
-        yield from _parts(part["items"], (*path, "items"), level)
+        deeper = level + 1 if name == "properties" else level
+        for key, member in fields_of(part.get(name)).items():
+            for inner in objects([member]):
+                yield from _parts(inner, (*path, name, key), deeper)
+    for inner in objects([part.get("items")]):
+        yield from _parts(inner, (*path, "items"), level)
     for position, member in enumerate(objects(part.get("anyOf"))):
         yield from _parts(member, (*path, "anyOf", str(position)), level)
 
 
 def _count(part: dict[str, Any], level: int, sizes: dict[str, int]) -> None:
-    names = [*(part.get("properties") or ()), *(part.get("$defs") or ())]
-    values = [*(part.get("enum") or ()), *([part["const"]] if "const" in part else ())]
-    sizes["properties"] += len(part.get("properties") or ())
-    sizes["enum values"] += len(part.get("enum") or ())
-    sizes["characters"] += sum(len(str(one)) for one in (*names, *values))
-    if part.get("properties"):
+    properties, values = fields_of(part.get("properties")), list_of(part.get("enum"))
+    named = [
+        *properties,
+        *fields_of(part.get("$defs")),
+        *values,
+        *([part["const"]] if "const" in part else []),
+    ]
+    sizes["properties"] += len(properties)
+    sizes["enum values"] += len(values)
+    sizes["characters"] += sum(len(text_of(one)) for one in named)
+    if properties:
         sizes["levels"] = max(sizes["levels"], level)

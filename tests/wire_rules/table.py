@@ -194,6 +194,12 @@ OF_CHAT: Final[dict[str, Rule]] = {
         _ALL,
         _CHAT,
     ),
+    "answer-readable": Rule(
+        "An assistant's message has text or calls: few servers but OpenAI's read a refusal.",
+        f"{_GITHUB}OpenHands/OpenHands/issues/10869 {_GITHUB}openai/openai-agents-js/pull/1524",
+        frozenset({"anthropic", "gemini", "parsing", "mistral"}),
+        _CHAT,
+    ),
     "calls-empty": Rule(
         "`tool_calls` is not empty.", f"{_GITHUB}openai/openai-node/pull/1341", _ALL, _CHAT
     ),

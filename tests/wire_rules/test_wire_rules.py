@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable
+from itertools import product
 from typing import Any, get_args
 
 import pytest
@@ -35,6 +36,10 @@ def chat_call(call_id: str = "call_1", name: str = "refund", arguments: str = "{
 
 def calling(*calls: Body) -> Body:
     return {"role": "assistant", "content": None, "tool_calls": list(calls)}
+
+
+def refused() -> Body:
+    return {"role": "assistant", "content": None, "refusal": "I may not."}
 
 
 def chat_output(call_id: str = "call_1") -> Body:
@@ -102,6 +107,7 @@ def responses(*items: Body, **fields: Any) -> Body:
 
 KEPT: list[tuple[Api, Body]] = [
     ("chat", chat()),
+    ("chat", chat(USER, {**refused(), "content": "No."}, USER)),
     (
         "chat",
         chat(
@@ -116,7 +122,7 @@ KEPT: list[tuple[Api, Body]] = [
             calling(chat_call("a"), chat_call("b", arguments='{"order": "A-1"}')),
             chat_output("b"),
             chat_output("a"),
-            {"role": "assistant", "content": None, "refusal": "I may not."},
+            {"role": "assistant", "content": "I may not."},
             USER,
             tools=[chat_tool(), chat_tool("strict", parameters=STRICT, strict=True)],
             tool_choice={"type": "function", "function": {"name": "strict"}},
@@ -301,6 +307,7 @@ BROKEN: list[tuple[str, Api, Body]] = [
     ("output-called", "responses", responses(output())),
     ("messages-empty", "chat", {"model": "m", "messages": []}),
     ("fields-known", "chat", chat({**USER, "type": "message"})),
+    ("answer-readable", "chat", chat(USER, refused(), USER)),
     ("answer-content", "chat", chat(USER, {"role": "assistant", "content": None}, USER)),
     ("calls-empty", "chat", chat(USER, {"role": "assistant", "content": "a", "tool_calls": []}, USER)),
     ("call-shape", "chat", chat(USER, calling({"id": "call_1", "type": "tool"}), chat_output())),
@@ -338,6 +345,46 @@ def test_a_request_that_breaks_a_rule_is_caught(rule: str, api: Api, request_bod
     assert rule in {fault.partition(":")[0] for fault in found}
 
 
+PLACES: list[Callable[[Any], Body]] = [
+    *(lambda value, name=name: chat(**{name: value}) for name in (
+        "tools", "tool_choice", "messages", "input", "text", "response_format", "metadata", "include",
+        "temperature", "model", "store",
+    )),
+    *(lambda value, name=name: chat({**USER, name: value}) for name in (
+        "role", "content", "tool_calls", "refusal", "tool_call_id",
+    )),
+    *(lambda value, name=name: chat(tools=[chat_tool(**{name: value})]) for name in (
+        "name", "description", "parameters", "strict",
+    )),
+    *(lambda value, name=name: responses(tools=[tool(**{name: value})]) for name in (
+        "type", "name", "description", "parameters", "strict",
+    )),
+    *(lambda value, name=name: responses({**call(), name: value}, output(), thought(), said()) for name in (
+        "type", "id", "call_id", "name", "arguments", "status",
+    )),
+    *(lambda value, name=name: responses(call(), {**output(), name: value}) for name in (
+        "type", "id", "call_id", "output",
+    )),
+    *(lambda value, name=name: responses(thought(), said(), {**said(), name: value}) for name in (
+        "type", "id", "role", "content",
+    )),
+    *(lambda value, name=name: responses({**thought(), name: value}, said(id="msg_1")) for name in (
+        "id", "summary", "encrypted_content",
+    )),
+    *(lambda value, name=name: responses(of_user({"type": "input_image", name: value})) for name in (
+        "type", "image_url", "file_id",
+    )),
+    *(lambda value, name=name: chat(of_user({"type": "file", "file": {name: value}})) for name in (
+        "file_id", "file_data",
+    )),
+    lambda value: chat(USER, calling({"id": value, "type": value, "function": value})),
+    lambda value: chat(USER, calling(chat_call(value, value, value))),
+    lambda value: responses({"type": "mcp_approval_response", "approval_request_id": value}),
+    lambda value: responses(strict_tool(properties=value, required=value)),
+    lambda value: strict_tool(properties={"a": {"type": value, "enum": value, "$ref": value}}),
+    lambda value: strict_tool(anyOf=value, **{"$defs": value}),
+]  # fmt: skip
+
 HISTORY: list[Body] = [
     USER, thought(), call("a", id="fc_1"), call("b", id="fc_2"), output("a"), output("b"),
     thought("rs_2"), said(id="msg_1"), USER, said(id="msg_2"),
@@ -370,6 +417,18 @@ def test_every_rule_has_a_source_and_a_request_that_breaks_it() -> None:
     assert tried == set(RULES)
     assert [name for name, rule in RULES.items() if not rule.source.startswith("https://")] == []
     assert set(get_args(Server)) == EVERY_SERVER
+
+
+def test_a_value_of_any_type_is_judged() -> None:
+    odd: list[Any] = [None, 5, "x", [5], {"a": [5]}, [], {}, True]
+    for part, value in product(PLACES, odd):
+        for api in get_args(Api):
+            body = part(value)
+            assert isinstance(faults(body, api, history=[value] if value == {} else []), list)
+
+
+def test_openai_reads_a_refusal_without_text() -> None:
+    assert faults(chat(USER, refused(), USER), "chat", servers=["openai"]) == []
 
 
 def test_a_rule_counts_for_the_servers_that_have_it() -> None:

@@ -1,8 +1,8 @@
 """The rules of tools, of the choice among them, and of an answer's format."""
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from tests.wire_rules.found import Found, is_name, objects
+from tests.wire_rules.found import Found, fields_of, is_name, list_of, objects, text_of
 from tests.wire_rules.strict_schemas import check_strict
 
 MOST_TOOLS = 128
@@ -22,7 +22,8 @@ def check_tools(found: Found, request: dict[str, Any]) -> None:
     tools = request.get("tools")
     if tools is not None:
         found.check(tools, "tools-empty", "tools")
-        found.check(len(tools) <= MOST_TOOLS, "tools-many", "tools", f"{len(tools)} tools")
+        count = len(list_of(tools))
+        found.check(count <= MOST_TOOLS, "tools-many", "tools", f"{count} tools")
     names: list[str] = []
     for position, tool in enumerate(objects(tools)):
         names += _check_tool(found, tool, f"tools[{position}]")
@@ -31,43 +32,36 @@ def check_tools(found: Found, request: dict[str, Any]) -> None:
     if tools or request.get("prompt") is not None:
         _check_choice(found, request.get("tool_choice"), objects(tools), names, request)
         return
+    # Responses accepts the defaults without tools.
+    harmless = ["None", "auto", "none", "True", "False"] if found.api == "responses" else []
     for name in ("tool_choice", "parallel_tool_calls"):
-        # Responses accepts its defaults without tools.
-        harmless = found.api == "responses" and request.get(name) in {
-            None,
-            "auto",
-            "none",
-            True,
-            False,
-        }
-        if name in request and not harmless:
+        if name in request and text_of(request[name]) not in harmless:
             found.add("choice-without-tools", name)
 
 
 def _check_tool(found: Found, tool: dict[str, Any], where: str) -> list[str]:
-    kind = tool.get("type")
+    kind = text_of(tool.get("type"))
     if kind == "namespace" and found.api == "responses":
         inner = objects(tool.get("tools"))
         return [name for one in inner for name in _check_tool(found, one, f"{where}.tools")]
     if kind != "function":
         known = _HOSTED if found.api == "responses" else {"custom"}
-        found.check(kind in known, "tools-type", where, repr(kind))
-        return [tool["name"]] if kind == "custom" and "name" in tool else []
-    function = (
-        tool if found.api == "responses" else cast("dict[str, Any]", tool.get("function") or {})
-    )
-    name = function.get("name")
+        found.check(kind in known, "tools-type", where, kind)
+        return [text_of(tool["name"])] if kind == "custom" and "name" in tool else []
+    function = tool if found.api == "responses" else fields_of(tool.get("function"))
+    name = text_of(function.get("name"))
     longest = 128 if found.api == "responses" else 64
-    found.check(is_name(name, longest), "tool-name", where, repr(name))
-    description = function.get("description") or ""
-    found.check(len(description) <= LONGEST_DESCRIPTION, "tool-description", where, str(name))
-    parameters = function.get("parameters")
-    schema = cast("dict[str, Any]", parameters) if isinstance(parameters, dict) else None
-    is_object = schema is not None and schema.get("type") in {None, "object"}
-    found.check(parameters is None or is_object, "tool-parameters", where, str(name))
+    found.check(is_name(function.get("name"), longest), "tool-name", where, name)
+    description = text_of(function.get("description") or "")
+    found.check(len(description) <= LONGEST_DESCRIPTION, "tool-description", where, name)
+    schema, is_missing = fields_of(function.get("parameters")), function.get("parameters") is None
+    is_object = (
+        isinstance(function.get("parameters"), dict) and schema.get("type", "object") == "object"
+    )
+    found.check(is_missing or is_object, "tool-parameters", where, name)
     if function.get("strict") is True:
         check_strict(found, schema, f"{where} {name!r}")
-    return [str(name)]
+    return [name]
 
 
 def _check_choice(
@@ -77,42 +71,34 @@ def _check_choice(
     names: list[str],
     request: dict[str, Any],
 ) -> None:
-    if choice is None or choice in ("none", "auto", "required"):
+    if choice is None or text_of(choice) in {"none", "auto", "required"}:
         return
-    detail = repr(choice)
-    if not isinstance(choice, dict):
-        found.add("choice-known", "tool_choice", detail)
+    chosen = fields_of(choice)
+    kind = text_of(chosen.get("type"))
+    if kind == "allowed_tools":
         return
-    chosen = cast("dict[str, Any]", choice)
-    kind = chosen.get("type")
     if found.api == "chat":
-        inner = cast("dict[str, Any]", chosen.get(str(kind)) or {})
-        good = kind in {"function", "custom"} and inner.get("name") in names
-        found.check(good or kind == "allowed_tools", "choice-known", "tool_choice", detail)
-        return
-    if request.get("prompt") is not None:
+        name = text_of(fields_of(chosen.get(kind)).get("name"))
+        good = kind in {"function", "custom"} and name in names
+    elif request.get("prompt") is not None:
         return  # the stored prompt may have the tools
-    kinds = {str(tool.get("type")) for tool in tools}
-    if kind in {"function", "custom"}:
-        found.check(chosen.get("name") in names, "choice-known", "tool_choice", detail)
+    elif kind in {"function", "custom"}:
+        good = text_of(chosen.get("name")) in names
     elif kind == "mcp":
-        labels = {tool.get("server_label") for tool in tools}
-        found.check(chosen.get("server_label") in labels, "choice-known", "tool_choice", detail)
-    elif kind in _COMPUTER:
-        found.check(kinds & _COMPUTER, "choice-known", "tool_choice", detail)
-    elif kind != "allowed_tools":
-        found.check(kind in kinds, "choice-known", "tool_choice", detail)
+        good = chosen.get("server_label") in [tool.get("server_label") for tool in tools]
+    else:
+        wanted = _COMPUTER if kind in _COMPUTER else {kind}
+        good = wanted & {text_of(tool.get("type")) for tool in tools}
+    found.check(good, "choice-known", "tool_choice", repr(choice))
 
 
 def check_format(found: Found, form: object, where: str) -> None:
     """Check the format of an answer."""
-    if not isinstance(form, dict):
-        return
-    fields = cast("dict[str, Any]", form)
+    fields = fields_of(form)
     if fields.get("type") != "json_schema":
         return
     if found.api == "chat":
-        fields = cast("dict[str, Any]", fields.get("json_schema") or {})
+        fields = fields_of(fields.get("json_schema"))
     name = fields.get("name")
     found.check(is_name(name, 64), "format-name", where, repr(name))
     if fields.get("strict") is True:

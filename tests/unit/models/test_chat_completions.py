@@ -16,10 +16,16 @@ from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec, respo
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
 
+NOTHING: JsonObject = {
+    "type": "object",
+    "properties": {},
+    "required": [],
+    "additionalProperties": False,
+}
 ASK = ModelRequest(
     instructions="Be kind.",
     input=[{"role": "user", "content": "hello"}],
-    tools=[ToolSpec(name="look", description="", parameters={})],
+    tools=[ToolSpec(name="look", description="", parameters=NOTHING)],
     settings=ModelSettings(max_tokens=5, tool_choice="look", extra_query={"version": "2"}),
 )
 SENT: JsonObject = {
@@ -31,7 +37,7 @@ SENT: JsonObject = {
     "tools": [
         {
             "type": "function",
-            "function": {"name": "look", "description": "", "parameters": {}, "strict": True},
+            "function": {"name": "look", "description": "", "parameters": NOTHING, "strict": True},
         }
     ],
     "tool_choice": {"type": "function", "function": {"name": "look"}},

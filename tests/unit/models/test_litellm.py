@@ -26,7 +26,18 @@ KEY = "sk-test-4711"
 ASK = ModelRequest(
     instructions="Be kind.",
     input=[{"role": "user", "content": "hello"}],
-    tools=[ToolSpec(name="look", description="", parameters={"type": "object", "properties": {}})],
+    tools=[
+        ToolSpec(
+            name="look",
+            description="",
+            parameters={
+                "type": "object",
+                "properties": {},
+                "required": [],
+                "additionalProperties": False,
+            },
+        )
+    ],
 )
 
 

@@ -126,7 +126,9 @@ async def test_an_answer_that_makes_no_sense_is_an_error(
 ) -> None:
     server.answer(body)
     with pytest.raises(ModelError) as caught:
-        await model.compact(ModelRequest(instructions=None, input=[]))
+        await model.compact(
+            ModelRequest(instructions=None, input=[{"role": "user", "content": "Hi"}])
+        )
     assert caught.value.code == "bad_response"
 
 

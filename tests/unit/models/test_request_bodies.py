@@ -190,7 +190,7 @@ async def test_a_tool_keeps_its_name_and_the_provider_gets_one_in_ascii(
     safe, over = provider_name("größe_prüfen"), provider_name("transfer_to_退款")
     assert (safe, over) == ("gro_e_prufen_e90a0476", "transfer_to_a86ab875")
     server.answer(response(call(safe, '{"at": 1}')))
-    server.answer(response({**call(over), "call_id": "call_2"}))
+    server.answer(response({**call(over), "id": "fc_2", "call_id": "call_2"}))
     server.answer(response(message("done")))
     provider: Any = OpenAIProvider("sk-test", server.base_url)
     result = await run_in_memory(agent, "hello", model=provider)

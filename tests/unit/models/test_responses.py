@@ -38,7 +38,12 @@ from tests.unit.models.streams import collect_until_failure
 REFUND = ToolSpec(
     name="refund",
     description="Pay back.",
-    parameters={"type": "object", "properties": {"order": {"type": "string"}}},
+    parameters={
+        "type": "object",
+        "properties": {"order": {"type": "string"}},
+        "required": ["order"],
+        "additionalProperties": False,
+    },
 )
 
 
@@ -81,6 +86,7 @@ async def test_the_request_is_posted_as_json_with_the_key(
 
 
 @over_both
+@pytest.mark.breaks_rules("thread-once")
 async def test_every_setting_reaches_the_body_under_the_name_the_api_knows(
     model: ResponsesModel, server: ModelServer
 ) -> None:

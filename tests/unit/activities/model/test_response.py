@@ -17,7 +17,7 @@ from outlast.ports.model_arguments import CallObjects
 from outlast.testing import ScriptedModel
 from tests.unit.activities.desk import invocation_of
 
-REQUEST = ModelRequest(instructions=None, input=[])
+REQUEST = ModelRequest(instructions=None, input=[{"role": "user", "content": "Hi."}])
 
 
 class Sync:
