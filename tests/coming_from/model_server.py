@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from tests.wire_rules.watch import WATCH
+
 ARGUMENTS = json.dumps({"order": "A-1", "amount": 20})
 PAID = "20 EUR for A-1 are on their way."
 THANKED = "You are welcome."
@@ -32,6 +34,7 @@ def reply_to(messages: list[dict[str, Any]]) -> str | None:
 async def responses(request: Request) -> JSONResponse:
     """Answer by the Responses API."""
     body = await request.json()
+    WATCH.sent("/responses", body)
     given = body["input"]
     text = reply_to([{"content": given}] if isinstance(given, str) else given)
     if text is None:
@@ -58,7 +61,9 @@ async def responses(request: Request) -> JSONResponse:
 
 async def completions(request: Request) -> JSONResponse:
     """Answer by the API of Chat Completions."""
-    text = reply_to((await request.json())["messages"])
+    body = await request.json()
+    WATCH.sent("/chat/completions", body)
+    text = reply_to(body["messages"])
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if text is None:
         function = {"name": "refund", "arguments": ARGUMENTS}

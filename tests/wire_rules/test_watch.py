@@ -1,11 +1,14 @@
 """Every request of a test to a model is checked, whatever carries it."""
 
+import json
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from outlast import Agent
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.demo.responses_server import ResponsesServer, message
 from outlast.models.failures import Target
 from outlast.models.litellm import LitellmConnection
 from outlast.testing import ScriptedModel, run_in_memory, say
@@ -62,3 +65,13 @@ async def test_what_a_model_has_made_tells_which_item_belongs_to_which_reasoning
     WATCH.sent("/responses", {"model": "m", "input": [question, thought, answer, question]})
     WATCH.sent("/responses", {"model": "m", "input": [question, answer, question]})
     assert broken() == {"POST /responses": {"reasoning-kept"}}
+
+
+def test_what_another_process_sends_to_the_server_of_the_demo_is_checked() -> None:
+    body = {"model": "m", "input": [{"role": "user", "content": ""}]}
+    with ResponsesServer(lambda body: [message("Hello.")]) as server:
+        request = Request(f"{server.base_url}/responses", json.dumps(body).encode())
+        request.add_header("content-type", "application/json")
+        with urlopen(request) as response:
+            assert response.status == 200
+    assert broken() == {"POST /responses": {"content-empty"}}

@@ -86,6 +86,21 @@ def _watch_connection(owner: Any) -> None:
     owner.post, owner.stream = watched_post, watched_stream
 
 
+def _watch_server(module: Any) -> None:
+    """Watch what workers in other processes send to the server of the demo."""
+    begin = module.ResponsesServer.__init__
+
+    @wraps(begin)
+    def watched(self: Any, answer: Any, **options: Any) -> None:
+        def watched_answer(body: dict[str, Any]) -> Any:
+            WATCH.sent("/responses", body)
+            return answer(body)
+
+        begin(self, watched_answer, **options)
+
+    module.ResponsesServer.__init__ = watched
+
+
 def _watch_answers(module: Any) -> None:
     answer = module._answer
 
@@ -101,6 +116,7 @@ def _watch_answers(module: Any) -> None:
 
 _CHANGES: dict[str, Callable[[Any], None]] = {
     "outlast.activities.model.response": _watch_answers,
+    "outlast.demo.responses_server": _watch_server,
     "outlast.models.litellm": lambda module: _watch_connection(module.LitellmConnection),
     "outlast.models.openai.connection": lambda module: _watch_connection(module.OpenAIConnection),
     "outlast.models.openai.socket_connection": lambda module: _watch_connection(
