@@ -37,6 +37,7 @@ def _check_message(found: Found, message: dict[str, Any], where: str) -> None:
     if types is None:
         found.add("role-known", where, repr(role))
         return
+    found.check(role != "developer", "developer-unknown", where)
     foreign = sorted(_OF_RESPONSES & message.keys())
     found.check(not foreign, "fields-known", where, ", ".join(foreign))
     if role == "assistant":

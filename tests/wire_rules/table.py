@@ -3,17 +3,18 @@
 A rule belongs to an API, and to the servers that refuse what breaks it. `openai` publishes a rule in
 its specification or in an error message. The other servers speak Chat Completions and are stricter:
 `anthropic` and `gemini` also behind LiteLLM and OpenRouter, `parsing` for servers that parse the
-history before the model reads it, such as vLLM and llama.cpp, and `mistral`.
+history before the model reads it, such as vLLM and llama.cpp, `mistral`, and `deepseek`, which also
+stands for Qwen.
 """
 
 from dataclasses import dataclass
 from typing import Final, Literal
 
 Api = Literal["chat", "responses"]
-Server = Literal["openai", "anthropic", "gemini", "parsing", "mistral"]
+Server = Literal["openai", "anthropic", "gemini", "parsing", "mistral", "deepseek"]
 
 EVERY_SERVER: Final[frozenset[Server]] = frozenset({
-    "openai", "anthropic", "gemini", "parsing", "mistral",
+    "openai", "anthropic", "gemini", "parsing", "mistral", "deepseek",
 })  # fmt: skip
 
 
@@ -188,6 +189,12 @@ OF_CHAT: Final[dict[str, Rule]] = {
         _ALL,
         _CHAT,
     ),
+    "developer-unknown": Rule(
+        "No message has the role `developer`.",
+        f"{_GITHUB}losesky/ai-auto-trading/issues/14 {_GITHUB}proma-ai/Proma/issues/1496",
+        frozenset({"deepseek"}),
+        _CHAT,
+    ),
     "answer-content": Rule(
         "An assistant's message has content, a refusal or calls.",
         f"{_SPEC} ChatCompletionRequestAssistantMessage",
@@ -197,7 +204,7 @@ OF_CHAT: Final[dict[str, Rule]] = {
     "answer-readable": Rule(
         "An assistant's message has text or calls: few servers but OpenAI's read a refusal.",
         f"{_GITHUB}OpenHands/OpenHands/issues/10869 {_GITHUB}openai/openai-agents-js/pull/1524",
-        frozenset({"anthropic", "gemini", "parsing", "mistral"}),
+        frozenset({"anthropic", "gemini", "parsing", "mistral", "deepseek"}),
         _CHAT,
     ),
     "calls-empty": Rule(

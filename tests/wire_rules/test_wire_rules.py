@@ -307,6 +307,7 @@ BROKEN: list[tuple[str, Api, Body]] = [
     ("output-called", "responses", responses(output())),
     ("messages-empty", "chat", {"model": "m", "messages": []}),
     ("fields-known", "chat", chat({**USER, "type": "message"})),
+    ("developer-unknown", "chat", chat({"role": "developer", "content": "Be brief."}, USER)),
     ("answer-readable", "chat", chat(USER, refused(), USER)),
     ("answer-content", "chat", chat(USER, {"role": "assistant", "content": None}, USER)),
     ("calls-empty", "chat", chat(USER, {"role": "assistant", "content": "a", "tool_calls": []}, USER)),
