@@ -273,7 +273,6 @@ async def test_a_handler_may_answer_instead_of_an_empty_message(
 
 
 @row(35)
-@pytest.mark.breaks_rules("content-empty", "ends-with-answer")
 async def test_an_empty_message_that_no_handler_wants_is_asked_for_again(
     executor: Executor,
 ) -> None:
@@ -289,7 +288,6 @@ async def test_an_empty_message_that_no_handler_wants_is_asked_for_again(
 
 
 @row(35)
-@pytest.mark.breaks_rules("content-empty", "ends-with-answer")
 async def test_an_empty_message_is_asked_for_again(executor: Executor) -> None:
     model = ScriptedModel(say(""), '{"text": "a", "score": 1}')
     result = await executor.execute(Agent(name="A", output_type=Answer), model=model)

@@ -3,14 +3,14 @@
 from hypothesis import given
 
 from outlast.models.openai.chat_request import chat_messages
-from outlast.models.openai.responses import supported_fields
+from outlast.models.openai.responses import supported_items
 from tests.wire_rules.histories import Item, histories
 from tests.wire_rules.validator import faults
 
 
 @given(histories())
 def test_a_whole_history_keeps_the_rules_of_responses(items: list[Item]) -> None:
-    sent = [supported_fields(item) for item in items]
+    sent = supported_items(items)
     assert faults({"model": "m", "input": sent}, "responses", history=items) == []
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_memory import SentInput
-from outlast.agents.config.session_input import deduplicated
+from outlast.agents.config.session_input import deduplicated, newest_values
 from outlast.agents.items.item_keys import ItemKey
 from outlast.agents.items.raw_items import as_input
 from outlast.agents.items.repair import Links, Placed, readable, whole_pairs, without_id
@@ -26,7 +26,7 @@ def shown_items(invocation: Invocation, items: Sequence[Item]) -> list[JsonObjec
 
 def sent_items(shown: Sequence[JsonObject]) -> list[JsonObject]:
     """Return shown items as the provider gets them: each once, with the provider's names."""
-    return with_provider_names(deduplicated(shown))
+    return _sent([(raw, 0) for raw in shown])[0]
 
 
 def sent_after_filter(
@@ -34,39 +34,50 @@ def sent_after_filter(
 ) -> list[JsonObject]:
     """Return the items that a filter chose among the shown items as the provider gets them."""
     if invocation.server_managed:
-        return sent_items([one for raw in chosen if (one := readable(raw)) is not None])
-    linked = Links.of(shown).kept_in(chosen)
-    full = (one for raw in linked if raw is not None and (one := readable(raw)) is not None)
-    return sent_items(whole_pairs([(raw, 0) for raw in full])[0])
+        return _sent_new([one for raw in chosen if (one := readable(raw)) is not None])
+    links = Links.of(shown)
+    full = [one for raw in chosen if (one := readable(raw)) is not None]
+    whole = sent_items([raw for raw in links.kept_in(full) if raw is not None])
+    return [raw for raw in links.kept_in(whole) if raw is not None]
 
 
 def sent_input(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
-    """Return `sent_items` of all shown items, prepared from the new items if possible.
+    """Return all items as the provider gets them, prepared from the new items if possible.
 
     The input of earlier turns stands unless a new item repeats or answers an earlier one.
     """
     if invocation.server_managed:
-        return sent_items(shown_items(invocation, items))
+        return _sent_new(shown_items(invocation, items))
     key = f"{invocation.run_id} {_omits_ids(invocation)}"
     cache = invocation.worker.memory.sent
     count, before = cache.find(key, items) or (0, SentInput())
     if count == len(items):
         return list(before.input)
-    added, keys, closed = _prepared(invocation, items[count:])
+    added, keys, closed = _sent(_placed(invocation, items[count:]))
     if not before.keys.isdisjoint(keys):
         before = SentInput()
-        added, keys, closed = _prepared(invocation, items)
+        added, keys, closed = _sent(_placed(invocation, items))
     sent = [*before.input, *added]
     if closed:
         cache.keep(key, items, SentInput(sent, before.keys | keys))
     return list(sent)
 
 
-def _prepared(
-    invocation: Invocation, items: Sequence[Item]
-) -> tuple[list[JsonObject], set[ItemKey], bool]:
-    raws, keys, closed = whole_pairs(_placed(invocation, items))
-    return sent_items(raws), keys, closed
+def _sent_new(shown: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the new items of a conversation that the provider's server has."""
+    return with_provider_names(deduplicated(shown))
+
+
+def _sent(placed: Sequence[Placed]) -> tuple[list[JsonObject], set[ItemKey], bool]:
+    """Return items as the provider gets them; see `whole_pairs`."""
+    every = [raw for raw, _ in placed]
+    values = newest_values(every)
+    if len(values) < len(placed):
+        turns = [placed[at][1] for at, _ in values]
+        chosen = Links.of(every).kept_in([every[newest] for _, newest in values])
+        placed = [(raw, turn) for raw, turn in zip(chosen, turns, strict=True) if raw is not None]
+    raws, keys, closed = whole_pairs(placed)
+    return with_provider_names(raws), keys, closed
 
 
 def _placed(invocation: Invocation, items: Sequence[Item]) -> list[Placed]:

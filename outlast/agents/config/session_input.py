@@ -113,9 +113,7 @@ async def merge_with_callback(
     items = [plain_item(item, what=f"the result of {what}") for item in combined]
     flagged = list(zip(items, is_new, strict=True))
     to_save = tuple(item for item, new in flagged if new)
-    linked = Links.of([*history, *new_items]).kept_in(items)
-    whole = [(item, new) for item, new in zip(linked, is_new, strict=True) if item is not None]
-    return _merge(whole, to_save, reasoning_item_id_policy)
+    return _merge(flagged, to_save, reasoning_item_id_policy, [*history, *new_items])
 
 
 def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
@@ -123,7 +121,7 @@ def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
 
     Calls stay before their outputs, and reasoning before the item it led to.
     """
-    return [items[newest] for _, newest in _unique(items)]
+    return [items[newest] for _, newest in newest_values(items)]
 
 
 def plain_item(item: object, *, what: str) -> JsonObject:
@@ -176,15 +174,22 @@ def _merge(
     flagged: Sequence[tuple[JsonObject, bool]],
     to_save: tuple[JsonObject, ...],
     policy: ReasoningItemIdPolicy | None,
+    every: Sequence[JsonObject] = (),
 ) -> MergedInput:
+    """Merge items; `every` are those before a callback chose among them."""
+    every = every or [item for item, _ in flagged]
     flagged = _without_repeated_messages(flagged)
     raws = [item for item, _ in flagged]
     unique = [
         # A new item that repeats an item of the history replaces it and counts as new.
         (raws[newest], flagged[newest][1])
-        for _, newest in _unique(raws)
+        for _, newest in newest_values(raws)
     ]
     kept = _without_lone_reasoning(_without_orphans(_from_a_question(unique)))
+    if len(kept) < len(every):
+        whole = Links.of(every).kept_in([item for item, _ in kept])
+        pairs = [(item if new else one, new) for one, (item, new) in zip(whole, kept, strict=True)]
+        kept = [(item, new) for item, new in pairs if item is not None]
     return MergedInput(
         items=tuple(item if new else _without_reasoning_id(item, policy) for item, new in kept),
         new=tuple(new for _, new in kept),
@@ -233,7 +238,7 @@ def _fingerprint(item: object) -> str:
     return json.dumps(plain, sort_keys=True, default=repr)
 
 
-def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
+def newest_values(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
     """Return the position of each item, and of its newest value, in order of position.
 
     The last repetition of an item counts, with two exceptions that keep causes before effects: a

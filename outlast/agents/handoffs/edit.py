@@ -17,6 +17,7 @@ from typing import Any, cast
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.items.repair import Links
 from outlast.agents.items.run_items import RunItem, RunItemBase, ToolApprovalItem, raw_of
 from outlast.loop.items import only_text
 from outlast.loop.values import JsonObject
@@ -109,13 +110,21 @@ def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
             order.append(place)
     added_last = [*sorted(kept), *range(-1, -1 - len(added), -1)]
     new_positions = range(view.first_new_item, len(view.raws))
+    history, rest = _whole(view, history), _whole(view, [*pre, *shown])
     return ViewEdit(
-        segments=tuple(_segments([*history, *pre, *shown])),
+        segments=tuple(_segments([*history, *rest])),
         history=len(history),
         dropped=tuple(at for at in new_positions if at not in kept),
         added=tuple(added),
         arranged=() if order == added_last else tuple(order),
     )
+
+
+def _whole(view: HandoffView, places: Sequence[int | JsonObject]) -> list[int | JsonObject]:
+    """Return places without reasoning that lost what it led to, and what lost its reasoning."""
+    raws = [view.raws[place] if isinstance(place, int) else place for place in places]
+    kept = Links.of(view.raws).kept_in(raws)
+    return [place for place, raw in zip(places, kept, strict=True) if raw is not None]
 
 
 class _Places:

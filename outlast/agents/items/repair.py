@@ -209,18 +209,28 @@ class Links:
         """
         names = [_identity(raw) if is_by_model(raw) else "" for raw in raws]
         kept: list[JsonObject | None] = list(raws)
-        after = ""
+        after = len(raws)
         for at in range(len(raws) - 1, -1, -1):
-            if raws[at].get("type") == "reasoning" and self._led_to.get(names[at], after) != after:
+            if raws[at].get("type") == "reasoning" and not self._may_lead(names, raws, at, after):
                 kept[at] = None
             else:
-                after = names[at]
+                after = at
         present = {name for name, raw in zip(names, kept, strict=True) if raw is not None}
         for at, name in enumerate(names):
             if name in self._led_by and self._led_by[name] not in present:
                 plain = without_id(raws[at])
                 kept[at] = None if "id" in plain else plain
         return kept
+
+    def _may_lead(
+        self, names: Sequence[str], raws: Sequence[JsonObject], at: int, after: int
+    ) -> bool:
+        """Whether reasoning led to the item after it, or to a call beside that one."""
+        follower = names[after] if after < len(raws) else ""
+        if self._led_to.get(names[at], follower) == follower:
+            return True
+        is_call = after < len(raws) and str(raws[after].get("type")) in OUTPUT_OF_CALL
+        return is_call and self._led_by.get(follower) == names[at]
 
 
 def _identity(raw: JsonObject) -> str:

@@ -1,14 +1,24 @@
 """Converts model requests to bodies for `/chat/completions`, without I/O."""
 
+import json
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.items.raw_items import TEXT_TYPES
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.programs import PROGRAMS
+from outlast.loop.call_forms import (
+    FORM_OF_OUTPUT,
+    FORMS,
+    FUNCTION,
+    MCP_APPROVAL,
+    arguments_of,
+    name_of,
+)
+from outlast.loop.phrases import as_text as output_text
 from outlast.loop.values import JsonObject
-from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools, with_settings
+from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools, short_id, with_settings
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 
@@ -40,12 +50,14 @@ def chat_body(
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
-        "messages": chat_messages(
-            request.instructions,
-            request.input,
-            model=model,
-            rich_outputs=rich_outputs,
-            refused=refused,
+        "messages": _with_beginning(
+            chat_messages(
+                request.instructions,
+                request.input,
+                model=model,
+                rich_outputs=rich_outputs,
+                refused=refused,
+            )
         ),
         "tools": [tool_entry(tool) for tool in request.tools] or None,
         "response_format": response_format(request.output),
@@ -71,12 +83,13 @@ def chat_messages(
     """Return the messages for instructions and Responses items, oldest first.
 
     A model's text and calls up to the next other item become one assistant message, so that
-    parallel calls stay together. Reasoning items are left out: the API does not accept them.
-    The API accepts only text as output of tools; some compatible servers accept `rich_outputs`.
-    The fields in `refused` are not given back.
+    parallel calls stay together; outputs stand directly behind their calls. Other calls that ran
+    here become calls of functions. What the model cannot read is left out: reasoning, and what its
+    provider did by itself for another model. The API accepts only text as output of tools; some
+    compatible servers accept `rich_outputs`. The fields in `refused` are not given back.
     """
     messages: list[JsonObject] = []
-    if instructions:
+    if instructions and instructions.strip():
         messages.append({"role": "system", "content": instructions})
     for position, item in enumerate(items):
         kind = item.get("type") or ("message" if "role" in item else None)
@@ -94,6 +107,18 @@ def chat_messages(
         except UnsupportedItemError as error:
             raise UnsupportedItemError(f"input item {position}: {error}") from None
     return messages
+
+
+def _with_beginning(messages: list[JsonObject]) -> list[JsonObject]:
+    """Return messages that begin with a message of a user if they began with a call.
+
+    Some servers refuse a call without a question, such as where a limit or a filter cut.
+    """
+    places = enumerate(messages)
+    first = next((at for at, one in places if str(one["role"]) not in _INSTRUCTIONS), None)
+    if first is None or not messages[first].get("tool_calls"):
+        return messages
+    return [*messages[:first], _CUT, *messages[first:]]
 
 
 def _refuse_hosted_tools(request: ModelRequest) -> None:
@@ -140,13 +165,15 @@ def _add_answer(messages: list[JsonObject], item: JsonObject) -> None:
         str(part.get("refusal")) for part in as_objects(content) or () if _kind(part) == "refusal"
     ]
     text = _plain_text(content)
+    if not text and not refusals:
+        return
     last = messages[-1] if messages else None
     if last is not None and last.get("tool_calls"):
         # The outputs must directly follow their calls, without a message in between.
         if text:
             last["content"] = f"{last['content']}\n{text}" if last["content"] else text
     else:
-        last = {"role": "assistant", "content": text or (None if refusals else "")}
+        last = {"role": "assistant", "content": text or None}
         messages.append(last)
     if refusals:
         last["refusal"] = "\n".join(refusals)
@@ -157,7 +184,7 @@ def _add_call(messages: list[JsonObject], item: JsonObject) -> None:
         messages.append({"role": "assistant", "content": None})
     messages[-1].setdefault("tool_calls", []).append(
         {
-            "id": item["call_id"],
+            "id": _sent_id(item["call_id"]),
             "type": "function",
             # An empty string is not valid JSON, which some servers require.
             "function": {"name": item["name"], "arguments": item["arguments"] or "{}"},
@@ -166,9 +193,46 @@ def _add_call(messages: list[JsonObject], item: JsonObject) -> None:
 
 
 def _add_output(messages: list[JsonObject], item: JsonObject) -> None:
-    content = _content(item["output"])
-    messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
+    content, call_id = _content(item["output"]), _sent_id(item["call_id"])
+    output = {"role": "tool", "tool_call_id": call_id, "content": content}
+    places = range(len(messages) - 1, -1, -1)
+    place = next((at for at in places if _calls(messages[at], call_id)), len(messages) - 1) + 1
+    while place < len(messages) and messages[place]["role"] == "tool":
+        place += 1
+    messages.insert(place, output)
 
+
+def _calls(message: JsonObject, call_id: str) -> bool:
+    return any(call["id"] == call_id for call in message.get("tool_calls") or ())
+
+
+def _sent_id(call_id: object) -> str:
+    """Return an id that is short enough for OpenAI; other servers make longer ones."""
+    text = str(call_id)
+    return text if len(text) <= _LONGEST_ID else short_id(text)
+
+
+def _add_other_call(messages: list[JsonObject], item: JsonObject) -> None:
+    """Add a call of a shell, an editor, a computer or a custom tool as a call of a function."""
+    written = arguments_of(item)
+    if FORMS[item["type"]].text:
+        written = json.dumps({FORMS[item["type"]].text: written})
+    _add_call(messages, {"call_id": item["call_id"], "name": name_of(item), "arguments": written})
+
+
+def _add_other_output(messages: list[JsonObject], item: JsonObject) -> None:
+    output = item["output"]
+    is_image = FORMS[FORM_OF_OUTPUT[item["type"]]].image_only
+    text = _NO_TEXT if is_image else output_text(output)
+    _add_output(messages, {"call_id": item["call_id"], "output": text})
+
+
+_INSTRUCTIONS: Final = frozenset({"system", "developer"})
+
+_LONGEST_ID: Final = 40
+
+_CUT: Final = {"role": "user", "content": "(The earlier part of this conversation is left out.)"}
+"""Stands for what the model cannot read of a conversation's beginning."""
 
 _NO_TEXT = "[tool output omitted]"
 """Replaces a tool output without text."""
@@ -196,15 +260,33 @@ def _give_back(
         calls[-1].update(as_object(kept.get("call")) or {})
 
 
+def _add_cut(messages: list[JsonObject], item: JsonObject) -> None:
+    """Add a note where another provider's summary is, which only its own models can read."""
+    del item
+    messages.append(_CUT)
+
+
 def _add_nothing(messages: list[JsonObject], item: JsonObject) -> None:
     pass
 
+
+_OTHER_CALLS: Final = FORMS.keys() - {FUNCTION, MCP_APPROVAL}
+
+_UNREADABLE: Final = frozenset({
+    "reasoning", "file_search_call", "web_search_call", "image_generation_call",
+    "code_interpreter_call", "mcp_list_tools", "mcp_call", MCP_APPROVAL, FORMS[MCP_APPROVAL].output,
+    "tool_search_call", "tool_search_output", "program", "program_output",
+})  # fmt: skip
+"""What models of the Responses API think, and what its provider does by itself."""
 
 _ADDERS: dict[str, Callable[[list[JsonObject], JsonObject], None]] = {
     "message": _add_message,
     "function_call": _add_call,
     "function_call_output": _add_output,
-    "reasoning": _add_nothing,
+    **dict.fromkeys(_OTHER_CALLS, _add_other_call),
+    **dict.fromkeys((FORMS[form].output for form in _OTHER_CALLS), _add_other_output),
+    **dict.fromkeys(_UNREADABLE, _add_nothing),
+    "compaction": _add_cut,
 }
 
 

@@ -1,6 +1,7 @@
 """Models behind OpenAI's Responses API: request bodies, and checks of responses."""
 
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.errors import UserError
+from outlast.agents.items.item_keys import OUTPUT_OF_CALL
 from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.items.repair import is_by_model, without_id
 from outlast.agents.json_values import as_object, as_objects, as_text
@@ -65,6 +67,8 @@ PROVIDER_DATA = "provider_data"
 
 _NO_REASONING = re.compile(r"(ft:)?(gpt-3|gpt-4|chatgpt-4o|gpt-5-chat)")
 """The names of OpenAI's models that refuse requests with reasoning in the input."""
+
+_LONGEST_ID = 64
 
 RUN_ID = "outlast_run"
 """The key of the run's id in the metadata of a response in the background."""
@@ -272,9 +276,10 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
 
 
 def _encoded_items(request: ModelRequest, model: str | None) -> list[JsonObject]:
-    form = _form_for(request.input, model)
+    items = _with_single_ids(request.input)
+    form = _form_for(items, model)
     key = None if request.run_id is None else f"{request.run_id} {form.__name__}"
-    return _items.of_run(key, request.input, form)
+    return _items.of_run(key, items, form)
 
 
 def with_run_id(metadata: dict[str, str] | None, run_id: str | None) -> dict[str, str]:
@@ -335,8 +340,18 @@ def supported_items(
     items: Sequence[JsonObject], model: str | None = None, *, behind: Sequence[JsonObject] = ()
 ) -> list[JsonObject]:
     """Return items as the API accepts them behind others, without those a model cannot read."""
-    before = behind[-1] if behind else None
-    return sent_forms(items, _form_for([*behind, *items], model), before)
+    every = _with_single_ids([*behind, *items])
+    before = every[len(behind) - 1] if behind else None
+    return sent_forms(every[len(behind) :], _form_for(every, model), before)
+
+
+def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
+    """Return items without the ids that several have: some models give all their answers one id."""
+    ids = [item["id"] for item in items if "id" in item and isinstance(item["id"], str)]
+    if len(set(ids)) == len(ids):
+        return items
+    counts = Counter(ids)
+    return [without_id(item) if counts.get(str(item.get("id")), 0) > 1 else item for item in items]
 
 
 def _form_for(items: Sequence[JsonObject], model: str | None) -> SentForm:
@@ -363,20 +378,33 @@ def _with_reasoning(
 
     The API refuses reasoning without the item that it led to, and an item that the provider has
     stored without the reasoning before it. So reasoning has its id only before an item with an id,
-    and a message or call only behind another item of the model with one.
+    and a message or call only behind reasoning with one, or beside a call with one.
     """
     if item.get("type") == "reasoning":
         return _sent_reasoning(item, after)
     item = _supported_fields(item)
-    is_led = before is not None and "id" in before and is_by_model(before)
-    return item if is_led else without_id(item)
+    return item if before is not None and _leads(before) else without_id(item)
+
+
+def _leads(before: JsonObject) -> bool:
+    """Whether the next item may have its id: behind reasoning, or a call beside it that has one."""
+    kind = str(before.get("type"))
+    return "id" in before and (kind in {"reasoning", "message"} or kind in OUTPUT_OF_CALL)
 
 
 def _without_reasoning(
     item: JsonObject, before: JsonObject | None, after: JsonObject | None
 ) -> JsonObject | None:
-    """Return an item as the API accepts it for a model that takes no reasoning."""
-    return None if item.get("type") == "reasoning" else _with_reasoning(item, before, after)
+    """Return an item as the API accepts it for a model that takes no reasoning.
+
+    What its reasoning led to has no id, and what a provider did by itself needs one.
+    """
+    del before, after
+    plain = without_id(_supported_fields(item))
+    is_own = (
+        is_by_model(plain) and "role" not in plain and str(plain.get("type")) not in OUTPUT_OF_CALL
+    )
+    return None if is_own and "id" in plain else plain
 
 
 def _sent_reasoning(item: JsonObject, after: JsonObject | None) -> JsonObject | None:
@@ -400,6 +428,8 @@ def _has_id(item: JsonObject) -> bool:
 
 def _supported_fields(item: JsonObject) -> JsonObject:
     item = as_input(item)
+    if "call_id" in item and len(str(item["call_id"])) > _LONGEST_ID:
+        item = {**item, "call_id": short_id(str(item["call_id"]))}
     unsupported: tuple[str, ...] = (PROVIDER_DATA,)
     if is_invented(item.get("id")):
         # The status of a call belongs to the item that the provider does not have.
@@ -407,6 +437,11 @@ def _supported_fields(item: JsonObject) -> JsonObject:
     if not any(name in item for name in unsupported):
         return item
     return _without(item, *unsupported)
+
+
+def short_id(call_id: str) -> str:
+    """Return an id for one that is too long for OpenAI; other servers make longer ones."""
+    return f"call_{sha256(call_id.encode(errors='replace')).hexdigest()[:32]}"
 
 
 def _without(item: JsonObject, *names: str) -> JsonObject:

@@ -12,6 +12,7 @@ from outlast.loop.values import JsonObject
 from outlast.machine.shell import ShellTool
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body, chat_messages
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
+from outlast.testing import computer_call, custom_call, shell_call
 
 DECLARED: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
 
@@ -116,8 +117,8 @@ def test_a_refusal_stays_a_refusal() -> None:
     assert messages(refusal) == [{"role": "assistant", "content": None, "refusal": "I will not."}]
 
 
-def test_an_empty_answer_still_has_content() -> None:
-    assert messages(said("")) == [{"role": "assistant", "content": ""}]
+def test_an_empty_answer_is_not_sent() -> None:
+    assert messages(user("hello"), said(""), {**said(""), "content": []}) == [user("hello")]
 
 
 def test_calls_made_at_once_are_one_message_followed_by_their_outputs() -> None:
@@ -185,7 +186,6 @@ def test_an_output_is_told_as_text_and_with_pictures_where_the_server_takes_them
 @pytest.mark.parametrize(
     ("item", "says"),
     [
-        ({"type": "web_search_call", "id": "ws_1"}, "item 1 is a 'web_search_call'"),
         ({"type": "item_reference", "id": "msg_1"}, "item 1 is a 'item_reference'"),
         ({"type": ["message"]}, "item 1 is a"),
         ({"content": "hello"}, "item 1 is a None"),
@@ -328,6 +328,70 @@ def test_the_items_given_are_not_changed() -> None:
     before = json.dumps(items)
     chat_messages(None, items)
     assert json.dumps(items) == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "name", "arguments"),
+    [
+        (shell_call("a", "ls"), {"output": [{"stdout": "x"}]}, "shell", None),
+        (custom_call("sql", "a", "select 1"), {"output": "1"}, "sql", '{"input": "select 1"}'),
+        (computer_call("a"), {"output": {"type": "computer_screenshot"}}, "computer", None),
+    ],
+)  # fmt: skip
+def test_other_calls_are_told_as_calls_of_functions(
+    asked: JsonObject, answered: JsonObject, name: str, arguments: str | None
+) -> None:
+    """As after a handoff from a model of the Responses API."""
+    returned = {"type": f"{asked['type']}_output", "call_id": "a", **answered}
+    _, called, told = messages(user("hello"), asked, returned)
+    function = called["tool_calls"][0]["function"]
+    assert function["name"] == name
+    assert arguments in {None, function["arguments"]}
+    assert (told["role"], told["tool_call_id"], bool(told["content"])) == ("tool", "a", True)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["reasoning", "web_search_call", "file_search_call", "image_generation_call", "mcp_call",
+     "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "code_interpreter_call"],
+)  # fmt: skip
+def test_what_a_provider_did_by_itself_is_not_told(kind: str) -> None:
+    assert messages(user("hello"), {"type": kind, "id": "i"}, said("hi"))[0] == user("hello")
+    assert len(messages(user("hello"), {"type": kind, "id": "i"}, said("hi"))) == 2
+
+
+def test_outputs_stand_behind_their_calls() -> None:
+    late = [call("a"), call("b"), user("quick"), output("b", "2"), output("a", "1"), user("and?")]
+    sent = messages(user("hello"), *late)
+    assert [one.get("tool_call_id", one["role"]) for one in sent] == [
+        "user", "assistant", "b", "a", "user", "user",
+    ]  # fmt: skip
+
+
+def test_ids_that_are_too_long_for_openai_are_shortened_in_pairs() -> None:
+    long, other = ("chatcmpl-tool-" + letter * 32 for letter in "ab")
+    _, called, first, second = messages(
+        user("hello"), call(long), call(other), output(long, "1"), output(other, "2")
+    )
+    ids = [one["id"] for one in called["tool_calls"]]
+    assert [first["tool_call_id"], second["tool_call_id"]] == ids
+    assert len(set(ids)) == 2
+    assert all(len(one) <= 40 for one in ids)
+
+
+@pytest.mark.parametrize("instructions", [None, "Be kind."])
+def test_a_conversation_that_begins_with_a_call_has_a_question(instructions: str | None) -> None:
+    items = [call("a"), output("a", "1")]
+    request = ModelRequest(instructions=instructions, input=items)
+    sent = chat_body(request, "m")["messages"]
+    left_out = {"role": "user", "content": "(The earlier part of this conversation is left out.)"}
+    assert sent[-3] == left_out
+    assert len(sent) == (3 if instructions is None else 4)
+
+
+def test_blank_instructions_are_not_sent() -> None:
+    request = ModelRequest(instructions=" \n", input=[user("hello")])
+    assert chat_body(request, "m")["messages"] == [user("hello")]
 
 
 def test_tools_that_are_no_functions_are_refused_by_name() -> None:

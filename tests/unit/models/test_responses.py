@@ -522,7 +522,8 @@ def plain(item: JsonObject) -> JsonObject:
     [
         ([thought(), message("hi")], None),
         ([thought(), LOOK, {**LOOK, "id": "fc_2", "call_id": "c2"}, SEEN], None),
-        ([thought(), thought("rs_2"), SEARCH, message("hi")], None),
+        ([thought(), thought("rs_2"), SEARCH], None),
+        ([thought(), SEARCH, message("hi")], [thought(), SEARCH, plain(message("hi"))]),
         ([message("before"), *HELLO, thought(), LOOK], [plain(message("before")), *HELLO, thought(), LOOK]),
         ([thought(), LOOK, SEEN, message("hi")], [thought(), LOOK, SEEN, plain(message("hi"))]),
         ([thought(), *HELLO], HELLO),
@@ -558,9 +559,10 @@ def test_a_model_that_takes_no_reasoning_gets_none(
 
 
 def test_what_begins_a_conversation_may_have_lost_its_reasoning_and_has_no_id() -> None:
-    cut = [message("one"), LOOK, SEEN, message("two")]
+    two = {**message("two"), "id": "msg_2"}
+    cut = [message("one"), LOOK, SEEN, two]
     body = responses_body(ask([*cut, *HELLO]), "gpt-test")
-    assert body["input"] == [plain(message("one")), plain(LOOK), SEEN, message("two"), *HELLO]
+    assert body["input"] == [plain(message("one")), plain(LOOK), SEEN, two, *HELLO]
 
 
 def test_reasoning_that_is_followed_in_the_next_request_is_sent_then() -> None:
@@ -568,6 +570,35 @@ def test_reasoning_that_is_followed_in_the_next_request_is_sent_then() -> None:
     for items, sent in ((begun, HELLO), ([*begun, LOOK], [*begun, LOOK]), (begun, HELLO)):
         request = replace(ask(items), run_id="followed")
         assert responses_body(request, "gpt-test")["input"] == sent
+
+
+def test_an_id_that_several_answers_have_is_none() -> None:
+    """As some models give all that they say one id."""
+    items = [
+        *HELLO,
+        message("one"),
+        *HELLO,
+        message("two"),
+        *HELLO,
+        {**message("x"), "id": "msg_9"},
+    ]
+    sent = [*HELLO, plain(message("one")), *HELLO, plain(message("two")), *items[4:]]
+    assert responses_body(ask(items), "gpt-test")["input"] == sent
+
+
+def test_an_id_that_is_too_long_for_openai_is_shortened_in_pairs() -> None:
+    long = {"call_id": "x" * 80}
+    called, seen = responses_body(ask([*HELLO, LOOK | long, SEEN | long]), "m")["input"][1:]
+    assert called["call_id"] == seen["call_id"] != "x" * 80
+    assert len(seen["call_id"]) <= 40
+
+
+@pytest.mark.parametrize("model", ["gpt-5.6-luna", "gpt-4.1"])
+def test_a_search_that_reasoning_led_to_is_not_sent_without_it(model: str) -> None:
+    items = [*HELLO, thought(), SEARCH, message("hi"), *HELLO]
+    sent = items[1:3] if model == "gpt-5.6-luna" else []
+    body = responses_body(ask(items), model)
+    assert body["input"] == [*HELLO, *sent, plain(message("hi")), *HELLO]
 
 
 def test_what_stands_for_an_id_in_saved_conversations_is_not_sent() -> None:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.activities.invocation import Invocation
-from outlast.activities.model.input import sent_input, sent_items, shown_items
+from outlast.activities.model.input import sent_input
 from outlast.activities.worker_memory import PrefixCache
 from outlast.agents.usage import Usage
 from outlast.loop.items import Item, ItemKind
@@ -37,10 +36,6 @@ def said(kind: ItemKind, text: str) -> Item:
     return Item(kind, {"role": "user", "content": text, "status": None})
 
 
-def anew(invocation: Invocation, items: tuple[Item, ...]) -> list[dict[str, Any]]:
-    return sent_items(shown_items(invocation, items))
-
-
 some_items = st.lists(
     st.one_of(
         st.builds(called, st.sampled_from("abcd"), st.sampled_from(["note", "märke"])),
@@ -59,7 +54,9 @@ def test_every_turn_sends_what_it_would_send_without_the_cache(
     invocation = invocation_of(settings=settings)
     for length in turns:
         conversation = tuple(items[:length])
-        assert sent_input(invocation, conversation) == anew(invocation, conversation)
+        assert sent_input(invocation, conversation) == sent_input(
+            invocation_of(settings=settings), conversation
+        )
 
 
 def test_a_turn_makes_the_input_of_new_items_only() -> None:
