@@ -179,11 +179,12 @@ async def test_what_a_server_needs_back_reaches_it(
 ) -> None:
     [said, _] = SAID["OpenRouter"]
     server.answer(choice(message=said))
-    first = await chat.get_response(ModelRequest(instructions=None, input=[]))
+    asked: JsonObject = {"role": "user", "content": "Look."}
+    first = await chat.get_response(ModelRequest(instructions=None, input=[asked]))
     server.answer(choice(message={"content": "Done."}))
     output = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
-    await chat.get_response(ModelRequest(instructions=None, input=[*first.output, output]))
-    assert server.requests[-1].body["messages"][0] == {"role": "assistant", **said}
+    await chat.get_response(ModelRequest(instructions=None, input=[asked, *first.output, output]))
+    assert server.requests[-1].body["messages"][1] == {"role": "assistant", **said}
 
 
 async def test_reasoning_of_the_responses_api_goes_back_with_what_is_encrypted_in_it(

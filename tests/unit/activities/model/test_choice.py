@@ -205,15 +205,15 @@ async def test_a_model_with_settings_has_these_in_place_of_the_agents_and_the_ru
         "third",
         model_settings=ModelSettings(reasoning={"effort": "high"}, temperature=0.1),
     )
-    config = RunConfig(model_settings=ModelSettings(max_tokens=7))
+    config = RunConfig(model_settings=ModelSettings(max_tokens=70))
 
     await ask(agent, {"first": first, "second": second, "third": third}, run_config=config)
 
     (one,), (two,), (three,) = (
         [request.settings for request in model.requests] for model in (first, second, third)
     )
-    assert (one.reasoning, one.temperature, one.max_tokens) == ({"effort": "high"}, 0.1, 7)
-    assert (two.reasoning, two.temperature, two.max_tokens) == (None, 0.5, 7)
+    assert (one.reasoning, one.temperature, one.max_tokens) == ({"effort": "high"}, 0.1, 70)
+    assert (two.reasoning, two.temperature, two.max_tokens) == (None, 0.5, 70)
     assert three == one
 
 
