@@ -44,6 +44,7 @@ FRAGMENTS = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.breaks_rules("image-type")
 def test_a_program_runs_when_it_is_pasted_into_a_file(
     program: str,
     server: TemporalServer,

@@ -37,6 +37,7 @@ def new_id() -> str:
     return f"job-{secrets.token_hex(4)}"
 
 
+@pytest.mark.breaks_rules("item-id")
 async def test_a_process_renders_and_delivers_what_it_has_made(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
