@@ -39,7 +39,7 @@ def image(number: int) -> str:
     """A picture that no compression makes smaller."""
     import base64
 
-    data = random.Random(number).randbytes(IMAGE_BYTES * 3 // 4)
+    data = b"\xff\xd8\xff" + random.Random(number).randbytes(IMAGE_BYTES * 3 // 4 - 3)
     return "data:image/jpeg;base64," + base64.b64encode(data).decode()
 
 
@@ -206,6 +206,7 @@ async def test_a_store_that_hangs_does_not_repeat_the_tool(client: Client, tmp_p
     await desk.close_all()
 
 
+@pytest.mark.breaks_rules("content-shape", "item-fields", "part-type")
 async def test_who_knows_a_digest_reads_nothing_through_a_program_without_a_store(
     client: Client, tmp_path: Path
 ):
