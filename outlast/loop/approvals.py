@@ -296,6 +296,7 @@ class ApprovalRequest:
         decided_at_ms: when it was settled.
         run_id: the id of the nested run that waits; empty for the run itself.
         wait: the name of the wait whose value people are asked for; empty where they approve.
+        authors: the members of the team who had written the question by then.
     """
 
     id: str
@@ -326,6 +327,7 @@ class ApprovalRequest:
     decided_at_ms: int | None = None
     run_id: str = ""
     wait: str = ""
+    authors: tuple[str, ...] = ()
 
     @property
     def seen(self) -> Seen:

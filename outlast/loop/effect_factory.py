@@ -476,6 +476,7 @@ def _request(
         expires_at_ms=None if lasts is None else at_ms + lasts,
         remind_at_ms=None if every is None else at_ms + max(every, SHORTEST_REMINDER_MS),
         paused_at_ms=None if state.hold is None else at_ms,
+        authors=state.question.authors,
     )
 
 

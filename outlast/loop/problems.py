@@ -71,13 +71,19 @@ def sender_of(state: LoopState, event: PersonActed[Action]) -> Sender:
     return sender_at(state, event.at_ms, verified=event.verified)
 
 
-def sender_at(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
-    """Return the circumstances of somebody who acts in a run at a time."""
+def sender_at(
+    state: LoopState, at_ms: int, *, verified: bool, authors: tuple[str, ...] | None = None
+) -> Sender:
+    """Return the circumstances of somebody who acts in a run at a time.
+
+    `authors` are those of the question, if not those of the present one.
+    """
+    authors = state.question.authors if authors is None else authors
     holder = None if state.start.parent is not None else state.hold.by if state.hold else ""
     return Sender(
         at_ms=at_ms,
         verified=verified,
-        requesters=with_authors(state.question.authors, (state.start.requester,)),
+        requesters=with_authors(authors, (state.start.requester,)),
         holder=holder,
     )
 

@@ -210,6 +210,8 @@ class Target:
         request: the request to decide, claim or extend; it may be that of a nested run.
         at_ms: when, in milliseconds since the epoch; now, unless somebody says otherwise.
         signs: whether the desk has a key that proves who acts.
+        authors: the members of the team who count as authors of the question; None for those that
+            the state has.
     """
 
     run_id: str = ""
@@ -217,6 +219,7 @@ class Target:
     request: ApprovalRequest | None = None
     at_ms: int = field(default_factory=now_ms)
     signs: bool = True
+    authors: tuple[str, ...] | None = None
 
 
 def may(caller: Caller, action: Action, target: Target | None = None) -> str | None:
@@ -305,5 +308,7 @@ def _request_problem(person: Person, action: Action, target: Target) -> str | No
     if target.state is None:
         sender = Sender(at_ms=target.at_ms, verified=target.signs)
     else:
-        sender = sender_at(target.state, target.at_ms, verified=target.signs)
+        sender = sender_at(
+            target.state, target.at_ms, verified=target.signs, authors=target.authors
+        )
     return claim_refusal([aged(request, target.at_ms)], request.id, person, sender)

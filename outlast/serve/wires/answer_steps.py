@@ -330,6 +330,7 @@ class AnswerSteps:
             state=state,
             request=asked,
             at_ms=request.requested_at_ms,
+            authors=request.authors,  # whoever writes the next question may decide about this one
         )
         own = canonical_name(caller.person.subject)
         voters = {canonical_name(vote.decision.by or "") for vote in request.standing_votes}

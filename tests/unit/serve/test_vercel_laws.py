@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outlast.client.identity import person
 from outlast.client.read.events import StreamedState
 from outlast.contract.redaction import redaction_of
-from outlast.loop.approvals import reviewed
+from outlast.loop.approvals import ApprovalTerms, Audience, reviewed
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
@@ -21,6 +21,7 @@ from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.answer_stream import follow_steps
 from outlast.serve.wires.steps import GoesOn
 from outlast.serve.wires.ui_messages import MessageChunks
+from tests.laws.driver import Play, said
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.serve.random_streams import RandomStreams
 from tests.unit.serve.scripted_source import ScriptedSource, Streamed
@@ -133,6 +134,15 @@ async def cut_everywhere(streams: RandomStreams) -> None:
             rest = message_of(await read(streams.late, caller, message_id))
             assert caller is SHOP or rest.texts == whole.texts
             assert rest.id == whole.id
+
+
+def test_who_asks_the_next_question_was_asked_to_decide_about_the_one_before() -> None:
+    terms = ApprovalTerms(audience=Audience(exclude_requester=True), unverified=True)
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."), answer_terms=terms)
+    play.decided("a1", "approve", by="bob")
+    play.hears("m2", "And now?", "steer", "ann")
+    asyncio.run(cut_everywhere(RandomStreams.of(play, random.Random(0))))
 
 
 @examples(60)
