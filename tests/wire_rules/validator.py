@@ -8,11 +8,11 @@ from tests.wire_rules.found import Found, check_numbers, check_texts
 from tests.wire_rules.responses import check_responses
 from tests.wire_rules.table import EVERY_SERVER, Api, Server
 
-USUAL_SERVERS: frozenset[Server] = EVERY_SERVER - {"mistral", "deepseek"}
+USUAL_SERVERS: frozenset[Server] = EVERY_SERVER - {"mistral"}
 """The servers whose rules every request keeps.
 
-Mistral also wants an assistant's message between an output and a user's message, and DeepSeek knows
-no developer's message; a run's history has both.
+Mistral also wants an assistant's message between an output and a user's message, which a run's history
+may lack.
 """
 
 

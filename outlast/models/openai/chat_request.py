@@ -115,7 +115,7 @@ def _with_beginning(messages: list[JsonObject]) -> list[JsonObject]:
     Some servers refuse a call without a question, such as where a limit or a filter cut.
     """
     places = enumerate(messages)
-    first = next((at for at, one in places if str(one["role"]) not in _INSTRUCTIONS), None)
+    first = next((at for at, one in places if one["role"] != "system"), None)
     if first is None or not messages[first].get("tool_calls"):
         return messages
     return [*messages[:first], _CUT, *messages[first:]]
@@ -156,7 +156,8 @@ def _add_message(messages: list[JsonObject], item: JsonObject) -> None:
     elif role == "user":
         messages.append({"role": role, "content": _content(item["content"])})
     else:
-        messages.append({"role": role, "content": _plain_text(item["content"])})
+        # Many servers know no other role for instructions; OpenAI's read it as `developer`.
+        messages.append({"role": "system", "content": _plain_text(item["content"])})
 
 
 def _add_answer(messages: list[JsonObject], item: JsonObject) -> None:
@@ -226,8 +227,6 @@ def _add_other_output(messages: list[JsonObject], item: JsonObject) -> None:
     text = _NO_TEXT if is_image else output_text(output)
     _add_output(messages, {"call_id": item["call_id"], "output": text})
 
-
-_INSTRUCTIONS: Final = frozenset({"system", "developer"})
 
 _LONGEST_ID: Final = 40
 

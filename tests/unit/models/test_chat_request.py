@@ -71,12 +71,14 @@ def test_instructions_come_first_and_only_if_there_are_some() -> None:
     assert chat_messages("", [user("hello")]) == [{"role": "user", "content": "hello"}]
 
 
-@pytest.mark.parametrize("role", ["user", "system", "developer"])
-def test_a_message_keeps_its_role_with_content_as_string_or_as_parts(role: str) -> None:
+@pytest.mark.parametrize(
+    ("role", "sent"), [("user", "user"), ("system", "system"), ("developer", "system")]
+)
+def test_the_role_of_a_message_is_one_that_all_servers_know(role: str, sent: str) -> None:
     parts = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]
     assert messages(
         {"type": "message", "role": role, "content": "one"}, {"role": role, "content": parts}
-    ) == [{"role": role, "content": "one"}, {"role": role, "content": "one\ntwo"}]
+    ) == [{"role": sent, "content": "one"}, {"role": sent, "content": "one\ntwo"}]
 
 
 def test_images_files_and_sound_become_parts() -> None:
