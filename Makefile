@@ -50,7 +50,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from scan every-page
+NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from scan every-page laws
 # What takes hours.
 SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -63,7 +63,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -266,6 +266,9 @@ fuzz: $(VENV)/.test ## check the laws of the loop after a million random events;
 
 fuzz-longer: EVENTS := 10000000
 fuzz-longer: fuzz
+
+laws: $(VENV)/.test ## try every law with other examples each time; OUTLAST_LAWS=
+	@OUTLAST_LAWS=$${OUTLAST_LAWS:-3} $(PYTEST) -w 1 -m law
 
 crash: $(VENV)/.test ## kill the worker at every event of the run
 	@$(BIN)/pytest -q tests/crash --every-event
