@@ -15,7 +15,7 @@ from operator import is_
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from outlast.agents.items.item_keys import ItemKey
+from outlast.agents.items.raw_items import ItemKey
 from outlast.loop.calls import ToolResult
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject

@@ -4,16 +4,18 @@ The transcript keeps it, so people see what it was and may take it back. In the 
 stands in its place: calls keep their outputs, and outputs their calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
-from outlast.loop.call_forms import FORM_OF_OUTPUT, FORMS, output_item
+from outlast.loop.call_forms import FORM_OF_OUTPUT, FORMS, output_item, without_id
 from outlast.loop.canonical import digest_of
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.phrases import CALL_LEFT_OUT, OUTPUT_LEFT_OUT, left_out
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import View, entries, shown
+
+K = TypeVar("K")
 
 _WORDS_FOR: Final = {
     "input_image": "an image",
@@ -97,12 +99,41 @@ def entries_read(
     gone: dict[int | str, list[int | None]] = {}
     for one in aside:
         gone.setdefault(one.place[0], []).append(one.place[1])
-    found: list[tuple[int | str, Item]] = []
-    for index, item in tuple(entries(view, items, length))[start:stop]:
-        key = digest_of(item.raw) if index is None else index
-        read = without(item, gone[key]) if key in gone else item
-        found += [] if read is None else [(key, read)]
+    named = (
+        (digest_of(item.raw) if index is None else index, item)
+        for index, item in tuple(entries(view, items, length))[start:stop]
+    )
+    return read_without(named, gone)
+
+
+def read_without(
+    named: Iterable[tuple[K, Item]], gone: Mapping[K, Sequence[int | None]]
+) -> list[tuple[K, Item]]:
+    """Return items, each with its name, without the parts that are `gone`.
+
+    What reasoning led to that is left out loses its id, by which the provider would miss the
+    reasoning; a provider's own call, which needs its id, is left out with it.
+    """
+    found: list[tuple[K, Item]] = []
+    lost: int | None = None  # the turn whose newest reasoning is left out
+    for name, item in named:
+        read = without(item, gone[name]) if name in gone else item
+        if read is None:
+            lost = item.turn
+            continue
+        lost = lost if item.turn == lost and _is_led_to(item.raw) else None
+        if lost is not None:
+            read = replace(read, raw=without_id(read.raw))
+        if lost is None or "id" not in read.raw:
+            found.append((name, read))
     return found
+
+
+def _is_led_to(raw: JsonObject) -> bool:
+    if "role" in raw:
+        return raw["role"] == "assistant"
+    kind = str(raw.get("type"))
+    return kind != "reasoning" and kind not in FORM_OF_OUTPUT
 
 
 def read_by_model(

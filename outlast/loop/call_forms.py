@@ -95,8 +95,20 @@ Functions always run here. A call of another form may run at the provider: the p
 sends its output, and the call has no plan.
 """
 
+_WITHOUT_ID = frozenset({"function_call", "custom_tool_call", "shell_call", "apply_patch_call"})
+"""The types of calls that providers also accept without an id."""
+
 FORM_OF_OUTPUT = {form.output: name for name, form in FORMS.items()}
 """Call forms by the type of the output item."""
+
+
+def without_id(raw: JsonObject) -> JsonObject:
+    """Return a model's message or call without its id; other items of a provider need theirs."""
+    is_call = str(raw.get("type")) in _WITHOUT_ID
+    if "id" not in raw or not (is_call or raw.get("role") == "assistant"):
+        return raw
+    dropped = {"id", "status"} if is_call else {"id"}
+    return {name: value for name, value in raw.items() if name not in dropped}
 
 
 def form_of(raw: JsonObject) -> str:

@@ -113,7 +113,7 @@ def reasoning_of(history: Sequence[dict[str, Any]]) -> dict[str, str]:
             reasoning = item.get("id")
         elif not is_by_model(item):
             reasoning = None
-        elif isinstance(reasoning, str):
+        elif isinstance(reasoning, str) and item.get("id"):  # scripted models give no ids
             before[text_of(item.get("id"))] = reasoning
         else:
             before.pop(text_of(item.get("id")), None)

@@ -39,8 +39,12 @@ class Watch:
         """Return the faults since the last look, each once, and forget what models have made."""
         found = list(dict.fromkeys(self._faults))
         self._faults.clear()
-        self._made.clear()
+        self.forget()
         return found
+
+    def forget(self) -> None:
+        """Forget what models have made: another conversation begins."""
+        self._made.clear()
 
     def sent(self, path: str, body: dict[str, Any]) -> None:
         """Check the body of a request."""

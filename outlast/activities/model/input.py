@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_memory import SentInput
 from outlast.agents.config.session_input import deduplicated, newest_values
-from outlast.agents.items.item_keys import ItemKey
-from outlast.agents.items.raw_items import as_input
-from outlast.agents.items.repair import Links, Placed, readable, whole_pairs, without_id
+from outlast.agents.items.raw_items import ItemKey, as_input
+from outlast.agents.items.repair import Links, Placed, readable, whole_pairs
 from outlast.agents.schemas.provider_names import with_provider_names
+from outlast.loop.call_forms import without_id
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 

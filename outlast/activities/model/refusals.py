@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 from outlast.activities.errors import EffectError
 from outlast.agents.logs import get_logger
 from outlast.contract import failures
-from outlast.loop.aside import UNREADABLE, RefusedEntry, may_be_left_out, without
+from outlast.loop.aside import UNREADABLE, RefusedEntry, may_be_left_out, read_without
 from outlast.loop.call_forms import FORM_OF_OUTPUT
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
@@ -153,12 +153,13 @@ class _Search(Generic[T]):
         if says_nothing and await self._sends(frozenset()):  # it was a passing fault
             return Found(self._answers[0][1], (), ())
         while self._may_try():  # the next refusal may name the next entry
-            named = frozenset(_named(self.error, self.items, units)) - out
+            named = frozenset(_named(self.error, _read_without(self.items, out), units)) - out
             if not named:
                 break
             out |= named
             if await self._takes_without(out):
-                return self._found(first, out)
+                least = await self._least(frozenset(), sorted_of(out))  # without wrong guesses
+                return self._found(first, least)
         groups = (
             _by_size(self.items, units) if _is_size(first) else _groups(first, self.items, units)
         )
@@ -184,7 +185,7 @@ class _Search(Generic[T]):
 
     async def _sends(self, out: Units) -> bool:
         try:
-            answer = await self.send(_without(self.items, out))
+            answer = await self.send(tuple(item for _, item in _read_without(self.items, out)))
         except EffectError as error:
             if not refusal_about(error):
                 raise
@@ -228,12 +229,12 @@ def _is_size(error: EffectError) -> bool:
     return refusal_about(error) == "size"
 
 
-def _without(items: Sequence[Item], out: Units) -> tuple[Item, ...]:
+def _read_without(items: Sequence[Item], out: Units) -> list[tuple[int, Item]]:
+    """Return the items of a request without some units, each with its entry."""
     parts: dict[int, list[int | None]] = {}
     for one in out:
         parts.setdefault(one.entry, []).append(one.part)
-    read = (without(item, parts[at]) if at in parts else item for at, item in enumerate(items))
-    return tuple(one for one in read if one is not None)
+    return read_without(enumerate(items), parts)
 
 
 def _units(items: Sequence[Item]) -> Iterator[Unit]:
@@ -315,16 +316,21 @@ def _size(item: Item, part: int | None) -> int:
     return len(str(item.raw if part is None else _parts(item.raw)[part]))
 
 
-def _named(error: EffectError, items: Sequence[Item], units: Sequence[Unit]) -> Iterator[Unit]:
-    """Yield what a refusal names, by its index or its address.
+def _named(
+    error: EffectError, read: Sequence[tuple[int, Item]], units: Sequence[Unit]
+) -> Iterator[Unit]:
+    """Yield what a refusal of a request names, by its index or its address.
 
     The index counts messages of the request, which Chat Completions merges: a guess that is wrong
     costs a request that is refused, too.
     """
+    items = dict(read)
     details = error.details or {}
     words = f"{details.get('param', '')} {error.message.partition('Its message:')[2]}"
     addresses = [one.rstrip(".,;:") for one in _URL.findall(words)]
     for one in units:
+        if one.entry not in items:
+            continue
         raw = items[one.entry].raw
         held = str(raw if one.part is None else _parts(raw)[one.part])
         if any(address in held for address in addresses):
@@ -333,20 +339,24 @@ def _named(error: EffectError, items: Sequence[Item], units: Sequence[Unit]) -> 
     if place is None:
         return
     is_input = place[1].lower() == "input"
-    entry = int(place[2]) if is_input else _entry_of_message(items, int(place[2]))
+    entry = _entry_at(read, int(place[2])) if is_input else _entry_of_message(read, int(place[2]))
     found = [one for one in units if one.entry == entry]
     part = None if place[3] is None else int(place[3])
     exact = [one for one in found if one.part == part]
     yield from exact or found
 
 
-def _entry_of_message(items: Sequence[Item], index: int) -> int:
+def _entry_at(read: Sequence[tuple[int, Item]], index: int) -> int:
+    return read[index][0] if index < len(read) else -1
+
+
+def _entry_of_message(read: Sequence[tuple[int, Item]], index: int) -> int:
     """Return the entry that a message of a request with Chat Completions begins with.
 
     The instructions are the first message; what one reply consists of is one message.
     """
     count, was_reply = 0, False
-    for at, item in enumerate(items):
+    for at, item in read:
         raw = item.raw
         is_reply = raw.get("role") == "assistant" or (
             "role" not in raw and raw.get("type") not in FORM_OF_OUTPUT

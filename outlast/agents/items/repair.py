@@ -11,8 +11,14 @@ from typing import Any, Final, Self, TypeAlias, cast
 
 from pydantic_core import from_json
 
-from outlast.agents.items.item_keys import CALL_OF_OUTPUT, OUTPUT_OF_CALL, ItemKey, item_key
-from outlast.agents.items.raw_items import TEXT_TYPES
+from outlast.agents.items.raw_items import (
+    CALL_OF_OUTPUT,
+    OUTPUT_OF_CALL,
+    TEXT_TYPES,
+    ItemKey,
+    item_key,
+)
+from outlast.loop.call_forms import without_id
 from outlast.loop.values import Json, JsonObject, is_reference
 
 INVALID_ARGUMENTS: Final = "invalid_arguments"
@@ -23,11 +29,6 @@ EMPTY_MESSAGE: Final = "(empty message)"
 
 Placed: TypeAlias = tuple[JsonObject, int]
 """An item, and the number of the model call that made it; 0 if the run does not know."""
-
-_CALLS_WITHOUT_ID = frozenset({
-    "function_call", "custom_tool_call", "shell_call", "apply_patch_call",
-})  # fmt: skip
-"""The types of calls that providers also accept without an id."""
 
 _WITH_PARTS = frozenset({"function_call_output", "custom_tool_call_output"})
 
@@ -168,15 +169,6 @@ def is_by_model(raw: JsonObject) -> bool:
     if "role" in raw:
         return raw["role"] == "assistant"
     return str(raw.get("type")) not in CALL_OF_OUTPUT
-
-
-def without_id(raw: JsonObject) -> JsonObject:
-    """Return a model's message or call without its id; other items of a provider need theirs."""
-    is_call = str(raw.get("type")) in _CALLS_WITHOUT_ID
-    if "id" not in raw or not (is_call or raw.get("role") == "assistant"):
-        return raw
-    dropped = {"id", "status"} if is_call else {"id"}
-    return {name: value for name, value in raw.items() if name not in dropped}
 
 
 class Links:

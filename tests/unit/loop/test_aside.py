@@ -7,7 +7,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.actions import SetAsideAction
-from outlast.loop.aside import Aside, RefusedEntry, aside_words, entries_read, without
+from outlast.loop.aside import Aside, RefusedEntry, aside_words, entries_read, read_without, without
 from outlast.loop.calls import BegunResponse, ModelReply, ViewSummary
 from outlast.loop.effect_results import RESPONSE_NOT_FOUND
 from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
@@ -178,6 +178,25 @@ def test_pairs_stay_pairs(
         return
     assert item.raw["type"] == raw["type"]
     assert {name: item.raw[name] for name in kept} == kept
+
+
+def test_what_reasoning_led_to_that_is_left_out_has_no_id() -> None:
+    def made(kind: str, item_id: str, turn: int = 1, **fields: Any) -> Item:
+        return Item("message", {"type": kind, "id": item_id, **fields}, "A", turn)
+
+    thought, again = made("reasoning", "rs_1"), made("reasoning", "rs_2")
+    search = made("web_search_call", "ws_1")
+    call = made("function_call", "fc_1", call_id="c1", name="look", arguments="{}")
+    output = Item("tool_output", {"type": "function_call_output", "call_id": "c1", "output": "x"})
+    answer = made("message", "msg_1", role="assistant", content=[])
+    later = made("message", "msg_2", 2, role="assistant", content=[])
+    items = [thought, search, call, output, again, answer, later]
+    read = [item.raw.get("id") for _, item in read_without(enumerate(items), {0: [None]})]
+    assert read == [None, None, "rs_2", "msg_1", "msg_2"], (
+        "the search needs its id, and is left out"
+    )
+    read = [item.raw.get("id") for _, item in read_without(enumerate(items), {4: [None]})]
+    assert read == ["rs_1", "ws_1", "fc_1", None, None, "msg_2"]
 
 
 def test_what_only_the_view_has_is_left_out_by_its_content() -> None:
