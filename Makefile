@@ -137,7 +137,7 @@ LOWEST_SLOW := tests/workflow/test_answers.py \
 	tests/unit/cli/test_dev_and_worker.py::test_a_worker_reloads_on_save_and_all_end_on_ctrl_c
 VERSION_TESTS := tests/unit/mcp tests/unit/models tests/unit/otel tests/unit/sessions tests/replay tests/architecture/test_dependencies.py
 # Of agents and commands, what uses other packages; of the commands, one test of each kind runs on a server.
-LOWEST_TESTS := $(VERSION_TESTS) tests/unit/cli/test_app.py tests/unit/cli/test_entry.py \
+LOWEST_TESTS := $(VERSION_TESTS) tests/unit/cli/test_app.py tests/unit/cli/test_entry.py tests/unit/serve/test_pictures.py \
 	$(patsubst %,tests/unit/agents/test_%.py,agent_output agent_tool agent_tool_input context context_codec context_encoding \
 	func_schema function_schema handoff hosted_tools item_helpers live_context mcp_results model_settings output_info output_type \
 	programs raw_items record_classes run_config session_memory stream_events strict_schema tool_output typed_events usage user_validators)

@@ -80,6 +80,7 @@ from outlast.serve.live import (
 )
 from outlast.serve.messages import author_of
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
+from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.views import (
@@ -157,7 +158,8 @@ class Endpoint:
 async def _start(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, StartBody)
     agent = _agent(asked, body.agent)
-    handle = await _begin(asked, agent, body.input, run_id=body.id, tenant=body.tenant)
+    content = await readable_pictures(body.input)
+    handle = await _begin(asked, agent, content, run_id=body.id, tenant=body.tenant)
     token = None
     if may(asked.caller, "mint_token") is None and asked.desk.tokens is not None:
         with suppress(UserError):  # the desk has the public key alone: it checks tokens only
@@ -266,7 +268,8 @@ async def read_run(asked: DeskRequest) -> RunView:
 
 async def _send(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, MessageBody)
-    content = customer_input(body.text if body.text is not None else body.parts)
+    given = customer_input(body.text if body.text is not None else body.parts)
+    content = await readable_pictures(given)
     own_id = body.message_id or secrets.token_hex(8)
     message_id = customer_message_id(own_id)
     try:

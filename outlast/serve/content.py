@@ -6,13 +6,14 @@ from typing import Any, Final, cast
 from starlette.responses import Response
 from temporalio.client import Client
 
+from outlast.agents.items.pictures import media_type_of
 from outlast.agents.logs import get_logger
 from outlast.blobs import large_content
 from outlast.contract.blobs import is_plain, is_reference
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.serve.customer_view import CustomerView
-from outlast.serve.uploads import content_of, image_kind
+from outlast.serve.uploads import content_of
 
 logger: Final = get_logger(__name__)
 
@@ -82,7 +83,7 @@ async def file_of(client: Client, view: CustomerView, message_id: str, at: str) 
 
 def file_answer(content: bytes) -> Response:
     """Return a customer's file: browsers show an image that they know, and save everything else."""
-    kind, headers = image_kind(content), dict(_FILE_HEADERS)
+    kind, headers = media_type_of(content), dict(_FILE_HEADERS)
     if kind is None:
         headers["Content-Disposition"] = "attachment"
     return Response(content, media_type=kind or "application/octet-stream", headers=headers)

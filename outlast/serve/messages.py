@@ -13,6 +13,7 @@ from outlast.client.start.runner import Runner
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Customer, Staff, Target
+from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
 from outlast.serve.routing import Desk, DeskRequest
 
@@ -62,17 +63,20 @@ async def accept_message(
         state: the state of the run, if this request has read it already.
 
     Raises:
-        Refused: the caller may not, the agent is unknown, or the conversation has ended.
+        Refused: the caller may not, the agent is unknown, a picture cannot be read, or the
+            conversation has ended.
     """
     state = state or await state_if_any(asked, run_id)
     if state is None:
         asked.check("start_run", Target(run_id=run_id))
+        content = await readable_pictures(content)
         state = await _started(asked, run_id, agent, content, message_id)
     asked.check("send_message", Target(run_id=run_id))
     if state is not None and has_message(state, message_id):
         return
     if state is not None and state.phase in {"closing", "closed"}:
         raise Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
+    content = await readable_pictures(content)
     await asked.desk.handle(run_id).send(
         content, message_id=message_id, stream=True, author=author_of(asked.caller)
     )

@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final
+from urllib.parse import quote
 
+from outlast.agents.items.pictures import MEDIA_TYPES, data_url, media_type_of
 from outlast.loop.values import JsonObject
 from outlast.serve.problems import Refused
 
@@ -18,12 +20,18 @@ LARGEST_FILE: Final = 10_000_000
 LARGEST_FILES: Final = 20_000_000
 """The limits of one message. A body of a request may have a third more than that."""
 
-_IMAGES: Final = {
-    "image/png": rb"\x89PNG\r\n\x1a\n",
-    "image/jpeg": rb"\xff\xd8\xff",
-    "image/gif": rb"GIF8[79]a",
-    "image/webp": rb"RIFF[\s\S]{4}WEBP",
+READ_PICTURES: Final = (*MEDIA_TYPES, "image/bmp", "image/tiff", "image/avif")
+"""The types of pictures that can be sent; the last ones are converted."""
+
+_PICTURES: Final = {
+    "image/bmp": rb"BM[\s\S]{4}\0{4}",
+    "image/tiff": rb"II\*\0|MM\0\*",
+    "image/avif": rb"[\s\S]{4}ftyp[\s\S]{0,40}?avi[fs]",
+    "image/heic": rb"[\s\S]{4}ftyp(hei|hev|mif1|msf1)",
+    "image/svg+xml": rb"\s*(<[?!][^>]*>\s*)*<svg[\s/>]",
 }
+"""How further pictures begin that have a type of their own."""
+
 _TEXTS: Final = {
     ".txt": "text/plain",
     ".log": "text/plain",
@@ -31,7 +39,7 @@ _TEXTS: Final = {
     ".csv": "text/csv",
     ".json": "application/json",
 }
-ACCEPTED: Final = ",".join([*_IMAGES, "application/pdf", *_TEXTS])
+ACCEPTED: Final = ",".join([*READ_PICTURES, "application/pdf", *_TEXTS])
 """What the page offers to choose, for `accept=`."""
 
 _LONGEST_NAME: Final = 100
@@ -50,14 +58,14 @@ def part_of(name: str, content: bytes) -> JsonObject:
     if len(content) > LARGEST_FILE:
         limit = LARGEST_FILE // 1_000_000
         raise Refused(413, "file_too_large", f"{name} is too large. A file has up to {limit} MB.")
-    kind = image_kind(content)
-    if kind is not None:
-        return {"type": "input_image", "image_url": _data_url(kind, content), "detail": "auto"}
     kind = _file_kind(name, content)
+    if kind is None and (picture := picture_type(content)):
+        url = with_name(data_url(picture, content), name)
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
     if kind is None:
         message = f"{name} cannot be sent. Send photos (PNG, JPEG, GIF, WebP), PDF or text files."
         raise Refused(415, "file_kind", message)
-    return {"type": "input_file", "filename": name, "file_data": _data_url(kind, content)}
+    return {"type": "input_file", "filename": name, "file_data": data_url(kind, content)}
 
 
 def check_files(files: Iterable[tuple[str, int]]) -> None:
@@ -75,12 +83,19 @@ def check_files(files: Iterable[tuple[str, int]]) -> None:
         raise Refused(413, "file_too_large", message)
 
 
-def image_kind(content: bytes) -> str | None:
-    """Return the type of an image that browsers show without running anything; None for others."""
-    for kind, begins in _IMAGES.items():
-        if re.match(begins, content[:16]):
-            return kind
-    return None
+def picture_type(content: bytes) -> str | None:
+    """Return the type of a picture by its first bytes, also of one that cannot be sent."""
+    head = content[:1_000]
+    further = (kind for kind, begins in _PICTURES.items() if re.match(begins, head))
+    return media_type_of(head) or next(further, None)
+
+
+def with_name(url: str, name: str) -> str:
+    """Return the `data:` URL of a picture with the file's name, which a refusal then says."""
+    kind, mark, content = url.partition(";base64,")
+    if not mark or not name:
+        return url
+    return f"{kind};name={quote(plain_name(name), safe='')}{mark}{content}"
 
 
 def content_of(text: str) -> bytes:
@@ -117,7 +132,3 @@ def _file_kind(name: str, content: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return kind
-
-
-def _data_url(kind: str, content: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

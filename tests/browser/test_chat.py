@@ -10,6 +10,7 @@ from tests.browser.model import counted
 from tests.browser.people import come_as_customer, until_texts, write
 from tests.browser.stage import Stage
 from tests.browser.window import PHONE, Windows
+from tests.pictures import PNG
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -17,7 +18,6 @@ HOSTILE = [
     "[a](javascript:alert(1)) ![b](https://evil.example/x.png)",
     "&lt;svg onload=alert(1)&gt; {{7*7}}",
 ]
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(60)
 
 
 @pytest.mark.timeout(90)

@@ -1,6 +1,7 @@
 """The real clients of AG-UI and CopilotKit before real processes: each text once, and nobody stuck."""
 
 import asyncio
+import base64
 import json
 import secrets
 from typing import Any
@@ -12,6 +13,7 @@ from outlast.serve.cursor import Cursor
 from tests.browser.model import counted
 from tests.browser.stage import ANN, LEE, Person, Stage
 from tests.clients.front_end import ClientError, FrontEnd
+from tests.pictures import PNG, url_of
 
 ANN_DECIDES = person(ANN.name, groups=ANN.groups)
 LEE_DECIDES = person(LEE.name, groups=LEE.groups)
@@ -175,14 +177,14 @@ async def test_an_attachment_reaches_the_run_and_is_not_sent_back(
     front_end: FrontEnd, stage: Stage
 ):
     page = await customer(front_end, stage, "http", new_id())
-    photo = {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}
+    photo = {"type": "data", "value": base64.b64encode(PNG).decode(), "mimeType": "image/png"}
     parts = [{"type": "text", "text": "say Nice"}, {"type": "image", "source": photo}]
     await page.do("say", text=parts, messageId="m1")
     seen = await page.do("run")
     assert seen["messages"][0]["content"] == parts
     assert page.events("MESSAGES_SNAPSHOT") == []
     [item, *_] = (await stage.handle(page.thread).state()).items
-    assert item.raw["content"][1]["image_url"] == "data:image/png;base64,iVBORw0KGgo="
+    assert item.raw["content"][1]["image_url"] == url_of("image/png", PNG)
 
 
 async def test_what_cannot_be_sent_is_an_error_and_the_conversation_goes_on(

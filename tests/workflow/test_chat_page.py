@@ -20,6 +20,7 @@ from outlast.serve.app import desk as desk_of
 from outlast.serve.http_server import serve_desk
 from outlast.serve.tokens import ConversationTokens
 from outlast.testing import ScriptedModel, paced
+from tests.pictures import noise, written
 from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.test_streams import WORDS
@@ -148,7 +149,7 @@ async def test_a_photo_is_in_the_store_and_in_the_page(
     large_content(FileBlobStore(tmp_path), client=client)
     await desk.open(A, model=ScriptedModel("A cup."), client=client)
     run_id = desk.new_id()
-    photo = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 12_000
+    photo = written(noise(1_200, 900), "PNG")
     async with browser(desk, run_id, client) as http:
         files = [("files", ("cup.png", photo, "image/png"))]
         assert (await send(http, run_id, "What is it?", files=files)).status_code == 303

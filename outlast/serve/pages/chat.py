@@ -94,6 +94,7 @@ _OWN_CODES: Final = frozenset(
         "file_empty",
         "file_kind",
         "file_too_large",
+        "picture_refused",
         "too_many_files",
         "other_origin",
         "other_host",

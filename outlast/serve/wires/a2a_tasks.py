@@ -27,6 +27,7 @@ from outlast.a2a.protocol import (
     TaskStatus,
 )
 from outlast.agents.errors import AgentsException, RunClosed, UserError
+from outlast.agents.items.pictures import data_url
 from outlast.client.people.nested_requests import find_request
 from outlast.client.runs import RunFilter, find_runs
 from outlast.contract.failures import CANCELLED
@@ -37,6 +38,7 @@ from outlast.serve.customer_view import customer_input, customer_message_id
 from outlast.serve.messages import accept_message, state_if_any
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest
+from outlast.serve.uploads import with_name
 from outlast.serve.wires.a2a_events import STATES, TaskProgress
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
 from outlast.serve.wires.answer_stream import (
@@ -218,10 +220,10 @@ def _file(part: Part) -> JsonObject:
     kind = part.media_type or "application/octet-stream"
     if _MEDIA_TYPE.fullmatch(kind) is None:
         raise UserError(f"mediaType of a part must be like image/png, not {kind!r:.80}.")
-    url = f"data:{kind};base64,{base64.b64encode(content).decode()}"
+    url, name = data_url(kind, content), part.filename or "file"
     if kind.startswith("image/"):
-        return {"type": "input_image", "image_url": url}
-    return {"type": "input_file", "file_data": url, "filename": part.filename or "file"}
+        return {"type": "input_image", "image_url": with_name(url, part.filename)}
+    return {"type": "input_file", "file_data": url, "filename": name}
 
 
 def _digest(*parts: str) -> str:

@@ -23,6 +23,7 @@ from outlast.agents.errors import UserError
 from outlast.loop.approvals import ApprovalRequest, VoteType
 from outlast.loop.values import JsonObject
 from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.uploads import with_name
 from outlast.serve.wires.ag_ui_view import OWN, Called, Part, Returned, Said
 
 _DIGEST: Final = 16
@@ -120,10 +121,11 @@ def _part(part: Any) -> JsonObject:
             "its data."
         )
     data = f"data:{source.mime_type};base64,{source.value}"
-    if part.type == "image":
-        return {"type": "input_image", "image_url": data}
     metadata: object = part.metadata
     named = cast("JsonObject", metadata).get("filename") if isinstance(metadata, dict) else None
+    if part.type == "image":
+        name = named if isinstance(named, str) else ""
+        return {"type": "input_image", "image_url": with_name(data, name)}
     return {
         "type": "input_file",
         "file_data": data,

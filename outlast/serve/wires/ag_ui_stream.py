@@ -41,6 +41,7 @@ from outlast.serve.feed import (
     turn_in_progress,
 )
 from outlast.serve.messages import accept_message
+from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent, json_event
@@ -194,6 +195,8 @@ class RunStream:
         written = new_messages(self._given.messages) if self._takes_messages else []
         new = [one for one in written if state is None or not has_message(state, one.id)]
         contents = [checked_content(one.content) for one in new]
+        # Clients repeat what was refused before, and a conversation has to go on.
+        contents[:-1] = [await readable_pictures(one, refuses=False) for one in contents[:-1]]
         for one, content in zip(new, contents, strict=True):
             agent = asked.parameter("agent")
             await accept_message(asked, self._run_id, agent, content, one.id, state=state)

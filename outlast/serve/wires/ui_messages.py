@@ -13,6 +13,7 @@ from outlast.loop.call_forms import name_of
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
 from outlast.serve.customer_view import customer_message_id
+from outlast.serve.uploads import with_name
 from outlast.serve.wires.ids import RequestId
 from outlast.serve.wires.steps import (
     Finished,
@@ -334,9 +335,10 @@ def content_of(message: JsonObject) -> list[JsonObject]:
             case "text":
                 found.append({"type": "input_text", "text": part.get("text")})
             case "file" if str(part.get("mediaType")).startswith("image/"):
-                found.append(
-                    {"type": "input_image", "image_url": part.get("url"), "detail": "auto"}
-                )
+                url = part.get("url")
+                if isinstance(url, str):
+                    url = with_name(url, str(part.get("filename") or ""))
+                found.append({"type": "input_image", "image_url": url, "detail": "auto"})
             case "file":
                 name = str(part.get("filename") or "file")
                 found.append({"type": "input_file", "file_data": part.get("url"), "filename": name})

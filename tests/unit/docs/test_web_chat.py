@@ -15,6 +15,7 @@ import uvicorn
 
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel
+from tests.pictures import PNG
 from tests.servers import TemporalServer
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "web-chat.md"
@@ -103,13 +104,12 @@ async def test_a_customer_chats_over_a_restart_and_with_a_colleague(
                 after = await shown(mara, page, "It ships <strong>today</strong>.")
                 messages = r'data-message="([^"]+)"'
                 assert re.findall(messages, after) == re.findall(messages, before)
-                photo = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
-                files = [("files", ("cup.png", photo, "image/png"))]
+                files = [("files", ("cup.png", PNG, "image/png"))]
                 data = {"text": "And this?", "nonce": "number-of-another"}
                 await mara.post(page, data=data, files=files)
                 with_photo = await shown(mara, page, "A cup.")
                 [address] = set(re.findall(r'<img[^>]+src="([^"]+)"', with_photo))
-                assert (await mara.get(address)).content == photo
+                assert (await mara.get(address)).content == PNG
 
                 run = f"/desk/api/conversations/{page.rpartition('/')[2]}"
                 assert (await colleague.post(f"{run}/hold", json={})).status_code == 200

@@ -32,12 +32,12 @@ from outlast.serve.problems import Refused
 from outlast.streams.delta_reader import UNJUDGED
 from tests.laws.driver import Play, message, said
 from tests.laws.strategies import Script, examples, play_script, scripts
+from tests.pictures import CUT_PNG, HEIC, PNG, SVG
 from tests.unit.serve.chat_desk import ORIGIN, Place, PlayedRun, place, team, token
 from tests.unit.serve.scripted_source import COMPLETED, RESTART, event, raw
 from tests.unit.serve.test_customer_view import SECRET, secretive_play
 
 COOKIE = "outlast_conversation"
-PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 40
 NONCE = "abcdefgh1234"
 
 HOSTILE = [
@@ -419,7 +419,6 @@ async def test_photos_are_shown_and_files_are_downloads(desk: Place) -> None:
     [
         ("a.png", b"", "file_empty"),
         ("a.png", b"x" * (uploads.LARGEST_FILE + 1), "file_too_large"),
-        ("a.svg", b"<svg/>", "file_kind"),
         ("a.html", b"<b>Hello</b>", "file_kind"),
         ("a.exe", b"MZ\x90\x00", "file_kind"),
         ("a.png", b"<script>", "file_kind"),
@@ -438,7 +437,7 @@ def test_files_of_other_kinds_and_sizes_are_refused(name: str, content: bytes, c
 def test_what_a_file_is_its_bytes_say() -> None:
     part = uploads.part_of("../../evil.html", PNG)
     assert part["type"] == "input_image"
-    assert part["image_url"] == data_url("image/png", PNG)
+    assert part["image_url"] == data_url("image/png;name=evil.html", PNG)
     text = uploads.part_of("C:\\x\\notes.TXT", b"Hello")
     assert (text["filename"], text["file_data"]) == ("notes.TXT", data_url("text/plain", b"Hello"))
     assert uploads.part_of("a.pdf", b"%PDF-1.7")["type"] == "input_file"
@@ -493,6 +492,32 @@ async def test_a_message_may_have_photos_and_files(desk: Place) -> None:
         "input_image",
         "input_file",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("receipt.png", CUT_PNG, "The picture receipt.png is incomplete. Send it again."),
+        ("me.heic", HEIC, "The picture me.heic is of the type HEIC, which cannot be read here."),
+        ("logo.svg", SVG, "The picture logo.svg is of the type SVG, which cannot be read here."),
+    ],
+)
+async def test_the_page_says_what_is_wrong_with_a_picture_and_keeps_the_words(
+    desk: Place, name: str, content: bytes, words: str
+) -> None:
+    run = desk.play(answered("Hi."))
+    files = [("files", ("photo.png", PNG, "image/png")), ("files", (name, content, "image/png"))]
+    async with open_to(desk) as client:
+        refused = await post(client, files=files, headers={"X-Chat": "1"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "picture_refused")
+        assert refused.json()["error"]["message"].startswith(words)
+        page = await post(client, files=files)
+        assert page.status_code == 400
+        assert words in page.text
+        assert ">\nHello</textarea>" in page.text
+        assert run.sent == {}
+        assert (await post(client, files=files[:1])).status_code == 303
+    assert len(run.sent) == 1
 
 
 async def test_a_message_has_few_files(desk: Place) -> None:
