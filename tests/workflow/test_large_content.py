@@ -39,7 +39,8 @@ def image(number: int) -> str:
     """A picture that no compression makes smaller."""
     import base64
 
-    data = b"\xff\xd8\xff" + random.Random(number).randbytes(IMAGE_BYTES * 3 // 4 - 3)
+    size = IMAGE_BYTES * 3 // 4 - 8
+    data = b"\xff\xd8\xff\xda\0\2" + random.Random(number).randbytes(size) + b"\xff\xd9"
     return "data:image/jpeg;base64," + base64.b64encode(data).decode()
 
 

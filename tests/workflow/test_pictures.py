@@ -7,7 +7,9 @@ from typing import Any, Final
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
 from outlast.client.handle import RunHandle
+from outlast.client.start.runner import Runner
 from outlast.contract.identity import new_shared_key
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
@@ -161,6 +163,18 @@ async def test_a_picture_that_nobody_can_read_is_told_and_the_next_message_works
         assert same == url_of("image/png", PNG)
         assert converted.startswith("data:image/png;base64,")
         assert state.items[-1].raw["content"][0]["text"] == "2 pictures."
+
+
+async def test_a_program_learns_at_the_call_that_a_picture_is_cut_off(desk: Desk) -> None:
+    agent = Agent[Any](name="Clerk")
+    await desk.open(agent, model=ScriptedModel(always=counts))
+    with pytest.raises(UserError, match="Picture 1 of the input is incomplete"):
+        await Runner.run(agent, [of_user("image/png", CUT_PNG)], client=desk.client)
+    handle = await desk.start(agent, [of_user("image/png", PNG)], keep_open=True)
+    with pytest.raises(UserError, match="Picture 2 of the input is incomplete"):
+        await handle.send([of_user("image/png", PNG, CUT_PNG)])
+    answer = await (await handle.send("And now?")).answer()
+    assert answer.final_output == "1 pictures."
 
 
 async def test_a_front_end_that_repeats_a_refused_message_goes_on(desk: Desk) -> None:

@@ -4,12 +4,17 @@ import json
 from typing import Any, cast, get_args
 
 from outlast.agents.errors import UserError
+from outlast.agents.items.pictures import check_pictures
 from outlast.agents.items.raw_items import plain
 from outlast.loop.values import JsonObject
 
 
 def check_input(value: object) -> str | list[JsonObject]:
-    """Return the input as plain data; refuse anything else before it is sent."""
+    """Return the input as plain data; refuse anything else before it is sent.
+
+    Raises:
+        UserError: it is no plain data, or has a new picture that is not whole.
+    """
     if isinstance(value, str):
         return value
     try:
@@ -22,7 +27,9 @@ def check_input(value: object) -> str | list[JsonObject]:
         raise UserError(
             f"The input of a run must be a string or a list of items (dicts), not {value!r:.80}."
         )
-    return cast("list[JsonObject]", entries)
+    found = cast("list[JsonObject]", entries)
+    check_pictures(found)
+    return found
 
 
 def check_choice(argument: str, value: object, choices: Any) -> None:
