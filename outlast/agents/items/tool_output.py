@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
 from outlast.agents.errors import UserError
+from outlast.agents.items.pictures import flaw_of_url
 from outlast.loop.values import JsonObject
 
 
@@ -48,7 +49,14 @@ class ToolOutputImage:
             raise UserError("ToolOutputImage needs image_url= or file_id=.")
 
     def to_content(self) -> JsonObject:
-        """Return the part in the format of the Responses API."""
+        """Return the part in the format of the Responses API.
+
+        Providers refuse a whole request with an image that is cut off: a text takes its place.
+        """
+        if flaw := flaw_of_url(self.image_url):
+            return ToolOutputText(
+                text=f"[Here was an image. It was left out: it is {flaw}.]"
+            ).to_content()
         return _content(self)
 
 

@@ -1,5 +1,6 @@
 """What a model reads of an MCP tool's result."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from mcp.types import (
 from outlast.agents.items.tool_output import ToolOutputImage, ToolOutputText, encode_output
 from outlast.agents.mcp.results import output_of
 from tests.mcp_servers import said
+from tests.pictures import CUT_PNG
 
 IMAGE = ImageContent(type="image", data="AAAA", mime_type="image/png")
 
@@ -27,6 +29,17 @@ def test_texts_and_images_are_parts_in_their_order() -> None:
     assert output_of(result) == [
         ToolOutputText(text="It:"),
         ToolOutputImage(image_url="data:image/png;base64,AAAA"),
+    ]
+
+
+def test_an_image_that_is_cut_off_is_a_text_beside_the_others() -> None:
+    data = base64.b64encode(CUT_PNG).decode()
+    cut = ImageContent(type="image", data=data, mime_type="image/png")
+    result = CallToolResult(content=[TextContent(type="text", text="It:"), cut, IMAGE])
+    assert encode_output(output_of(result), tool_name="shoot") == [
+        {"type": "input_text", "text": "It:"},
+        {"type": "input_text", "text": "[Here was an image. It was left out: it is incomplete.]"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
     ]
 
 

@@ -24,6 +24,7 @@ from outlast.agents.items.tool_output import (
     decode_output,
     encode_output,
 )
+from tests.pictures import CUT_PNG, PNG, url_of
 
 
 class Colour(Enum):
@@ -110,6 +111,17 @@ def test_results_are_text_or_compact_json(value: object, text: str) -> None:
                 "type": "input_image",
                 "image_url": "data:image/png;base64,AA==",
                 "detail": "low",
+            },
+        ),
+        (
+            ToolOutputImage(image_url=url_of("image/png", PNG)),
+            {"type": "input_image", "image_url": url_of("image/png", PNG)},
+        ),
+        (
+            ToolOutputImage(image_url=url_of("image/png", CUT_PNG), detail="low"),
+            {
+                "type": "input_text",
+                "text": "[Here was an image. It was left out: it is incomplete.]",
             },
         ),
         (ToolOutputImage(file_id="file-1"), {"type": "input_image", "file_id": "file-1"}),
