@@ -109,7 +109,8 @@ def serve(
 
 def has_desk_packages() -> bool:
     """Whether the packages of the extra `serve` are there."""
-    return all(find_spec(name) is not None for name in ("starlette", "uvicorn", "jinja2", "nh3"))
+    needed = ("starlette", "uvicorn", "jinja2", "nh3", "PIL")
+    return all(find_spec(name) is not None for name in needed)
 
 
 def check_desk_installed() -> None:
