@@ -20,7 +20,6 @@ def _nested(**options: Any) -> RunConfig:
 
 @pytest.mark.smoke
 @row(20)
-@pytest.mark.breaks_rules("ends-with-answer")
 async def test_summaries_of_several_handoffs_do_not_nest(executor: Executor) -> None:
     refunds = Agent(name="Refunds")
     billing = Agent(name="Billing", handoffs=[refunds])
@@ -59,7 +58,6 @@ async def test_without_nesting_the_history_is_handed_over_as_it_is(executor: Exe
 
 
 @row(21)
-@pytest.mark.breaks_rules("ends-with-answer")
 async def test_what_a_mapper_returns_is_the_next_input(executor: Executor) -> None:
     flat: list[list[str]] = []
     mapped: list[JsonObject] = [
@@ -81,7 +79,6 @@ async def test_what_a_mapper_returns_is_the_next_input(executor: Executor) -> No
 
 @row(22)
 @pytest.mark.parametrize("nested", [True, False])
-@pytest.mark.breaks_rules("ends-with-answer")
 async def test_a_state_that_was_stored_hands_over_the_same_history(
     executor: Executor, nested: bool
 ) -> None:

@@ -98,7 +98,6 @@ async def _add(history: list[Any], new: list[Any]) -> list[Any]:
     ],
     ids=["drop", "reorder", "add"],
 )
-@pytest.mark.breaks_rules("ends-with-answer")
 async def test_a_callback_makes_the_input_and_only_what_is_new_is_saved(
     executor: Executor, session: Any, callback: Any, seen: list[str], new: list[str]
 ) -> None:

@@ -125,7 +125,6 @@ def codec_of(current: str) -> EncryptionCodec:
     return EncryptionCodec(KEYS, current)
 
 
-@pytest.mark.breaks_rules("call-answered")
 async def test_no_secret_is_in_the_servers_database(tmp_path: Path):
     data_dir = tmp_path / "server"
     attributes = names.SEARCH_ATTRIBUTES

@@ -341,7 +341,6 @@ async def test_taking_the_conversation_is_the_decision_where_the_policy_says_so(
     assert [(one.status, one.settled_by) for one in state.approvals] == [("approved", "bob")]
 
 
-@pytest.mark.breaks_rules("call-answered")
 async def test_a_person_who_may_not_approve_only_takes_the_conversation(desk: Desk):
     policy = ApprovalPolicy(audience="billing", takeover=True)
     handle = await waiting(desk, clerk(policy), ScriptedModel(refunds(50), "Bye."), keep_open=True)

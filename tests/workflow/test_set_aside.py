@@ -8,11 +8,12 @@ from outlast.client.timeline import Timeline
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.testing import ScriptedModel, say
+from tests.pictures import PNG, url_of
 from tests.workflow.desk import Desk
 
 PHOTO: JsonObject = {
     "type": "input_image",
-    "image_url": "data:image/png;base64,CUT",
+    "image_url": url_of("image/png", PNG),
     "detail": "auto",
 }
 WORDS = "Invalid image data."
@@ -20,7 +21,7 @@ WORDS = "Invalid image data."
 
 def takes_no_photo(request: ModelRequest) -> Any:
     """Refuse as a provider does what holds the photo, and else answer."""
-    if "CUT" in str(request.input):
+    if "data:image" in str(request.input):
         message = f"The model provider refused the request. HTTP 400. Its message: {WORDS}"
         raise ModelError(message, code="invalid_request", retryable=False, status=400)
     return say(f"{len(request.input)} items.")

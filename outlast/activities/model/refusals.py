@@ -29,6 +29,9 @@ logger: Final = get_logger(__name__)
 MOST_TRIES: Final = 24
 """How often a request is sent again, at most. A provider does not bill what it refuses."""
 
+MOST_NAMED: Final = 12
+"""How many refusals in a row may each name something else, before groups are left out."""
+
 MOST_PAID: Final = 8
 """How many of these the provider may take and bill, to find which part of several it refuses."""
 
@@ -152,7 +155,7 @@ class _Search(Generic[T]):
         says_nothing = refusal_about(first) == "entry" and not (first.details or {}).get("param")
         if says_nothing and await self._sends(frozenset()):  # it was a passing fault
             return Found(self._answers[0][1], (), ())
-        while self._may_try():  # the next refusal may name the next entry
+        for _ in range(MOST_NAMED):  # the next refusal may name the next entry
             named = frozenset(_named(self.error, _read_without(self.items, out), units)) - out
             if not named:
                 break

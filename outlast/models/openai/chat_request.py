@@ -50,7 +50,7 @@ def chat_body(
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
-        "messages": _with_beginning(
+        "messages": _with_ends(
             chat_messages(
                 request.instructions,
                 request.input,
@@ -109,16 +109,18 @@ def chat_messages(
     return messages
 
 
-def _with_beginning(messages: list[JsonObject]) -> list[JsonObject]:
-    """Return messages that begin with a message of a user if they began with a call.
+def _with_ends(messages: list[JsonObject]) -> list[JsonObject]:
+    """Return messages that begin with no call and end with no answer.
 
-    Some servers refuse a call without a question, such as where a limit or a filter cut.
+    Some servers refuse a call without a question, such as where a limit or a filter cut, and many
+    refuse to go on from an answer, such as the summary that a handoff begins with.
     """
-    places = enumerate(messages)
-    first = next((at for at, one in places if one["role"] != "system"), None)
-    if first is None or not messages[first].get("tool_calls"):
-        return messages
-    return [*messages[:first], _CUT, *messages[first:]]
+    talk = [at for at, one in enumerate(messages) if one["role"] != "system"]
+    if talk and messages[talk[-1]]["role"] == "assistant":
+        messages = [*messages, _GO_ON]
+    if talk and messages[talk[0]].get("tool_calls"):
+        messages = [*messages[: talk[0]], _CUT, *messages[talk[0] :]]
+    return messages
 
 
 def _refuse_hosted_tools(request: ModelRequest) -> None:
@@ -232,6 +234,9 @@ _LONGEST_ID: Final = 40
 
 _CUT: Final = {"role": "user", "content": "(The earlier part of this conversation is left out.)"}
 """Stands for what the model cannot read of a conversation's beginning."""
+
+_GO_ON: Final = {"role": "user", "content": "(Go on.)"}
+"""Ends a conversation whose last words are the model's own."""
 
 _NO_TEXT = "[tool output omitted]"
 """Replaces a tool output without text."""

@@ -245,7 +245,6 @@ async def test_a_program_that_invokes_the_tool_runs_the_agent() -> None:
 
 
 @pytest.mark.usefixtures("program")
-@pytest.mark.breaks_rules("content-empty")
 async def test_without_an_answer_the_last_text_of_the_run_is_the_output() -> None:
     @function_tool
     def look() -> str:
@@ -260,7 +259,6 @@ async def test_without_an_answer_the_last_text_of_the_run_is_the_output() -> Non
 
 
 @pytest.mark.usefixtures("program")
-@pytest.mark.breaks_rules("content-empty")
 async def test_such_a_run_cannot_wait_for_people() -> None:
     @function_tool(needs_approval=True)
     def pay() -> None: ...

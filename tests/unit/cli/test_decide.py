@@ -468,7 +468,6 @@ async def test_a_request_of_a_nested_run_is_shown_with_its_model_s_words_and_dec
     await handle.cancel()
 
 
-@pytest.mark.breaks_rules("ends-with-answer")
 async def test_a_person_approves_an_answer(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:

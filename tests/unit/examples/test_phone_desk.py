@@ -43,7 +43,6 @@ def test_the_sound_is_speech_and_then_silence() -> None:
 
 
 @pytest.mark.usefixtures("engine")
-@pytest.mark.breaks_rules("call-answered")
 async def test_a_refund_is_decided_after_the_call(capsys: pytest.CaptureFixture[str]) -> None:
     await call.main(run_id=f"call-{secrets.token_hex(6)}")
     assert capsys.readouterr().out.splitlines() == [

@@ -391,6 +391,15 @@ def test_a_conversation_that_begins_with_a_call_has_a_question(instructions: str
     assert len(sent) == (3 if instructions is None else 4)
 
 
+def test_a_conversation_that_ends_with_an_answer_goes_on() -> None:
+    said = {"role": "assistant", "content": "Summary."}
+    note = {"role": "developer", "content": "Answer again."}
+    for items in ([user("hello"), said], [user("hello"), said, note]):
+        sent = chat_body(ModelRequest(instructions=None, input=items), "m")["messages"]
+        assert sent[-1] == {"role": "user", "content": "(Go on.)"}
+        assert len(sent) == len(items) + 1
+
+
 def test_blank_instructions_are_not_sent() -> None:
     request = ModelRequest(instructions=" \n", input=[user("hello")])
     assert chat_body(request, "m")["messages"] == [user("hello")]
