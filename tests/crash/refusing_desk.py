@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from outlast import Agent, function_tool
 from outlast.agents.items.tool_output import ToolOutputText
+from outlast.agents.json_values import as_objects
 from outlast.client import connect
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, reported_failure
@@ -52,10 +53,9 @@ def answer(request: ModelRequest) -> Any:
 
 
 def _text(item: JsonObject) -> str:
-    content: Any = item.get("content")
-    if isinstance(content, list):
-        return next((str(one["text"]) for one in content if "text" in one), "")
-    return str(content)
+    content = item.get("content")
+    parts = as_objects(content)
+    return str(content) if parts is None else str(next((one.get("text") for one in parts), ""))
 
 
 def _refusal(items: Any) -> ModelError | None:
@@ -81,8 +81,8 @@ def _refusal(items: Any) -> ModelError | None:
 
 
 def _parts(item: JsonObject) -> list[Any]:
-    content: Any = item.get("content", item.get("output", item.get("arguments")))
-    return content if isinstance(content, list) else [content]
+    content = item.get("content", item.get("output", item.get("arguments")))
+    return as_objects(content) or [content]
 
 
 def _error(message: str, **fields: Any) -> ModelError:
