@@ -249,6 +249,7 @@ from outlast.client.inbox import Inbox as Inbox
 from outlast.client.inbox import InboxChange as InboxChange
 from outlast.client.inbox import InboxEntry as InboxEntry
 from outlast.client.inbox import InboxPage as InboxPage
+from outlast.client.people.actions import AsideReceipt as AsideReceipt
 from outlast.client.people.actions import ClaimReceipt as ClaimReceipt
 from outlast.client.people.actions import DecisionReceipt as DecisionReceipt
 from outlast.client.people.actions import MessageReceipt as MessageReceipt

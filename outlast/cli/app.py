@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 import outlast
 from outlast.agents.errors import AgentsException
 from outlast.cli import archive, evals, identity, policy, schedule, terminal, traces
+from outlast.cli.aside import set_aside, take_back
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
 from outlast.cli.decide import (
@@ -128,7 +129,8 @@ _add(app, "Processes", dev, worker, serve)
 _add(app, "Runs", run, send, retry, list=list_runs)
 _add(app, "Runs", show, tail, waits, finish, cancel)
 _add(app, "Recordings", record, export, replay, fork)
-_add(app, "Approvals", approve, reject, hold, say, release, audit)
+_add(app, "Approvals", approve, reject, hold, say, release)
+_add(app, "Approvals", set_aside, take_back, audit)
 
 inboxes: Final = typer.Typer(invoke_without_command=True, help=_help_of(inbox))
 inboxes.callback()(inbox)

@@ -16,6 +16,7 @@ from outlast.cli.durations import iso_time, rough, shown_time
 from outlast.client.read.events import InStream, item_name, status_event
 from outlast.contract.blobs import readable
 from outlast.contract.redaction import NOTHING, Redaction, redaction_of
+from outlast.contract.wording import with_parts
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import arguments_of, name_of
@@ -49,7 +50,7 @@ from outlast.loop.run_changes import (
     WaitEnded,
     run_changes,
 )
-from outlast.loop.state import LoopState, Receipt
+from outlast.loop.state import LoopState, Receipt, visible_item_count
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
 from outlast.rendering import call_line, counted, named
@@ -79,6 +80,7 @@ class RunEvent:
         text: one line for people; empty if the event is only for programs.
         data: the content for programs.
         place: which of the step's events in the run's stream it is, from 0; None if it is not there.
+        item: the index of the transcript's item; None for what is no item.
     """
 
     at_ms: int
@@ -88,10 +90,18 @@ class RunEvent:
     data: JsonObject = field(default_factory=dict[str, Any])
     answers: bool = False
     place: int | None = None
+    item: int | None = None
 
     def record(self) -> JsonObject:
         """Return the event as a line of JSON lines."""
-        return {"type": self.type, "at": iso_time(self.at_ms), "who": self.who, **self.data}
+        item = {} if self.item is None else {"item": self.item}
+        return {
+            "type": self.type,
+            "at": iso_time(self.at_ms),
+            "who": self.who,
+            **item,
+            **self.data,
+        }
 
 
 def run_events(
@@ -128,12 +138,13 @@ def _run_events(
     changes = list(run_changes(before, by, after))
     answered = {id(change.item) for change in changes if isinstance(change, QuestionAnswered)}
     found: list[tuple[tuple[bool, bool], RunEvent]] = []
-    places = count()
+    places, first = count(), visible_item_count(before)
     for change in changes:
-        for event in _events_of(change, at_ms, after, answered):
+        for at, event in enumerate(_events_of(change, at_ms, after, answered), first):
             has_number = isinstance(change, InStream) and event.type not in INTERNAL_KINDS
             place = next(places) if has_number else None
-            found.append((_order(change), replace(event, place=place)))
+            item = at if isinstance(change, ItemsShown) else None
+            found.append((_order(change), replace(event, place=place, item=item)))
     return [event for _, event in sorted(found, key=itemgetter(0))]
 
 
@@ -192,6 +203,7 @@ def _item(at_ms: int, item: Item, *, answers: bool) -> RunEvent:
         case "input" | "note":
             text, who = text_of(raw), str(raw.get("role", "user"))
             data = {"text": text}
+            text = with_parts(text, raw.get("content"))
         case "message":
             text = text_of(raw)
             by_person = {} if item.turn else {"by_person": True}
@@ -206,6 +218,7 @@ def _item(at_ms: int, item: Item, *, answers: bool) -> RunEvent:
         case "tool_output" | "handoff_output":
             output = raw.get("output", raw.get("approve"))
             text = f"{output_content(raw)}" if item.kind == "tool_output" else ""
+            text = with_parts(text, output)
             if raw.get("type") == "mcp_approval_response":
                 text = "approved" if output is True else str(raw.get("reason", "rejected"))
             data |= {"call_id": call_id_of(raw), "output": output}

@@ -255,6 +255,6 @@ def _show_entries(console: terminal.Screen, entries: Sequence[RunEvent], last: i
     if len(newest) < len(shown):
         earlier = f"({len(shown) - len(newest)} earlier entries; see --last)"
         terminal.say(console, (earlier, "dim"))
-    journal = view.Journal(console)
+    journal = view.Journal(console, numbers=True)
     for entry in newest:
         journal.say(entry)

@@ -21,6 +21,9 @@ from outlast.workflows.presentation import effect_line
 WHO_WIDTH = 10
 """The width of the column for agents' names."""
 
+NUMBER_WIDTH = 4
+"""The width of the column for the numbers of items."""
+
 _STYLES = {
     "message_input": "bold",
     "message_output_created": "green",
@@ -32,6 +35,7 @@ _STYLES = {
     "ignored": "red",
     "held": "bold magenta",
     "released": "bold magenta",
+    "set_aside": "bold yellow",
     "blocked": "bold yellow",
     "note": "dim",
     "draft": "dim",
@@ -62,10 +66,14 @@ def say_event(console: terminal.Screen, event: RunEvent) -> None:
 
 
 class Journal:
-    """Prints events with their times, and a line with the date where a day begins."""
+    """Prints events with their times, and a line with the date where a day begins.
 
-    def __init__(self, console: terminal.Screen) -> None:
+    With `numbers`, the items of the transcript have their numbers.
+    """
+
+    def __init__(self, console: terminal.Screen, *, numbers: bool = False) -> None:
         self._console = console
+        self._numbers = numbers
         self._day = ""
 
     def say(self, event: RunEvent) -> None:
@@ -75,8 +83,12 @@ class Journal:
             terminal.say(self._console, (day, "dim"))
             self._day = day
         time = (at.strftime("%H:%M:%S") if event.at_ms else "", "dim")
-        widths = [len("00:00:00"), WHO_WIDTH]
-        terminal.say_columns(self._console, time, *event_cells(event), widths=widths)
+        cells, widths = [time, *event_cells(event)], [len("00:00:00"), WHO_WIDTH]
+        if self._numbers:
+            number = "" if event.item is None else f"{event.item}"
+            cells.insert(1, (number, "dim"))
+            widths.insert(1, NUMBER_WIDTH)
+        terminal.say_columns(self._console, *cells, widths=widths)
 
 
 def one_line(text: str) -> Shown:

@@ -1,9 +1,10 @@
-"""Words for people about approval requests, the same on every screen."""
+"""Words for people about approval requests and items, the same on every screen."""
 
 import json
 from typing import Final, cast
 
 from outlast.loop.approvals import ApprovalRequest, OnExpiry
+from outlast.loop.aside import UNREADABLE, part_words
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import audience_text
 from outlast.rendering import call_line, joined, named
@@ -73,3 +74,19 @@ def amount_text(of: str, amount: int) -> str:
         whole, _, cents = dollars.partition(".")
         return f"${whole}.{cents:0<2}"
     return f"{amount:,} {_UNITS.get(of, of.replace('_', ' '))}"
+
+
+def with_parts(text: str, content: Json) -> str:
+    """Return the text of an item with the parts of its content that are no text, by their numbers.
+
+    Args:
+        text: the text of the item.
+        content: its content, or the output of a call.
+    """
+    listed = cast("list[Json]", content) if isinstance(content, list) else []
+    parts = (
+        f"[part {at}: {part_words(one)}]"
+        for at, one in enumerate(listed)
+        if isinstance(one, dict) and str(cast("JsonObject", one).get("type")) in UNREADABLE
+    )
+    return " ".join([*([text] if text else []), *parts])

@@ -26,6 +26,9 @@ _WORDS_FOR: Final = {
 UNREADABLE: Final = frozenset({"input_image", "input_file", "input_audio"})
 """The types of parts that hold something else than text."""
 
+SOMEBODY: Final = "a person"
+"""Who set an item aside, if nobody says: the provider has no name there."""
+
 _INSTRUCTIONS: Final = frozenset({"system", "developer"})
 
 
@@ -191,7 +194,7 @@ def _parts_without(
     listed: Sequence[Json], parts: Sequence[int | None], text_type: str
 ) -> list[Json]:
     return [
-        _note(text_type, left_out(_words_for(one))) if at in parts else one
+        _note(text_type, left_out(part_words(one))) if at in parts else one
         for at, one in enumerate(listed)
     ]
 
@@ -201,7 +204,8 @@ def _note(text_type: str, text: str) -> JsonObject:
     return {**note, "annotations": []} if text_type == "output_text" else note
 
 
-def _words_for(part: Json) -> str:
+def part_words(part: Json) -> str:
+    """Return what a part of an item's content is, in words."""
     kind = str(cast("JsonObject", part).get("type")) if isinstance(part, dict) else ""
     return _WORDS_FOR.get(kind, "a text")
 

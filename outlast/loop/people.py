@@ -13,7 +13,7 @@ from outlast.loop.actions import (
     SetAsideAction,
 )
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, Remembered
-from outlast.loop.aside import Aside
+from outlast.loop.aside import SOMEBODY, Aside
 from outlast.loop.calls import Call, CallStatus
 from outlast.loop.canonical import digest
 from outlast.loop.endings import (
@@ -349,10 +349,12 @@ def set_aside(state: LoopState, event: PersonActed[SetAsideAction]) -> LoopState
         item=action.item,
         part=action.part,
         reason=action.reason,
-        by=event.person.subject,
+        by=event.person.subject or SOMEBODY,
         at_ms=event.at_ms,
     )
     kept = tuple(other for other in state.aside if other.place != one.place)
+    if (len(kept) == len(state.aside)) == action.back:
+        return state  # they repeat it
     return revised(state, aside=kept if action.back else (*kept, one))
 
 

@@ -14,7 +14,7 @@ from outlast.loop.actions import (
     SetAsideAction,
 )
 from outlast.loop.approvals import ApprovalRequest, Decision, Person
-from outlast.loop.aside import may_be_left_out
+from outlast.loop.aside import SOMEBODY, Aside, may_be_left_out
 from outlast.loop.canonical import canonical_name, digest_of, same_person
 from outlast.loop.events import PersonActed
 from outlast.loop.items import with_authors
@@ -216,18 +216,23 @@ def aside_problem(state: LoopState, event: PersonActed[SetAsideAction]) -> str |
     if action.item >= len(state.items):
         return f"The transcript has no item {action.item}: it has {len(state.items)}."
     raw = state.items[action.item].raw
-    is_aside = any(one.place == (action.item, action.part) for one in state.aside)
-    if action.back:
-        return None if is_aside else f"The model reads item {action.item} already."
-    if is_aside:
+    standing = next((one for one in state.aside if one.place == (action.item, action.part)), None)
+    content: Json = raw.get("output" if "output" in raw else "content")
+    parts = len(cast("list[Json]", content)) if isinstance(content, list) else 0
+    if standing is None and action.part is not None and action.part >= parts:
+        return f"Item {action.item} has no part {action.part}: it has {parts}."
+    if action.back:  # what is read already stays as it is, so that senders may repeat it
+        return None
+    if standing is not None and not _repeats(standing, event):
         return f"Item {action.item} is set aside already."
     if not may_be_left_out(raw):
         return f"Item {action.item} is an instruction or a call, without which no model can go on."
-    content: Json = raw.get("output" if "output" in raw else "content")
-    parts = len(cast("list[Json]", content)) if isinstance(content, list) else 0
-    if action.part is not None and action.part >= parts:
-        return f"Item {action.item} has no part {action.part}: it has {parts}."
     return None
+
+
+def _repeats(standing: Aside, event: PersonActed[SetAsideAction]) -> bool:
+    is_theirs = same_person(standing.by, event.person.subject or SOMEBODY)
+    return is_theirs and standing.reason == event.action.reason
 
 
 def _takeover_problem(

@@ -291,7 +291,8 @@ def _aside_view(one: Aside, hides: Redaction) -> JsonObject:
 def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
     """Return the answer to the query `transcript`: the newest items, formatted for people."""
     hides = redaction_of(state)
-    return [_item_view(item, hides) for item in state.items[: visible_item_count(state)][-last:]]
+    items = tuple(enumerate(state.items[: visible_item_count(state)]))
+    return [{"item": at, **_item_view(item, hides)} for at, item in items[-last:]]
 
 
 def approvals_view(state: LoopState) -> list[JsonObject]:
@@ -452,7 +453,7 @@ def _text(item: Item, hides: Redaction) -> str:
             output = hides.json(readable(raw.get("output")))
             return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         case _:
-            return hides.text(text_of(raw))
+            return hides.text(wording.with_parts(text_of(raw), raw.get("content")))
 
 
 def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:

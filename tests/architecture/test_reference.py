@@ -64,7 +64,7 @@ def test_the_main_names_are_in_an_example_of_the_api_reference() -> None:
 
 
 def test_the_reference_has_every_command_with_its_options() -> None:
-    row = r"^\| `outlast ([a-z]+(?: [a-z-]+)*)[^|]*\|([^\n]*)$"
+    row = r"^\| `outlast ([a-z-]+(?: [a-z-]+)*)[^|]*\|([^\n]*)$"
     rows = dict(re.findall(row, COMMANDS, re.MULTILINE))
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)

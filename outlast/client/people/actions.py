@@ -105,6 +105,22 @@ class ClaimReceipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AsideReceipt:
+    """What the model does not read of an item any more.
+
+    Attributes:
+        run_id: the run.
+        item: the index of the item in the transcript.
+        parts: the indices of the parts of its content that are set aside, with None for all of it;
+            empty if the model reads the whole item.
+    """
+
+    run_id: str
+    item: int
+    parts: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeoverReceipt:
     """The outcome of a takeover: who has the conversation now.
 
@@ -453,11 +469,12 @@ class People(ABC):
 
     async def set_aside(
         self, item: int, *, by: By, part: int | None = None, reason: str = ""
-    ) -> None:
+    ) -> AsideReceipt:
         """Let the model read an item of the transcript no more, from its next call on.
 
         The transcript keeps it, and a short note stands in its place in the request. What a
-        provider refuses is set aside by itself; see [bounds](../reference/bounds-and-errors.md).
+        provider refuses is set aside by itself; see [bounds](../reference/bounds-and-errors.md). A
+        repeated call has the same receipt.
 
         Args:
             item: the index of the item in the transcript.
@@ -466,32 +483,35 @@ class People(ABC):
             reason: why, for people.
 
         Raises:
-            UserError: the run has ended or has no such item, the item is an instruction, or this
-                person may not do it.
+            UserError: the run has ended or has no such item, the item is an instruction, somebody
+                else has set it aside, or this person may not do it.
         """
-        await self._set_aside(item, by, part, reason, back=False)
+        return await self._set_aside(item, by, part, reason, back=False)
 
-    async def take_back(self, item: int, *, by: By, part: int | None = None) -> None:
+    async def take_back(self, item: int, *, by: By, part: int | None = None) -> AsideReceipt:
         """Let the model read an item again that a person or a provider's refusal set aside.
 
-        A provider that refuses it once more has it set aside again.
+        A provider that refuses it once more has it set aside again. A repeated call has the same
+        receipt.
 
         Raises:
-            UserError: the run has ended, the model reads the item already, or this person may not
-                do it.
+            UserError: the run has ended or has no such item, or this person may not do it.
         """
-        await self._set_aside(item, by, part, "", back=True)
+        return await self._set_aside(item, by, part, "", back=True)
 
     async def _set_aside(
         self, item: int, by: By, part: int | None, reason: str, *, back: bool
-    ) -> None:
+    ) -> AsideReceipt:
         for name, index in (("item", item), ("part", part)):
             if index is not None and (type(index) is not int or index < 0):
                 raise UserError(f"{name} must be an index, 0 or more, not {index!r:.80}.")
         action = SetAsideAction(
             item=item, part=part, back=back, reason=reason, **fields_of(person_of(by))
         )
-        await self._update(self._address, action, f"set_aside-{_new_id()}")
+        outcome = await self._update(self._address, action, f"set_aside-{_new_id()}")
+        return AsideReceipt(
+            run_id=self._address.run_id, item=outcome["item"], parts=tuple(outcome["parts"])
+        )
 
     async def _send_decision(
         self, decision: Decision, request: RequestOrId, nested_id: str | None = None

@@ -246,6 +246,7 @@ def test_a_record_has_the_time_and_the_names_of_the_stream() -> None:
         "type": "tool_called",
         "at": "1970-01-01T00:00:01.000+00:00",
         "who": "Orders",
+        "item": 0,
         "turn": 1,
         "name": "look_up",
         "call_id": "c1",

@@ -44,7 +44,9 @@ async def test_a_run_is_shown_for_people_and_for_programs(
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[0] == run_id
     lines = [line[9:] for line in shown.stdout.splitlines()]
-    assert lines[-3:-1] == ["user       Where?", "Helper     It is here."]
+    assert lines[-3:-1] == ["0    user       Where?", "1    Helper     It is here."], (
+        "with their numbers"
+    )
     assert (record["status"], record["final_output"]) == ("completed", "It is here.")
     assert [entry["text"] for entry in record["transcript"]] == ["Where?", "It is here."]
 

@@ -31,7 +31,8 @@ def read(play: Play) -> list[Item]:
 def acted(play: Play, item: int, **fields: Any) -> str | None:
     """Let a person set an item aside or take it back; return why it had no effect."""
     before = play.state.ignored
-    play.take(PersonActed(at_ms=play.now_ms, action=SetAsideAction(by="ann", item=item, **fields)))
+    action = SetAsideAction(**{"by": "ann", "item": item, **fields})
+    play.take(PersonActed(at_ms=play.now_ms, action=action))
     newer = play.state.ignored[len(before) :]
     return newer[0].why if newer else None
 
@@ -77,7 +78,6 @@ def test_a_person_sets_an_item_aside_and_takes_it_back() -> None:
     assert acted(play, 1, reason="Wrong.") is None
     [one] = play.state.aside
     assert (one.item, one.reason, one.by) == (1, "Wrong.", "ann")
-    assert acted(play, 1) == "Item 1 is set aside already."
     play.hears("m2")
     text = read(play)[1].raw["content"][0]["text"]
     assert text == phrases.left_out("a message")
@@ -88,7 +88,30 @@ def test_a_person_sets_an_item_aside_and_takes_it_back() -> None:
     changes = run_changes(before, play.events[-1], play.state)
     [change] = [change for change in changes if isinstance(change, ItemSetAside)]
     assert change.back
-    assert acted(play, 1, back=True) == "The model reads item 1 already."
+
+
+def test_a_person_who_repeats_it_changes_nothing_and_is_not_refused() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    assert acted(play, 1, back=True) is None, "the model reads it already"
+    assert acted(play, 1, back=True, part=9) == "Item 1 has no part 9: it has 1."
+    assert acted(play, 1, reason="Wrong.") is None
+    standing = play.state.aside
+    assert acted(play, 1, reason="Wrong.") is None
+    assert acted(play, 1, reason="Rude.") == "Item 1 is set aside already."
+    assert play.state.aside is standing
+    for _ in "12":
+        assert acted(play, 1, back=True) is None
+        assert play.state.aside == ()
+
+
+def test_what_somebody_without_a_name_sets_aside_is_no_refusal_of_the_provider() -> None:
+    play = Play.ready(keep_open=True)
+    for _ in "12":
+        assert acted(play, 0, by="") is None
+    [one] = play.state.aside
+    assert "not read by the model any more: a person set it aside." in aside_words(one)
+    assert acted(play, 0) == "Item 0 is set aside already.", "somebody else did"
 
 
 def test_what_nobody_may_set_aside_stays() -> None:

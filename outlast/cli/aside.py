@@ -1,0 +1,72 @@
+"""`outlast set-aside` and `take-back`: a person says what the model does not read any more."""
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from outlast.cli.caller import PersonCaller, by_person
+
+if TYPE_CHECKING:
+    from outlast.client.people.actions import AsideReceipt
+
+_Item: TypeAlias = Annotated[
+    int,
+    typer.Argument(
+        metavar="ITEM",
+        min=0,
+        help="The number of the item, which `outlast show` prints.",
+        show_default=False,
+    ),
+]
+_Part: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--part", min=0, help="A part of it alone, such as a photo. Default: all of the item."
+    ),
+]
+
+
+@by_person
+async def set_aside(
+    caller: PersonCaller,
+    item: _Item,
+    part: _Part = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for people.")] = "",
+) -> None:
+    """Let the model read an item no more; the transcript keeps it.
+
+    A short note stands in its place in the next request. Whoever may take the conversation over may
+    do it.
+    """
+    handle = await caller.handle()
+    receipt = await caller.send(
+        handle, lambda: handle.set_aside(item, by=caller.person, part=part, reason=reason)
+    )
+    _show(caller, receipt, f"The model does not read {_named(item, part)} any more.")
+
+
+@by_person
+async def take_back(caller: PersonCaller, item: _Item, part: _Part = None) -> None:
+    """Let the model read an item again that a person or a provider's refusal set aside."""
+    handle = await caller.handle()
+    receipt = await caller.send(handle, lambda: handle.take_back(item, by=caller.person, part=part))
+    done = f"The model reads {_named(item, part)} again."
+    left = [_named(item, one) for one in receipt.parts if one is not None]
+    if None in receipt.parts:
+        done = f"All of item {item} is still set aside."
+    elif left:
+        done += f" Still set aside: {'; '.join(left)}."
+    _show(caller, receipt, done)
+
+
+def _named(item: int, part: int | None) -> str:
+    return f"item {item}" if part is None else f"part {part} of item {item}"
+
+
+def _show(caller: PersonCaller, receipt: "AsideReceipt", sentence: str) -> None:
+    record = {
+        "item": receipt.item,
+        "set_aside": bool(receipt.parts),
+        "parts": list(receipt.parts),
+    }
+    caller.show(record, sentence)
