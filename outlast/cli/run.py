@@ -8,7 +8,7 @@ import typer
 
 from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
-from outlast.cli.caller import Caller, on_server
+from outlast.cli.caller import By, Caller, PersonCaller, by_person, on_server, sender
 from outlast.cli.exit_codes import ExitCode
 from outlast.rendering import command
 
@@ -52,12 +52,15 @@ async def run(
     ] = 10,
     detach: options.Detach = False,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
+    by: By = None,
 ) -> ExitCode:
     """Ask an agent and wait for the answer, until a person has to decide, or a tool waits.
 
     Events are printed on standard error, the answer on standard output. After Ctrl-C the run
-    continues, and the same command with its --id joins it again.
+    continues, and the same command with its --id joins it again. The run is yours: where a policy
+    excludes the requester, somebody else decides.
     """
+    from outlast.agents.config.run_config import RunConfig
     from outlast.cli.json_values import parse_json
     from outlast.client.start.runner import Runner
 
@@ -73,6 +76,7 @@ async def run(
         stream=stream,
         client=connection.client,
         task_queue=task_queue,
+        run_config=RunConfig(requester=sender(by).subject),
     )
     if not detach:
         return await _wait_for_answer(caller, connection, handle, _is_settled)
@@ -83,25 +87,26 @@ async def run(
     return ExitCode.OK
 
 
-@on_server
+@by_person
 async def send(
-    caller: Caller,
-    run_id: options.RunId,
+    caller: PersonCaller,
     text: options.Text,
     stream: options.Stream = False,
     detach: options.Detach = False,
 ) -> ExitCode:
     """Send a message to a run and wait for the answer.
 
-    A run takes messages while it is open: started with --keep-open, or not finished yet.
+    A run takes messages while it is open: started with --keep-open, or not finished yet. Where a
+    policy excludes the requester, whoever sent the message does not decide about what it led to.
     """
     from outlast.client.handle import RunHandle
     from outlast.loop.state import has_message
 
+    run_id, author = caller.run_id, caller.person.subject
     connection = await caller.connect()
     handle = RunHandle(connection.client, run_id)
     async with server.waiting_for_worker(handle, f"sending the message to {run_id}"):
-        message_id = (await handle.send(text, stream=stream)).id
+        message_id = (await handle.send(text, stream=stream, author=author)).id
     if detach:
         return _accepted(caller, run_id, message_id, f"has received the message {message_id}.")
 

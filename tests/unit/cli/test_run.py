@@ -1,10 +1,15 @@
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from temporalio.client import Client
 
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
+from outlast.client.identity import os_user
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelError
@@ -172,6 +177,53 @@ async def test_a_message_whose_answer_needs_a_person_waits_for_them(
     assert done.exit_code == 3
     assert f"outlast approve {run_id} a1" in done.stderr
     await RunHandle(client, run_id).cancel()
+
+
+OTHERS = ApprovalPolicy(audience=Audience(exclude_requester=True), unverified="allow")
+
+
+@function_tool(needs_approval=OTHERS)
+def pay_out(order_id: str) -> str:
+    """Pay the price of an order out."""
+    return f"{order_id} is paid out"
+
+
+@pytest.mark.parametrize("command", ["run", "send"])
+async def test_who_asks_on_the_command_line_does_not_decide_about_it(
+    cli: Invoke, open_desk: Open, client: Client, run_id: str, command: str
+) -> None:
+    script = [[call("pay_out", "c1", order_id="A-42")], "Paid."]
+    if command == "send":
+        script.insert(0, "Hello.")
+    model = ScriptedModel(*script)
+    queue = await open_desk(model, Agent[Any](name="Helper", tools=[pay_out]))
+    asked = (command, run_id, "Pay")
+    if command == "run":
+        asked = ("run", "Helper", "Pay", "--id", run_id, "--task-queue", queue)
+    else:
+        start = Runner.start(
+            "Helper", "Hi", id=run_id, keep_open=True, client=client, task_queue=queue
+        )
+        await (await start).wait_for_answer("start")
+
+    assert (await cli(*asked)).exit_code == 3
+    own = await cli("approve", run_id, "a1")
+
+    assert own.exit_code == 5
+    assert f"{os_user().subject} asked for this, so somebody else has to decide" in own.stderr
+    await RunHandle(client, run_id).approve("a1", by="ann")
+    await RunHandle(client, run_id).cancel("after_turn")
+
+
+async def test_a_run_is_that_of_the_person_whom_the_command_names(
+    cli: Invoke, client: Client, run_id: str
+) -> None:
+    asked = ("run", "Helper", "Hi", "--id", run_id, "--task-queue", "nobody-is-here", "--detach")
+    assert (await cli(*asked, "--by", "ann")).exit_code == 0
+    other = await cli(*asked, "--by", "bob")
+    assert other.exit_code == 2
+    assert "requester" in other.stderr
+    await client.get_workflow_handle(run_id).terminate()
 
 
 async def test_a_message_to_a_run_that_has_ended_or_never_was_is_refused(
