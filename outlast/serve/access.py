@@ -11,11 +11,12 @@ from typing import Final, Literal, TypeAlias, TypeVar, get_args
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.clock import now_ms
 from outlast.loop.actions import Action as HumanAction
-from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, fields_of
+from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, SetAsideAction, fields_of
 from outlast.loop.approvals import ApprovalRequest, Person
 from outlast.loop.canonical import canonical_name
 from outlast.loop.events import PersonActed
 from outlast.loop.problems import (
+    aside_problem,
     hold_problem,
     release_problem,
     retry_problem,
@@ -137,6 +138,7 @@ Action: TypeAlias = Literal[
     "hold",
     "say",
     "release",
+    "set_aside",
     "cancel",
     "retry",
     "finish_wait",
@@ -186,6 +188,7 @@ RULES: Final[dict[Action, Rule]] = {
     "hold": Rule(_OPERATOR, "take a conversation over"),
     "say": Rule(_OPERATOR, "speak for the team"),
     "release": Rule(_OPERATOR, "give a conversation back"),
+    "set_aside": Rule(_OPERATOR, "set aside what the model reads"),
     "cancel": Rule(_OPERATOR, "cancel a run", programs=True),
     "retry": Rule(_OPERATOR, "retry a question"),
     # Tokens, and the value that a tool takes for true: never a customer's.
@@ -274,7 +277,7 @@ def _run_problem(person: Person | None, action: Action, target: Target) -> str |
         if state.outcome == "failed":
             return None
         return retry_problem(state, len(state.answers))
-    if state.phase == "new" and action in {"hold", "say", "release"}:
+    if state.phase == "new" and action in {"hold", "say", "release", "set_aside"}:
         return "No worker has begun this run yet."
     return None if person is None else _takeover_problem(person, action, state, target)
 
@@ -290,6 +293,8 @@ def _takeover_problem(
             return say_problem(state, _acted(SayAction(text="…", **who), target))
         case "release":
             return release_problem(state, _acted(ReleaseAction(**who), target))
+        case "set_aside":  # any item at all
+            return aside_problem(state, _acted(SetAsideAction(item=0, back=True, **who), target))
         case _:
             return None
 

@@ -25,7 +25,7 @@ from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.handle import RunHandle
 from outlast.client.identity import decided_by
 from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
-from outlast.client.people.actions import DecisionReceipt, TakeoverReceipt
+from outlast.client.people.actions import AsideReceipt, DecisionReceipt, TakeoverReceipt
 from outlast.client.people.nested_requests import (
     FoundRequest,
     find_request,
@@ -60,7 +60,9 @@ from outlast.serve.bodies import (
     ReleaseBody,
     RunsQuery,
     SayBody,
+    SetAsideBody,
     StartBody,
+    TakeBackBody,
     TokenBody,
     UnclaimBody,
     page_of,
@@ -84,6 +86,7 @@ from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.views import (
+    AsideReceiptView,
     BulkOutcomes,
     BulkOutcomeView,
     BulkPlan,
@@ -362,6 +365,29 @@ async def _release(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, ReleaseBody)
     released = _handle(asked).release(by=asked.person, note=body.note, to=body.to)
     return _takeover(await _acted(released))
+
+
+async def _set_aside(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, SetAsideBody)
+    done = _handle(asked).set_aside(body.item, by=asked.person, part=body.part, reason=body.reason)
+    return _aside(await _acted(done))
+
+
+async def _take_back(asked: DeskRequest) -> Response:
+    body = await read_body(asked.http, TakeBackBody)
+    done = _handle(asked).take_back(body.item, by=asked.person, part=body.part)
+    return _aside(await _acted(done))
+
+
+def _aside(receipt: AsideReceipt) -> Response:
+    return _answer(
+        AsideReceiptView(
+            id=receipt.run_id,
+            item=receipt.item,
+            set_aside=bool(receipt.parts),
+            parts=list(receipt.parts),
+        )
+    )
 
 
 def _takeover(receipt: TakeoverReceipt) -> Response:
@@ -800,6 +826,22 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "Give a conversation back to an agent.",
         ReleaseBody,
         TakeoverReceiptView,
+    ),
+    _post(
+        f"{_RUN}/set-aside",
+        "set_aside",
+        _set_aside,
+        "Let the model read an item of the transcript no more, or a part of it.",
+        SetAsideBody,
+        AsideReceiptView,
+    ),
+    _post(
+        f"{_RUN}/take-back",
+        "set_aside",
+        _take_back,
+        "Let the model read an item again that was set aside.",
+        TakeBackBody,
+        AsideReceiptView,
     ),
     _post(f"{_RUN}/cancel", "cancel", _cancel, "End a run.", CancelBody, None, 202),
     _post(

@@ -26,6 +26,8 @@ from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
 LONGEST_TEXT: Final = 100_000
 """The most characters of what a colleague writes."""
 
+LONGEST_REASON: Final = 2_000
+"""The most characters of why a colleague sets something aside."""
 
 MOST_AT_ONCE: Final = 200
 """The most runs, and requests, that somebody decides at once."""
@@ -139,6 +141,32 @@ class ReleaseBody(Body):
         default="", max_length=LONGEST_TEXT, description="For the agent; not for the customer."
     )
     to: str = Field(default="", description="The agent; default: the one that was active.")
+
+
+_ITEM: Final = "The index of the item in the transcript."
+
+
+class SetAsideBody(Body):
+    """Lets the model read an item no more."""
+
+    item: int = Field(ge=0, description=_ITEM)
+    part: int | None = Field(
+        default=None,
+        ge=0,
+        description="The index of a part of its content, such as a photo; default: all of it.",
+    )
+    reason: str = Field(default="", max_length=LONGEST_REASON, description="Why, for people.")
+
+
+class TakeBackBody(Body):
+    """Lets the model read an item again."""
+
+    item: int = Field(ge=0, description=_ITEM)
+    part: int | None = Field(
+        default=None,
+        ge=0,
+        description="The index of the part that was set aside; default: what was set aside whole.",
+    )
 
 
 class FinishBody(Body):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import is_cut_short
 from outlast.loop.items import Item, refusal_of, text_of
 from outlast.loop.phrases import as_text
 from outlast.loop.state import (
@@ -53,12 +54,18 @@ class CustomerMessage:
         by: who says it.
         text: the text. Text in the blob store that was not fetched stands as a placeholder.
         attachments: the customer's images and files, as parts of Responses input.
+        left_out: whether the model does not read what the customer wrote: see `loop.aside`.
+        attachments_left_out: the places of the attachments that the model does not read.
+        is_cut_short: whether a limit of tokens cut the answer off.
     """
 
     id: str
     by: By
     text: str
     attachments: tuple[JsonObject, ...] = ()
+    left_out: bool = False
+    attachments_left_out: tuple[int, ...] = ()
+    is_cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +135,7 @@ def text_delta(raw: JsonObject) -> str | None:
 
 def _messages(state: LoopState) -> Iterator[CustomerMessage]:
     answers = {one.item for one in state.answers if one.failure is None}
-    passed = _passed_items(state)
+    passed, aside = _passed_items(state), _aside_parts(state)
     agents = {*state.handoff_path, state.agent}
     turns_with_output: set[int] = set()
     for at, item in enumerate(state.items[: visible_item_count(state)]):
@@ -137,10 +144,11 @@ def _messages(state: LoopState) -> Iterator[CustomerMessage]:
         # agent, and it may quote calls and outputs.
         is_reply = at in passed and item.turn not in turns_with_output
         if item.kind == "input":
-            found = _of_customer(f"i{at}", item.raw)
+            found = _of_customer(f"i{at}", item.raw, aside.get(at, ()))
         elif at in answers or (item.kind == "message" and (item.turn == 0 or is_reply)):
             is_person = item.turn == 0 and item.agent not in agents
-            found = _said(f"i{at}", "colleague" if is_person else "assistant", _text(item))
+            by: By = "colleague" if is_person else "assistant"
+            found = _said(f"i{at}", by, _text(item), is_cut=is_cut_short(item.raw))
         if found is not None:
             yield found
         if item.kind in OUTPUT_KINDS:
@@ -191,8 +199,10 @@ def _in_view(
             yield at
 
 
-def _said(message_id: str, by: By, text: str) -> CustomerMessage | None:
-    return CustomerMessage(id=message_id, by=by, text=text) if text else None
+def _said(message_id: str, by: By, text: str, *, is_cut: bool = False) -> CustomerMessage | None:
+    if not text:
+        return None
+    return CustomerMessage(id=message_id, by=by, text=text, is_cut_short=is_cut)
 
 
 def _text(item: Item) -> str:
@@ -211,23 +221,44 @@ def _as_answer(output: Json) -> str:
     return "" if output is None else as_text(output)
 
 
-def _of_customer(message_id: str, raw: JsonObject) -> CustomerMessage | None:
+def _aside_parts(state: LoopState) -> dict[int, list[int | None]]:
+    """Return the parts of items that the model does not read, with None for all of an item."""
+    found: dict[int, list[int | None]] = {}
+    for one in state.aside:
+        if one.item is not None:
+            found.setdefault(one.item, []).append(one.part)
+    return found
+
+
+def _of_customer(
+    message_id: str, raw: JsonObject, aside: Collection[int | None] = ()
+) -> CustomerMessage | None:
     """Return the customer's words; None for what the program sent along, such as instructions."""
     if raw.get("role") != "user" or raw.get("type", "message") != "message":
         return None
-    attachments = tuple(_shown_parts(raw.get("content")))
+    attachments = dict(_shown_parts(raw.get("content")))
     text = text_of(raw)
     if not text and not attachments:
         return None
-    return CustomerMessage(id=message_id, by="customer", text=text, attachments=attachments)
+    return CustomerMessage(
+        id=message_id,
+        by="customer",
+        text=text,
+        attachments=tuple(attachments.values()),
+        left_out=any(part not in attachments for part in aside),
+        attachments_left_out=tuple(
+            place for place, part in enumerate(attachments) if part in aside
+        ),
+    )
 
 
-def _shown_parts(content: Json) -> Iterator[JsonObject]:
-    for part in cast("list[Any]", content) if isinstance(content, list) else []:
+def _shown_parts(content: Json) -> Iterator[tuple[int, JsonObject]]:
+    """Yield images and files with their indices in the content."""
+    for at, part in enumerate(cast("list[Any]", content) if isinstance(content, list) else []):
         fields = cast("JsonObject", part) if isinstance(part, dict) else {}
         kind = str(fields.get("type"))
         if kind in _PARTS and kind != "input_text":
-            yield {name: fields[name] for name in ("type", *_PARTS[kind]) if name in fields}
+            yield at, {name: fields[name] for name in ("type", *_PARTS[kind]) if name in fields}
 
 
 # --- Writing ---------------------------------------------------------------------------------------

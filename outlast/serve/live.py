@@ -39,6 +39,7 @@ from outlast.serve.problems import problem_of
 from outlast.serve.routing import Desk
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.views import (
+    AsideView,
     CustomerConversation,
     CustomerMessageView,
     InboxItem,
@@ -47,6 +48,7 @@ from outlast.serve.views import (
     RunView,
     UnreadView,
     View,
+    aside_views,
     customer_conversation,
     inbox_item,
     item_view,
@@ -87,6 +89,12 @@ class UnreadEvent(View):
     """`unread`: the messages that the run has not taken yet, all of them."""
 
     messages: list[UnreadView]
+
+
+class AsideEvent(View):
+    """`set_aside`: what the model does not read any more, all of it."""
+
+    items: list[AsideView]
 
 
 class TextEvent(View):
@@ -148,6 +156,7 @@ EventName: TypeAlias = Literal[
     "snapshot",
     "event",
     "unread",
+    "set_aside",
     "conversation",
     "text",
     "reset",
@@ -163,6 +172,7 @@ EVENTS: Final[dict[EventName, type[View]]] = {
     "snapshot": SnapshotEvent,
     "event": RunEvent,
     "unread": UnreadEvent,
+    "set_aside": AsideEvent,
     "conversation": ConversationEvent,
     "text": TextEvent,
     "reset": ResetEvent,
@@ -232,7 +242,7 @@ async def _staff_events(
     desk: Desk, caller: Caller, run_id: str, after: Cursor | None
 ) -> AsyncGenerator[ServerSentEvent]:
     person = caller.person.subject if isinstance(caller, Staff) else ""
-    signs, unread = await desk.signs(), list[UnreadView]()
+    signs, lists = await desk.signs(), _Lists(caller)
     async with (
         desk.feed.reader(run_id, after, person=person) as entries,
         aclosing(_taken(entries)) as taken,
@@ -242,7 +252,7 @@ async def _staff_events(
             match entry:
                 case Snapshot(cursor=cursor):
                     view = await _snapshot(desk, caller, entry, entries, signs=signs)
-                    unread = view.run.unread
+                    lists.has(view.run)
                     yield _event("snapshot", view, cursor)
                 case Happened(cursor=cursor, event=event):
                     view = _run_event(event, cursor, entries.state, caller, signs=signs)
@@ -263,11 +273,34 @@ async def _staff_events(
                     return
                 case None:
                     pass
-            if not isinstance(entry, TextAdded) and (
-                (now := unread_views(entries.state)) != unread
-            ):
-                unread = now
-                yield _event("unread", UnreadEvent(messages=now), None)
+            for event in lists.changes(entries.state):
+                yield event
+
+
+class _Lists:
+    """The lists of a run that its reader has, each of which is sent again when it changes."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._state: LoopState | None = None
+        self._unread: list[UnreadView] = []
+        self._aside: list[AsideView] = []
+
+    def has(self, run: RunView) -> None:
+        """Take note of the lists in a snapshot."""
+        self._unread, self._aside = run.unread, run.set_aside
+
+    def changes(self, state: LoopState) -> Iterator[ServerSentEvent]:
+        """Yield the lists that are others than those which the reader has."""
+        if state is self._state:
+            return  # as while a text is written
+        self._state = state
+        unread, aside = unread_views(state), aside_views(state, self._caller)
+        if unread != self._unread:
+            yield _event("unread", UnreadEvent(messages=unread), None)
+        if aside != self._aside:
+            yield _event("set_aside", AsideEvent(items=aside), None)
+        self._unread, self._aside = unread, aside
 
 
 async def _snapshot(

@@ -112,6 +112,20 @@ class ClaimView(View):
     until: datetime
 
 
+class AsideView(View):
+    """Something that the model does not read any more."""
+
+    item: int | None = Field(description="Its index in the transcript; null for a summary.")
+    part: int | None = Field(
+        description="The index of the part of its content; null for all of it."
+    )
+    by: str = Field(description="Who set it aside; empty if the model's provider refused it.")
+    at: datetime
+    reason: str | None = Field(
+        default=None, description="For those who may see arguments and outputs."
+    )
+
+
 class HoldView(View):
     """A person has the conversation."""
 
@@ -559,6 +573,21 @@ def unread_views(state: LoopState) -> list[UnreadView]:
     ]
 
 
+def aside_views(state: LoopState, caller: Caller) -> list[AsideView]:
+    """Return what the model does not read any more, as a caller of the team sees it."""
+    hides, shows = redaction_of(state), sees_payloads(caller)
+    return [
+        AsideView(
+            item=one.item,
+            part=one.part,
+            by=one.by,
+            at=_time(one.at_ms),
+            **({"reason": hides.text(one.reason)} if shows else {}),
+        )
+        for one in state.aside
+    ]
+
+
 class RunView(View):
     """A run as the team sees it."""
 
@@ -576,6 +605,10 @@ class RunView(View):
     updated_at: datetime
     is_open: bool
     unread: list[UnreadView] = Field(description="Messages that the run has not taken yet.")
+    set_aside: list[AsideView] = Field(
+        description="What the model does not read any more, because its provider refused it or a "
+        "person set it aside."
+    )
     parent: str | None = Field(description="The run that it is nested in.")
     forked_from: str | None = Field(description="The run that it began as a copy of.")
     actions: list[ActionView]
@@ -589,6 +622,7 @@ _RUN_ACTIONS: Final[tuple[Action, ...]] = (
     "hold",
     "say",
     "release",
+    "set_aside",
     "cancel",
     "retry",
 )
@@ -644,6 +678,7 @@ def run_view(
         updated_at=_time(state.at_ms),
         is_open=state.outcome is None,
         unread=unread_views(state),
+        set_aside=aside_views(state, caller),
         parent=None if parent is None else parent.run_id,
         forked_from=None if state.fork is None else state.fork.run_id,
         actions=[ActionView(name=one, problem=may(caller, one, target)) for one in _RUN_ACTIONS],
@@ -700,6 +735,7 @@ class AttachmentView(View):
     type: Literal["input_image", "input_file"]
     filename: str | None
     url: str = Field(description="Where its content is, below the address of the desk.")
+    left_out: bool = Field(description="Whether the assistant could not read it.")
 
 
 class CustomerMessageView(View):
@@ -709,6 +745,8 @@ class CustomerMessageView(View):
     by: Literal["customer", "assistant", "colleague"]
     text: str
     attachments: list[AttachmentView] = Field(description="Images and files of the customer.")
+    left_out: bool = Field(description="Whether the assistant could not read the message.")
+    is_cut_short: bool = Field(description="Whether a limit of tokens cut the answer off.")
 
 
 class CustomerConversation(View):
@@ -751,11 +789,17 @@ def _customer_message(run_id: str, message: CustomerMessage) -> CustomerMessageV
             type="input_image" if part.get("type") == "input_image" else "input_file",
             filename=name if isinstance(name := part.get("filename"), str) else None,
             url=f"/api/conversations/{run}/messages/{own}/attachments/{at}",
+            left_out=at in message.attachments_left_out,
         )
         for at, part in enumerate(message.attachments)
     ]
     return CustomerMessageView(
-        id=message.id, by=message.by, text=message.text, attachments=attachments
+        id=message.id,
+        by=message.by,
+        text=message.text,
+        attachments=attachments,
+        left_out=message.left_out,
+        is_cut_short=message.is_cut_short,
     )
 
 
@@ -889,6 +933,17 @@ class TakeoverReceiptView(View):
     agent: str = Field(description="The agent that answers when nobody has it.")
     approved: list[str] = Field(description="The requests that taking it has approved.")
     is_judged: bool = Field(description="Whether guardrails judge first what was said.")
+
+
+class AsideReceiptView(View):
+    """What the model does not read of an item any more."""
+
+    id: str
+    item: int
+    set_aside: bool = Field(description="Whether something of the item is set aside.")
+    parts: list[int | None] = Field(
+        description="The parts of its content that are set aside; null for all of it."
+    )
 
 
 class DecisionReceiptView(View):

@@ -42,6 +42,7 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "hold": ("operator",),
     "say": ("operator",),
     "release": ("operator",),
+    "set_aside": ("operator",),
     "cancel": ("operator",),
     "retry": ("operator",),
     "finish_wait": ("operator",),
@@ -130,9 +131,22 @@ def test_a_customer_reads_a_conversation_that_has_ended_and_does_not_write_to_it
 
 
 def test_nobody_takes_a_run_over_that_no_worker_has_begun() -> None:
-    for action in ("hold", "say", "release"):
+    for action in ("hold", "say", "release", "set_aside"):
         target = Target(run_id="support-42", state=LoopState())
         assert may(staff("operator"), action, target) == "No worker has begun this run yet."
+
+
+def test_whoever_may_take_a_conversation_over_sets_aside_what_its_model_reads() -> None:
+    terms = ApprovalTerms(audience=Audience(groups=("billing",)))
+    play = Play.ready(keep_open=True, takeover=terms)
+    play.replies(said("Hello."))
+    target = Target(run_id=play.run_id, state=play.state)
+    for action in ("hold", "set_aside"):
+        assert may(staff("operator"), action, target) is None
+        other = staff("operator", person=Person(subject="bob", groups=("sales",)))
+        assert "bob may not do this" in str(may(other, action, target))
+    for one in (CUSTOMER, Program("shop"), None):
+        assert may(one, "set_aside", target) is not None
 
 
 # --- Roles from groups -----------------------------------------------------------------------------

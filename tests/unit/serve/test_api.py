@@ -127,11 +127,12 @@ async def test_the_team_reads_what_a_run_did_and_waits_for(http: Any) -> None:
 
 async def test_a_customer_reads_their_messages_and_nothing_else(http: Any) -> None:
     answer = await http.get(RUN, headers=CUSTOMER)
+    plain = {"attachments": [], "left_out": False, "is_cut_short": False}
     assert answer.json() == {
         "id": "support-42",
         "messages": [
-            {"id": "i0", "by": "customer", "text": "Hello", "attachments": []},
-            {"id": "i1", "by": "assistant", "text": "I look.", "attachments": []},
+            {"id": "i0", "by": "customer", "text": "Hello", **plain},
+            {"id": "i1", "by": "assistant", "text": "I look.", **plain},
         ],
         "unread": [],
         "works": True,
@@ -198,6 +199,14 @@ BODIES: Mapping[tuple[str, str], str] = {
     "'approve' or 'reject'.",
     ("tokens", '{"lifetime_seconds": 0}'): "The field 'lifetime_seconds' should be greater than or "
     "equal to 1.",
+    ("set-aside", '{"item": -1}'): "The field 'item' should be greater than or equal to 0.",
+    ("set-aside", '{"item": 1, "part": 0.5}'): "The field 'part' should be a valid integer.",
+    ("set-aside", '{"item": true}'): "The field 'item' should be a valid integer.",
+    ("take-back", "{}"): "The body lacks the field 'item'.",
+    (
+        "take-back",
+        '{"item": 1, "reason": "x"}',
+    ): "The body has no field 'reason'. It has: item, part.",
     ("hold", '{"mode": "later"}'): "The field 'mode' should be 'finish' or 'cancel'.",
     ("say", "{}"): "The body lacks the field 'text'.",
     ("requests/a1/decide", '{"type": "approve"}'): "The body lacks the field 'digest'.",

@@ -9,10 +9,11 @@ from hypothesis import given
 from outlast.agents.errors import UserError
 from outlast.client.people.actions import update_id
 from outlast.loop.approvals import ApprovalTerms, Decision
+from outlast.loop.aside import Aside
 from outlast.loop.changes import Change
 from outlast.loop.effects import CallModel
 from outlast.loop.events import MessageReceived, RetryRequested
-from outlast.loop.items import Message
+from outlast.loop.items import Item, Message
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
@@ -61,11 +62,16 @@ def views(play: Play) -> list[CustomerView]:
     return found
 
 
+def without_marks(view: CustomerView) -> dict[str, CustomerMessage]:
+    """Return messages by their ids; marks of what the model does not read come and go."""
+    return {one.id: replace(one, left_out=False) for one in view.messages}
+
+
 def check_that_nothing_disappears(play: Play) -> None:
-    """What a customer has read stays as it was."""
+    """What a customer has read stays as it was, but for marks of what the model does not read."""
     before: dict[str, CustomerMessage] = {}
     for view in views(play):
-        after = {one.id: one for one in view.messages}
+        after = without_marks(view)
         assert before.items() <= after.items()
         before = after
 
@@ -213,7 +219,8 @@ def test_in_any_run_what_a_customer_has_read_stays_and_was_said(script: Script) 
     for event in play.events:
         state, _ = advance(state, event)
         whole = play.whole(state)
-        after = {one.id: one for one in customer_view(whole).messages if one.id[0] == "i"}
+        shown = without_marks(customer_view(whole))
+        after = {name: one for name, one in shown.items() if name[0] == "i"}
         if not state.start.handled and all(one.failure is None for one in state.answers):
             assert before.items() <= after.items()
         answers = {one.item for one in whole.answers if one.failure is None}
@@ -479,3 +486,43 @@ def test_a_customer_takes_no_id_of_another_update(given: str) -> None:
 def test_an_id_of_a_message_is_short_and_plain(given: object) -> None:
     with pytest.raises(UserError, match="id of a message"):
         customer_message_id(given)
+
+
+# --- What the model does not read ------------------------------------------------------------------
+
+PHOTO: JsonObject = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+FILE: JsonObject = {"type": "input_file", "file_data": "data:;base64,AA==", "filename": "a.pdf"}
+TEXT: JsonObject = {"type": "input_text", "text": "Look"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "left_out", "attachments"),
+    [
+        ((1,), False, (0,)),
+        ((3,), False, (1,)),
+        ((1, 3), False, (0, 1)),
+        ((2,), True, ()),
+        ((None,), True, ()),
+        ((None, 1), True, (0,)),
+    ],
+)
+def test_a_customer_sees_at_their_own_message_that_the_model_does_not_read_it(
+    parts: tuple[int | None, ...], left_out: bool, attachments: tuple[int, ...]
+) -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    item = Item("input", {"role": "user", "content": [TEXT, PHOTO, TEXT, FILE]})
+    aside = tuple(Aside(item=2, part=part, reason="SECRET", by="SECRET") for part in parts)
+    others = (Aside(item=1), Aside(digest="d"))
+    state = replace(play.state, items=(*play.state.items, item), aside=(*aside, *others))
+    *before, seen = customer_view(state).messages
+    assert (seen.left_out, seen.attachments_left_out) == (left_out, attachments)
+    assert not any(one.left_out for one in before), "only what the customer sent"
+    assert "SECRET" not in str(customer_view(state))
+
+
+def test_a_customer_sees_that_an_answer_was_cut_off() -> None:
+    play = Play.ready(keep_open=True)
+    whole, fields = said("Half a sen")
+    play.replies(({**whole, "status": "incomplete"}, fields))
+    assert [one.is_cut_short for one in customer_view(play.state).messages] == [False, True]

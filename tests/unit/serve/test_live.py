@@ -13,6 +13,8 @@ from temporalio.client import Client
 from outlast.client.identity import person
 from outlast.client.inbox import InboxEntry
 from outlast.client.read.events import RawResponsesStreamEvent, StreamedState, changes
+from outlast.loop.actions import SetAsideAction
+from outlast.loop.events import PersonActed
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
@@ -257,6 +259,27 @@ async def test_the_team_reads_what_happens_and_what_waits() -> None:
     await reader.until(lambda it: it.events[-1][0] == "unread")
     assert reader.events[-1][1]["messages"][0]["text"] == "Hurry!"
     await reader.close()
+
+
+async def test_what_is_set_aside_reaches_the_team_and_as_a_mark_its_customer() -> None:
+    show = thinking()
+    show.replies(said("A moment."), tool("look_up", "c1"))
+    team, customer = Reader(show.desk(), staff("operator")), Reader(show.desk(), ME)
+    await team.until(lambda it: bool(it.events))
+    await customer.until(lambda it: bool(it.events))
+    for back in (False, True):
+        action = SetAsideAction(by="ann", item=0, reason="SECRET", back=back)
+        show.play.take(PersonActed(at_ms=show.play.now_ms, action=action))
+        show.show()
+        await team.until(lambda it: it.events[-1][0] == "set_aside")
+        expected = [] if back else [(0, "ann", "SECRET")]
+        found = team.events.pop()[1]["items"]
+        assert [(one["item"], one["by"], one["reason"]) for one in found] == expected
+        await customer.until(lambda it: it.events[-1][1]["keep"] == 0)
+        assert customer.events.pop()[1]["messages"][0]["left_out"] is not back
+    assert "SECRET" not in json.dumps(customer.events)
+    for reader in (team, customer):
+        await reader.close()
 
 
 async def test_a_stream_ends_with_the_run() -> None:

@@ -10,6 +10,7 @@ from outlast.client.identity import person
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.timeline import Step, Timeline
 from outlast.loop.approvals import ApprovalTerms, Audience
+from outlast.loop.aside import Aside
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
@@ -244,6 +245,20 @@ def test_a_run_says_what_can_be_done_with_it() -> None:
     play.holds("ann")
     assert (held := run_view(play.state, ANN).hold) is not None
     assert held.by == "ann"
+
+
+def test_what_the_model_does_not_read_is_named_with_the_reason_for_those_who_see_payloads() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    aside = (Aside(item=0, part=1, reason="Flagged: SECRET", at_ms=5), Aside(digest="d", by="bob"))
+    state = replace(play.state, aside=aside)
+    [photo, summary] = run_view(state, ANN).set_aside
+    assert (photo.item, photo.part, photo.by, photo.reason) == (0, 1, "", "Flagged: SECRET")
+    assert (summary.item, summary.by) == (None, "bob")
+    for caller in (staff("viewer"), Program("shop")):
+        view = run_view(state, caller)
+        assert [one.item for one in view.set_aside] == [0, None]
+        assert "SECRET" not in json.dumps(view.record())
 
 
 def test_a_cost_says_which_models_have_no_price() -> None:
