@@ -594,6 +594,26 @@ class FeedReader:
             self.busy_since = asyncio.get_running_loop().time()
         self._news = self._run.news
 
+    async def with_states(self) -> AsyncGenerator[FeedEntry | None]:
+        """Yield each next thing, and None for a state that no event tells of.
+
+        Raises:
+            AgentsException: the run cannot be read.
+        """
+        has_begun = False
+        while True:
+            if self.has_more or not has_begun:
+                has_begun = True
+                try:
+                    entry = await anext(self)
+                except StopAsyncIteration:
+                    return
+                yield entry
+            else:
+                await self.news()
+                if not self.has_more:
+                    yield None
+
     def __aiter__(self) -> Self:
         return self
 

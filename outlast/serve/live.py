@@ -222,18 +222,10 @@ async def event_stream(
 
 async def _taken(entries: FeedReader) -> AsyncGenerator[FeedEntry | Exception | None]:
     """Yield entries, None for a state that no entry tells of, and an error as the last one."""
-    has_begun = False
     try:
-        while True:
-            if entries.has_more or not has_begun:
-                has_begun = True
-                yield await anext(entries)
-            else:
-                await entries.news()
-                if not entries.has_more:
-                    yield None
-    except StopAsyncIteration:
-        return
+        async with aclosing(entries.with_states()) as found:
+            async for entry in found:
+                yield entry
     except Exception as error:  # noqa: BLE001  the answer has begun, so it has no status any more
         yield error
 

@@ -9,7 +9,7 @@ from playwright.async_api import Page, expect
 from outlast.client.handle import RunHandle
 from tests.browser.model import counted
 from tests.browser.stage import ANN, LEE, Stage
-from tests.browser.window import PHONE, Windows
+from tests.browser.window import PHONE, Windows, accessibility_faults
 
 NUMBERS = 150
 """How far the model counts: at its pace, about six seconds."""
@@ -213,3 +213,33 @@ async def test_the_list_is_live_and_used_by_keys(stage: Stage, windows: Windows)
     await window.keyboard.press("j")
     await window.keyboard.press("Enter")
     await expect(window).to_have_url(f"{stage.url()}/conversations/list%20two")
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+async def test_an_item_is_left_out_for_the_model_and_read_again(
+    stage: Stage, windows: Windows, has_scripts: bool
+) -> None:
+    handle = await ready(stage, f"left out {has_scripts}")
+    window = await windows.open(java_script_enabled=has_scripts)
+    await window.goto(f"{stage.url()}/conversations/{handle.id}")
+    customer = await windows.open(PHONE)
+    await customer.goto(f"{stage.url()}/chat/open")
+    await customer.fill("#token", stage.token(handle.id))
+    await customer.get_by_role("button", name="Open the conversation").click()
+    note = customer.get_by_text("The assistant could not read this message.")
+    await expect(customer.locator("#messages")).to_contain_text("Hello.")
+    await expect(note).to_have_count(0)
+    question = window.locator("#talk .said.is-customer").first
+
+    await question.get_by_role("button", name="Leave out for the model").click()
+
+    await expect(question).to_contain_text("Left out for the model ann set it aside.")
+    await expect(note).to_be_visible()
+    again = question.get_by_role("button", name="Let the model read it again")
+    if has_scripts:
+        await expect(again).to_be_focused()
+        assert await accessibility_faults(window) == []
+    await again.click()
+    await expect(question).not_to_contain_text("ann set it aside")
+    await expect(note).to_have_count(0)
+    assert (await handle.state()).aside == ()

@@ -34,6 +34,7 @@ async def pages(stage: Stage) -> list[str]:
     await ended.result()
     await talk.wait_for_answer("start")
     await talk.hold(by=person("lee", groups=["leads"]))
+    await talk.set_aside(0, by=person("lee", groups=["leads"]), reason=LONG)
     async with httpx2.AsyncClient(trust_env=False, base_url=stage.url()) as http:
         found: dict[str, None] = {}
         for run in (refund, talk, ended):

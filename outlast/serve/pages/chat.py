@@ -289,6 +289,7 @@ def _attachments(asked: DeskRequest, message: CustomerMessage) -> list[dict[str,
             "is_image": part.get("type") == "input_image",
             "name": str(part.get("filename") or "file"),
             "address": link(asked, "chat", "c", asked.run_id, "files", message.id, str(at)),
+            "left_out": at in message.attachments_left_out,
         }
         for at, part in enumerate(message.attachments)
     ]

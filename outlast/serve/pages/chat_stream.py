@@ -134,21 +134,22 @@ async def _steps(entries: FeedReader, text: _Text) -> AsyncGenerator[bool]:
 
     Yields whether the run has ended.
     """
-    async for entry in entries:
-        is_over = False
-        match entry:
-            case Snapshot():
-                text.text, text.is_unjudged = entry.text, entry.is_unjudged
-            case TextAdded():
-                text.text += entry.text
-                text.is_unjudged = entry.is_unjudged
-            case TextReset():
-                text.text, text.is_unjudged = "", False
-            case Happened() if not entry.cursor.offset:
-                text.text, text.is_unjudged = "", False
-            case Ended():
-                is_over = True
-            case _:
-                pass
-        if is_over or not entries.has_more:
-            yield is_over
+    async with aclosing(entries.with_states()) as found:
+        async for entry in found:
+            is_over = False
+            match entry:
+                case Snapshot():
+                    text.text, text.is_unjudged = entry.text, entry.is_unjudged
+                case TextAdded():
+                    text.text += entry.text
+                    text.is_unjudged = entry.is_unjudged
+                case TextReset():
+                    text.text, text.is_unjudged = "", False
+                case Happened() if not entry.cursor.offset:
+                    text.text, text.is_unjudged = "", False
+                case Ended():
+                    is_over = True
+                case _:
+                    pass
+            if is_over or not entries.has_more:
+                yield is_over

@@ -69,6 +69,7 @@ LONGEST_STREAM: Final = timedelta(minutes=15)
 LONGEST_WORDS: Final = 20_000
 """The most characters that a person writes at once."""
 
+_INDEX: Final = re.compile("[0-9]{1,9}")
 _MESSAGE_ID: Final = re.compile(r"desk-[0-9a-f]{16}")
 _REGIONS: Final = (
     "head",
@@ -321,7 +322,7 @@ _TIMES: Final = re.compile(r"<time [^>]*>[^<]*")
 async def _payload(asked: DeskRequest) -> Response:
     now = await _present(asked)
     step = _step_of(asked, now)
-    found = payloads(step, now.state, redaction_of(now.state))
+    found = payloads(await _seen(asked, now.state, now.steps), step)
     text = fragment(
         asked, "conversation_payload.html", payloads=found, number=asked.parameter("number")
     )
@@ -394,6 +395,26 @@ async def _release(asked: DeskRequest, form: Form) -> str:
     return ""
 
 
+async def _set_aside(asked: DeskRequest, form: Form) -> str:
+    item, part = _place_of(form)
+    await asked.handle.set_aside(item, part=part, by=asked.person)
+    return "The model does not read it from its next call on."
+
+
+async def _take_back(asked: DeskRequest, form: Form) -> str:
+    item, part = _place_of(form)
+    await asked.handle.take_back(item, part=part, by=asked.person)
+    return "The model reads it again from its next call on."
+
+
+def _place_of(form: Form) -> tuple[int, int | None]:
+    """Return the item that a form names, and the part of it."""
+    item, part = form.exact("item"), form.exact("part")
+    if not _INDEX.fullmatch(item) or (part and not _INDEX.fullmatch(part)):
+        raise UserError("The form is incomplete. Reload the page.")
+    return int(item), int(part) if part else None
+
+
 async def _cancel(asked: DeskRequest, form: Form) -> str:
     mode = form.exact("mode")
     if mode not in get_args(CancelMode):
@@ -448,6 +469,7 @@ def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:
     async def handle(asked: DeskRequest) -> Response:
         said = await deed(asked, await form_of(asked))
         if not asked.http.headers.get("HX-Request"):
+            await _until_shown(asked)
             return see_other(asked, "conversations", asked.run_id)
         headers = {"Cache-Control": "no-store"}
         if name == "retry":
@@ -462,6 +484,13 @@ def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:
 
     path = f"/conversations/{{run_id}}/{name}"
     return route(path, handle, action=action, methods=["POST"], show=_beside)
+
+
+async def _until_shown(asked: DeskRequest) -> None:
+    """Wait until the page that a browser without scripts loads next has what its viewer did."""
+    _, place = await asked.handle.present()
+    async with asked.desk.feed.reader(asked.run_id, person=asked.person.subject) as entries:
+        await entries.until_read(place)
 
 
 def _beside(request: Request, problem: Problem) -> Response:
@@ -489,6 +518,8 @@ ROUTES: Final[list[BaseRoute]] = [
     _deed("hold", "hold", _hold),
     _deed("say", "say", _say),
     _deed("release", "release", _release),
+    _deed("set-aside", "set_aside", _set_aside),
+    _deed("take-back", "set_aside", _take_back),
     _deed("cancel", "cancel", _cancel),
     _deed("retry", "retry", _retry),
     _deed("extend", "extend_budget", _extend),

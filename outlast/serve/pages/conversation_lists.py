@@ -6,12 +6,12 @@ back begins where the page does, and what was loaded before that stays as it is.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from markupsafe import Markup
 
 from outlast.client.timeline import Step
-from outlast.serve.pages.conversation_view import Bubble, Conversation, took
+from outlast.serve.pages.conversation_view import Bubble, Conversation, Leavable, took
 from outlast.serve.pages.page import fragment, link
 from outlast.serve.pages.parts import (
     Part,
@@ -190,6 +190,10 @@ class LiveMessages:
         return changed + _added("talk", [message_html(asked, one) for one in now[len(known) :]])
 
 
+_Shown: TypeAlias = tuple[Step, tuple[Leavable, ...]]
+"""A step, and what the model does not read of it."""
+
+
 @dataclass
 class LiveSteps:
     """The newest steps in one browser, to send it what has changed.
@@ -199,7 +203,7 @@ class LiveSteps:
     """
 
     first: int | None = None
-    _known: list[Step] = field(default_factory=list[Step])
+    _known: list[_Shown] = field(default_factory=list[_Shown])
 
     def forget(self) -> None:
         """Send all of them the next time."""
@@ -209,7 +213,8 @@ class LiveSteps:
         """Return what the browser swaps in."""
         if self.first is None:
             self.first = first_step_of(view)
-        first, known, now = self.first, self._known, list(view.steps[self.first :])
+        first, known = self.first, self._known
+        now: list[_Shown] = [(step, view.left_out(step)) for step in view.steps[first:]]
         self._known = now
         if not known:
             numbers = range(first, first + len(now))

@@ -5,7 +5,7 @@ Made from the state and the timeline of a run. Nothing here reads or writes anyt
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final, cast
@@ -19,6 +19,7 @@ from outlast.contract.blobs import readable
 from outlast.contract.redaction import Redaction, redaction_of
 from outlast.contract.wording import amount_text, budget_line
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.aside import UNREADABLE, Aside, may_be_left_out, part_words
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.canonical import same_person
 from outlast.loop.items import Item, text_of
@@ -92,6 +93,8 @@ class Bubble:
         who: the name of the agent or the colleague.
         text: the words.
         attachments: the customer's pictures and files.
+        is_cut_short: whether a limit of tokens cut the answer off.
+        leavable: what the model may do without, or does not read.
     """
 
     id: str
@@ -99,6 +102,8 @@ class Bubble:
     who: str
     text: str
     attachments: tuple[Attachment, ...] = ()
+    is_cut_short: bool = False
+    leavable: tuple["Leavable", ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,18 +138,25 @@ def customer_side(state: LoopState, hides: Redaction) -> CustomerSide:
     )
 
 
-def _bubble(message: CustomerMessage, state: LoopState, hides: Redaction) -> Bubble:
+def _bubble(
+    message: CustomerMessage,
+    state: LoopState,
+    hides: Redaction,
+    leavable: "Callable[[int], tuple[Leavable, ...]] | None" = None,
+) -> Bubble:
+    at = message.id.removeprefix("i")
+    item = int(at) if message.id.startswith("i") and at.isdecimal() else None
     who = ""
     if message.by != "customer":
-        at = message.id.removeprefix("i")
-        is_item = message.id.startswith("i") and at.isdecimal()
-        who = state.items[int(at)].agent if is_item else state.answers[-1].agent
+        who = state.answers[-1].agent if item is None else state.items[item].agent
     return Bubble(
         id=message.id,
         by=message.by,
         who=who,
         text=hides.text(message.text),
         attachments=tuple(map(_attachment, message.attachments)),
+        is_cut_short=message.is_cut_short,
+        leavable=() if item is None or leavable is None else leavable(item),
     )
 
 
@@ -153,6 +165,75 @@ def _attachment(part: JsonObject) -> Attachment:
     if _PICTURE.fullmatch(address):
         return Attachment(picture=address)
     return Attachment(name=str(part.get("filename") or "file"))
+
+
+# --- What the model does not read -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leavable:
+    """An item, or a part of one, that the model may do without, or does not read any more.
+
+    Attributes:
+        item: its index in the transcript.
+        part: the index of a part of its content; None for all of it.
+        what: what the part is, in words; empty for all of the item.
+        mark: who set it aside and why; empty while the model reads it.
+        may_change: whether the viewer may set it aside, or take it back.
+    """
+
+    item: int
+    part: int | None
+    what: str
+    mark: str
+    may_change: bool
+
+
+def leavable(
+    at: int, state: LoopState, hides: Redaction, *, may_change: bool, shows_reasons: bool
+) -> tuple[Leavable, ...]:
+    """Return what the model may do without of an item, or does not read: all of it, and parts.
+
+    Args:
+        at: the index of the item.
+        state: the state of the run.
+        hides: what policies hide.
+        may_change: whether the viewer may set items of the run aside.
+        shows_reasons: whether the viewer may read why something was set aside.
+    """
+    raw = state.items[at].raw
+    content: Json = raw.get("output" if "output" in raw else "content")
+    listed = cast("list[Json]", content) if isinstance(content, list) else []
+    aside = {one.part: one for one in state.aside if one.item == at}
+    unreadable = {
+        place
+        for place, part in enumerate(listed)
+        if isinstance(part, dict) and str(cast("JsonObject", part).get("type")) in UNREADABLE
+    }
+    parts = {place for place in unreadable if len(listed) > 1} | aside.keys()
+    can = may_change and may_be_left_out(raw)
+    return tuple(
+        Leavable(
+            item=at,
+            part=part,
+            what="" if part is None else _part_words(listed, part),
+            mark=_mark(aside[part], hides, shows_reasons=shows_reasons) if part in aside else "",
+            may_change=can or (may_change and part in aside),
+        )
+        for part in (*sorted(one for one in parts if one is not None), None)
+    )
+
+
+def _part_words(listed: Sequence[Json], part: int) -> str:
+    found = listed[part] if part < len(listed) else None
+    name = cast("JsonObject", found).get("filename") if isinstance(found, dict) else None
+    return name if isinstance(name, str) and name else part_words(found)
+
+
+def _mark(aside: Aside, hides: Redaction, *, shows_reasons: bool) -> str:
+    did = f"{aside.by} set it aside" if aside.by else "The model provider refused it"
+    reason = hides.text(aside.reason) if shows_reasons else ""
+    return f"{did}: {reason}" if reason else f"{did}."
 
 
 # --- What the run did -----------------------------------------------------------------------------
@@ -171,6 +252,7 @@ class Row:
         votes: who decided what about a request.
         request: the line of a request.
         has_payload: whether there are arguments, outputs or reasoning to see.
+        left_out: what the model does not read of its items, and why.
     """
 
     step: Step
@@ -181,6 +263,7 @@ class Row:
     votes: tuple[str, ...] = ()
     request: str = ""
     has_payload: bool = False
+    left_out: tuple[Leavable, ...] = ()
 
 
 _STATUS_BADGES: Final[dict[str, Badge]] = {
@@ -201,7 +284,7 @@ _DECIDED: Final[dict[str, Badge]] = {
 }
 
 
-def _row(step: Step, hides: Redaction) -> Row:
+def _row(step: Step, hides: Redaction, left_out: tuple[Leavable, ...]) -> Row:
     badge = _STATUS_BADGES.get(step.status)
     request = step.request
     if request is not None and request.status != "pending":
@@ -230,6 +313,7 @@ def _row(step: Step, hides: Redaction) -> Row:
             or (step.kind == "summary" and step.text)
             or any(one.info is not None for one in step.checks)
         ),
+        left_out=left_out,
     )
 
 
@@ -340,21 +424,22 @@ class Payload:
         label: what it is.
         text: the text; JSON with room for line breaks.
         is_words: whether it is the model's words rather than data.
+        leavable: what the model may do without of its item; of the item's first payload.
     """
 
     label: str
     text: str
     is_words: bool = False
+    leavable: tuple[Leavable, ...] = ()
 
 
-def payloads(step: Step, state: LoopState, hides: Redaction) -> tuple[Payload, ...]:
+def payloads(view: "Conversation", step: Step) -> tuple[Payload, ...]:
     """Return arguments, outputs, reasoning and words of a step, as people may see them."""
-    found = [
-        part
-        for at in step.items
-        if at < len(state.items)
-        for part in _payloads_of(state.items[at], hides)
-    ]
+    state, hides = view.state, view.hides
+    found: list[Payload] = []
+    for at in step.items:
+        parts = list(_payloads_of(state.items[at], hides)) if at < len(state.items) else []
+        found += [replace(one, leavable=view.leavable(at)) for one in parts[:1]] + parts[1:]
     if step.kind == "summary" and step.text:
         label = "What the model reads instead"
         found.append(Payload(label=label, text=hides.text(step.text), is_words=True))
@@ -493,11 +578,29 @@ class Conversation:
     def bubbles(self, start: int, stop: int | None = None) -> list[Bubble]:
         """Return messages as the page shows them."""
         messages = self.customer.messages[start:stop]
-        return [_bubble(one, self.state, self.hides) for one in messages]
+        return [_bubble(one, self.state, self.hides, self.leavable) for one in messages]
 
     def row(self, number: int) -> Row:
         """Return a step as the page shows it."""
-        return _row(self.steps[number], self.hides)
+        step = self.steps[number]
+        return _row(step, self.hides, self.left_out(step))
+
+    def leavable(self, item: int) -> tuple[Leavable, ...]:
+        """Return what the model may do without of an item, or does not read."""
+        return leavable(
+            item,
+            self.state,
+            self.hides,
+            may_change=self.problems["set_aside"] is None,
+            shows_reasons=self.sees_payloads,
+        )
+
+    def left_out(self, step: Step) -> tuple[Leavable, ...]:
+        """Return what the model does not read of the items of a step."""
+        if not self.state.aside or step.kind == "set_aside":  # its own words say so
+            return ()
+        items = (at for at in step.items if at < len(self.state.items))
+        return tuple(one for at in items for one in self.leavable(at) if one.mark)
 
     @property
     def first_open_step(self) -> int:
@@ -523,6 +626,7 @@ _ACTIONS: Final[tuple[Action, ...]] = (
     "hold",
     "say",
     "release",
+    "set_aside",
     "cancel",
     "retry",
     "finish_wait",

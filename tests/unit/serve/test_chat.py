@@ -6,6 +6,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
 from html import unescape
@@ -19,6 +20,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, ServerUnavailable, UserError
 from outlast.client.read.events import StreamedState
 from outlast.client.results.result_members import RunSnapshot
+from outlast.loop.aside import Aside
 from outlast.loop.items import Item
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
@@ -26,7 +28,7 @@ from outlast.serve import uploads
 from outlast.serve.access import RoleRules
 from outlast.serve.customer_view import customer_view
 from outlast.serve.feed import FeedLimits
-from outlast.serve.pages.chat_stream import PageContent
+from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.parts import SHOWN
 from outlast.serve.problems import Refused
 from outlast.streams.delta_reader import UNJUDGED
@@ -773,3 +775,56 @@ async def test_too_many_windows_are_refused(desk: Place) -> None:
         refused = await client.get("/chat/c/mine/events", headers={"Accept": "text/event-stream"})
     assert refused.status_code == 429
     assert "too many windows" in refused.json()["error"]["message"]
+
+
+# --- What the assistant does not read, and answers that were cut off -----------------------------------
+
+UNREAD_FILE = "The assistant could not read this attachment."
+UNREAD_MESSAGE = "The assistant could not read this message."
+
+
+@pytest.mark.parametrize(
+    ("parts", "files", "messages"), [((1,), 1, 0), ((0, 1), 1, 1), ((None,), 0, 1), ((), 0, 0)]
+)
+async def test_a_customer_reads_that_the_assistant_could_not_read_what_they_sent(
+    desk: Place, parts: tuple[int | None, ...], files: int, messages: int
+) -> None:
+    photo = {"type": "input_image", "image_url": data_url("image/png", PNG)}
+    state = with_files({"type": "input_text", "text": "Look"}, photo, photo)
+    at = len(state.items) - 1
+    aside = tuple(Aside(item=at, part=part, reason="SECRET", by="SECRET") for part in parts)
+    desk.play(replace(state, aside=aside))
+    async with open_to(desk) as client:
+        shown = (await client.get("/chat/c/mine")).text
+    whole = None in parts or 0 in parts
+    assert shown.count(UNREAD_FILE) == (0 if whole else files)
+    assert shown.count(UNREAD_MESSAGE) == messages
+    assert SECRET not in shown
+
+
+async def test_a_mark_comes_and_goes_while_the_page_is_open(desk: Place) -> None:
+    """No event of the run's stream tells of it."""
+    state = replace(answered("Hi."), run_id="mine")
+    desk.play(state)
+    desk.source.put(streamed(state, 0))
+    content = PageContent(lambda one, _: f"{one.id}: {one.left_out}", lambda _: "")
+    events = chat_events(desk.app.state.desk, "mine", "customer", content)
+    async with asyncio.timeout(5), aclosing(events):
+
+        async def next_html() -> dict[str, str]:
+            while (event := await anext(events)).event != "chat":
+                pass
+            return json.loads(event.data)["html"]
+
+        assert (await next_html())["i0"] == "i0: False"
+        for aside, mark in (((Aside(item=0, reason=SECRET),), True), ((), False)):
+            desk.source.put(streamed(replace(state, aside=aside)))
+            assert await next_html() == {"i0": f"i0: {mark}"}
+
+
+async def test_an_answer_that_a_limit_cut_off_says_so(desk: Place) -> None:
+    state = answered("Half a sen")
+    raw_item = {**state.items[1].raw, "status": "incomplete"}
+    desk.play(replace(state, items=(state.items[0], replace(state.items[1], raw=raw_item))))
+    async with open_to(desk) as client:
+        assert "This answer was cut short." in (await client.get("/chat/c/mine")).text

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from html import unescape
@@ -13,13 +13,21 @@ from starlette.requests import Request
 
 from outlast.client.identity import person
 from outlast.client.results.pending_waits import pending_waits
+from outlast.client.timeline import Timeline
+from outlast.loop.actions import SetAsideAction
 from outlast.loop.approvals import ApprovalTerms
+from outlast.loop.aside import Aside
 from outlast.loop.budgets import Budget
-from outlast.loop.events import RunForked
+from outlast.loop.events import PersonActed, RunForked
 from outlast.loop.fork import Fork
+from outlast.loop.machine import advance
+from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
+from outlast.serve.access import ROLES, Role, Staff
 from outlast.serve.pages import conversation
 from outlast.serve.pages.conversation import _follow, _screen
+from outlast.serve.pages.conversation_view import Conversation, payloads
+from outlast.serve.pages.conversation_view import conversation as view_of
 from outlast.serve.pages.parts import SHOWN
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent
@@ -413,11 +421,17 @@ async def test_what_a_tool_waits_for_can_be_delivered_by_operators() -> None:
     assert 'name="token"' not in await shown(play)
 
 
+DEEDS = (
+    *("hold", "say", "release", "cancel", "retry", "extend", "finish"),
+    *("set-aside", "take-back"),
+)
+
+
 async def test_deeds_need_the_role_and_a_page_of_this_desk() -> None:
     play = play_in("idle", keep_open=True)
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, roles=["viewer"])
     async with app.state.desk.feed, browser_of(app) as http:
-        for deed in ("hold", "say", "release", "cancel", "retry", "extend", "finish"):
+        for deed in DEEDS:
             own = {"Origin": "http://localhost:8090", "HX-Request": "true"}
             refused = await http.post(f"{PATH}/{deed}", headers=own)
             assert refused.status_code == 403
@@ -433,6 +447,8 @@ async def test_forms_are_checked_before_the_run_is_asked() -> None:
     wrong = {
         "say": [{"text": " \n"}, {"text": "x" * 20_001}],
         "release": [{"note": "x" * 20_001}],
+        "set-aside": [{"item": ""}, {"item": "-1"}, {"item": "9" * 30}, {"item": "0", "part": "x"}],
+        "take-back": [{"part": "1"}, {"item": "0x1"}, {"item": "٣"}, {"item": "0", "part": "-1"}],
         "cancel": [{"mode": ""}, {"mode": "never"}],
         "finish": [{"value": " "}, {"value": "{"}, {"value": "1", "token": "none"}],
     }
@@ -442,6 +458,91 @@ async def test_forms_are_checked_before_the_run_is_asked() -> None:
                 refused = await http.post(f"{PATH}/{deed}", headers=own, data=form)
                 assert refused.status_code == 400, deed
                 assert 'role="alert"' in refused.text
+
+
+# --- What the model does not read -----------------------------------------------------------------
+
+PHOTO = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+PAPER = {"type": "input_file", "file_data": "data:;base64,AA==", "filename": HOSTILE[0]}
+TEXT = {"type": "input_text", "text": "Look"}
+
+
+def play_left_out(*aside: Aside) -> Play:
+    """A conversation with a photo and a file, a call with its output, and an instruction."""
+    play = Play.ready(keep_open=True)
+    content = [TEXT, PHOTO, PAPER]
+    play.replies(said("Hello."), tool("look_up", "c1"))
+    play.returns("c1", "Found.")
+    play.replies(said("It is a cup."))
+    items = list(play.state.items)
+    items[0] = replace(items[0], raw={"role": "user", "content": content})
+    play.state = replace(play.state, items=tuple(items), aside=aside)
+    return play
+
+
+async def test_whoever_may_take_over_leaves_out_what_the_model_may_do_without() -> None:
+    refused = Aside(item=0, part=1, reason=HOSTILE[0])
+    view = seen_of(play_left_out(refused, Aside(item=3, by="<b>bob</b>")))
+    [asked, *answers] = view.bubbles(0)
+    assert [(one.part, bool(one.mark), one.may_change) for one in asked.leavable] == [
+        (1, True, True),
+        (2, False, True),
+        (None, False, True),
+    ]
+    assert [one.what for one in asked.leavable] == ["an image", HOSTILE[0], ""]
+    assert asked.leavable[0].mark == f"The model provider refused it: {HOSTILE[0]}"
+    assert [[one.mark for one in bubble.leavable] for bubble in answers] == [[""], [""]]
+    [call] = [step for step in view.steps if step.kind == "tool"]
+    assert [one.mark for one in view.left_out(call)] == ["<b>bob</b> set it aside."]
+    first, second = payloads(view, call)
+    assert [one.may_change for one in first.leavable] == [True], "the arguments of a call"
+    assert [one.mark for one in second.leavable] == ["<b>bob</b> set it aside."]
+
+
+@pytest.mark.parametrize(
+    ("roles", "reason"), [(["viewer"], False), (["decider"], True), (["viewer", "decider"], True)]
+)
+async def test_others_see_the_mark_and_have_no_button(roles: list[Role], reason: bool) -> None:
+    view = seen_of(play_left_out(Aside(item=0, part=1, reason="Flagged.")), roles)
+    marks = [one.mark for bubble in view.bubbles(0) for one in bubble.leavable if one.mark]
+    assert marks == [f"The model provider refused it{': Flagged.' if reason else '.'}"]
+    assert not any(one.may_change for bubble in view.bubbles(0) for one in bubble.leavable)
+
+
+async def test_in_a_run_that_has_ended_the_marks_stay() -> None:
+    play = play_left_out(Aside(item=0, reason="Flagged."))
+    play.state = replace(play.state, phase="closed", outcome="completed")
+    view = seen_of(play)
+    leavable = [one for bubble in view.bubbles(0) for one in bubble.leavable]
+    assert [one.mark for one in leavable if one.mark] == ["The model provider refused it: Flagged."]
+    assert not any(one.may_change for one in leavable)
+
+
+def seen_of(play: Play, roles: Sequence[Role] = ROLES) -> Conversation:
+    steps, state = Timeline(), LoopState()
+    for event in play.events:
+        state, _ = advance(state, event)
+        steps.take(event, state)
+    caller = Staff(person("ann"), frozenset(roles))
+    return view_of(play.state, steps.steps, caller, signs=True, at_ms=play.now_ms)
+
+
+@pytest.mark.parametrize("reason", HOSTILE)
+async def test_a_reason_is_inert_and_live(reason: str) -> None:
+    play = play_in("idle", keep_open=True)
+    runs = PlayedRuns({"run": play})
+    app = desk_of(runs, conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        before = (await http.get(PATH)).text
+        assert before.count('action="/conversations/run/set-aside"') == 2
+        assert 'class="badge is-wait">Left out' not in before
+    action = SetAsideAction(by="ann", item=0, reason=reason)
+    play.take(PersonActed(at_ms=play.now_ms, action=action))
+    page = await shown(play)
+    assert active_content(page) == []
+    assert page.count('class="badge is-wait">Left out for the model') == 1
+    assert "ann set it aside" in words(page)
+    assert page.count('action="/conversations/run/take-back"') == 1
 
 
 # --- The live stream -----------------------------------------------------------------------------
@@ -527,7 +628,7 @@ async def test_a_new_message_is_sent_alone() -> None:
         runs.tell()
         await settled()
         assert browser.regions["talk"].count("<li ") == SHOWN + 1
-        assert browser.said("talk").endswith("One more.")
+        assert browser.said("talk").endswith("One more. Leave out for the model")
         assert len(browser.sent) - before < 3_000
 
 

@@ -178,15 +178,18 @@
     }
   });
 
-  // The focused row may leave with a swap: then the row that takes its place has the focus.
+  // The focused row may leave with a swap: then the row that takes its place has the focus. So has a
+  // button that comes back with the same id.
   let kept = null;
 
   const chosen = new Set();
 
   function keepFocus() {
     for (const box of all("input[data-keep]")) chosen[box.checked ? "add" : "delete"](box.id);
-    const row = document.activeElement?.closest?.("[data-row]");
-    if (row) kept = { id: row.id, at: rows().indexOf(row), inner: document.activeElement.id };
+    const active = document.activeElement;
+    const row = active?.closest?.("[data-row]");
+    if (row) kept = { id: row.id, at: rows().indexOf(row), inner: active.id };
+    else if (active?.id && active.matches("button")) kept = { id: "", at: -1, inner: active.id };
   }
 
   function restoreFocus() {
@@ -194,6 +197,7 @@
     const isFree = !document.activeElement || document.activeElement === document.body;
     if (!kept || !isFree) return;
     const same = document.getElementById(kept.inner) || document.getElementById(kept.id);
+    if (same?.disabled) return; // until its request is over
     const list = rows();
     const row = same || list[Math.min(kept.at, list.length - 1)];
     if (row) focusRow(row);
