@@ -261,6 +261,29 @@ def _shown_parts(content: Json) -> Iterator[tuple[int, JsonObject]]:
             yield at, {name: fields[name] for name in ("type", *_PARTS[kind]) if name in fields}
 
 
+# --- What the model does not read, for front ends -------------------------------------------------
+
+
+def message_ids(state: LoopState) -> dict[int, str]:
+    """Return the ids of messages by the places of their items in the transcript.
+
+    The state has the ids in the order in which messages were recorded. A message of a program may
+    have several items; then nobody knows which item is whose, and none has an id.
+    """
+    taken = [one for answer in state.answers for one in answer.to]
+    ids = list(dict.fromkeys([*taken, *state.question.answering]))
+    places = [at for at, item in enumerate(state.items) if item.kind == "input"]
+    return dict(zip(places, ids, strict=True)) if len(ids) == len(places) else {}
+
+
+def messages_left_out(state: LoopState) -> list[CustomerMessage]:
+    """Return the messages of the customer that the model does not read, or not all of."""
+    if not state.aside:
+        return []
+    seen = customer_view(state).messages
+    return [one for one in seen if one.left_out or one.attachments_left_out]
+
+
 # --- Writing ---------------------------------------------------------------------------------------
 
 

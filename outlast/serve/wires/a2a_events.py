@@ -38,6 +38,8 @@ STATES: Final[dict[Reason, TaskState]] = {
     "asks": "TASK_STATE_INPUT_REQUIRED",
 }
 
+_CUT_SHORT: Final = "This answer was cut short."
+
 _DECIDE: Final = (
     "This needs a decision. Send a message with this taskId and, for each request, a data part with "
     "its requestId and either approve (true or false, with a reason if you like) or response."
@@ -130,7 +132,7 @@ class TaskProgress:
         elif step.reason == "asks":
             self._words = [_DECIDE, {"requests": [_request(one) for one in step.requests]}]
         else:
-            self._words = []
+            self._words = [_CUT_SHORT] if step.is_cut_short else []
 
     def _status(self) -> TaskStatus:
         said = None

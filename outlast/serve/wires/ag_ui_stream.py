@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +20,7 @@ from ag_ui.core import (
 )
 
 from outlast.agents.errors import RunNotFound
+from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import present_requests
 from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest
@@ -59,6 +61,7 @@ from outlast.serve.wires.ag_ui_input import (
 from outlast.serve.wires.ag_ui_view import (
     Live,
     View,
+    ids_left_out,
     ids_of_calls,
     message_id,
     plain,
@@ -302,6 +305,7 @@ class RunStream:
         if self._viewed is None or self._viewed[0] is not state:
             view = view_of_team(state) if self._is_team else view_of_customer(state)
             facts = self._facts_of_team(state) if self._staff else self._facts_of_customer(state)
+            facts = replace(facts, state={**facts.state, **_marks(state)})
             self._viewed = state, view, facts
         return self._viewed[1:]
 
@@ -424,6 +428,17 @@ class RunStream:
     def _has_voted(self, request: ApprovalRequest) -> bool:
         own = "" if self._staff is None else self._staff.person.subject
         return any(same_person(one.decision.by or "", own) for one in request.standing_votes)
+
+
+def _marks(state: LoopState) -> JsonObject:
+    """Return what is wrong with messages: it is there only where something is."""
+    marks: JsonObject = {}
+    if left_out := ids_left_out(state):
+        marks["leftOut"] = [plain(one) for one in left_out]
+    at = state.answers[-1].item if state.answers else None
+    if at is not None and is_cut_short(state.items[at].raw):
+        marks["cutShort"] = True
+    return marks
 
 
 def _live_after(live: Live | None, entry: FeedEntry | None) -> Live | None:

@@ -30,7 +30,12 @@ from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.phrases import as_text
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, visible_item_count
 from outlast.loop.values import Json, JsonObject
-from outlast.serve.customer_view import CustomerMessage, customer_view
+from outlast.serve.customer_view import (
+    CustomerMessage,
+    customer_view,
+    message_ids,
+    messages_left_out,
+)
 from outlast.serve.wires.call_ids import CallIds
 
 OWN: Final = "outlast-"
@@ -263,16 +268,18 @@ def _front_end_id(message: str) -> str | None:
 def _ids_of_front_ends(state: LoopState) -> dict[int, str]:
     """Return the ids of the customer's messages in the transcript, by the places of their items.
 
-    The state has the ids in the order in which messages were recorded. A message of a program may
-    have several items; then nobody knows which item is whose, and all have ids of the transcript.
+    Others have ids of the transcript.
     """
-    taken = [one for answer in state.answers for one in answer.to]
-    ids = list(dict.fromkeys([*taken, *state.question.answering]))
-    places = [at for at, item in enumerate(state.items) if item.kind == "input"]
-    if len(ids) != len(places):
-        return {}
-    named = zip(places, map(_front_end_id, ids), strict=True)
+    named = ((at, _front_end_id(one)) for at, one in message_ids(state).items())
     return {at: one for at, one in named if one is not None}
+
+
+def ids_left_out(state: LoopState) -> list[str]:
+    """Return the ids of the customer's messages that the model does not read, or not all of."""
+    if not (found := messages_left_out(state)):
+        return []
+    ids = _ids_of_front_ends(state)
+    return [_of_customer_view(state, one, ids).id for one in found]
 
 
 # --- Messages of the protocol --------------------------------------------------------------------

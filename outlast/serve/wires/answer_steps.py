@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from outlast.agents.items.raw_items import is_cut_short
 from outlast.agents.items.run_items import raw_of
 from outlast.agents.items.stream_events import RunItemStreamEvent
 from outlast.client.people.nested_requests import FoundRequest
@@ -265,7 +266,7 @@ class AnswerSteps:
             case "message":
                 text = text_of(raw) or refusal_of(raw) or ""
                 if text and (self._is_team or self._is_visible(item, reader)):
-                    yield from self._message(text, event.id, place)
+                    yield from self._message(text, event.id, place, is_cut=is_cut_short(raw))
                 elif text:
                     yield from self._resume("", event.id, is_complete=True)
                     yield TextHidden(place)
@@ -415,7 +416,9 @@ class AnswerSteps:
         self._open = None
         yield TextDone(self._place(event, len(text) + 1), text)
 
-    def _message(self, text: str, event: int, place: Place) -> Iterator[Step]:
+    def _message(
+        self, text: str, event: int, place: Place, *, is_cut: bool = False
+    ) -> Iterator[Step]:
         """Complete the message in progress if it is this one; else show this one in whole."""
         text = self._hides.text(text)
         opened, before = self._open, ""
@@ -433,7 +436,7 @@ class AnswerSteps:
             whole = text
         yield from self._show(whole, event)
         self._open, self._reply = None, ""
-        yield TextDone(replace(place, voids=self._voids), whole)
+        yield TextDone(replace(place, voids=self._voids), whole, is_cut)
 
     # --- The end --------------------------------------------------------------------------------
 
@@ -465,7 +468,9 @@ class AnswerSteps:
         reason: Reason = "answered" if failure is None else "failed"
         if failure is not None and failure.code == CANCELLED:
             reason = "cancelled"
-        yield from self._finish(end, reason, failure)
+        at = None if answer is None or failure is not None else answer.item
+        is_cut = at is not None and is_cut_short(state.items[at].raw)
+        yield from self._finish(end, reason, failure, is_cut=is_cut)
 
     def _finish_run(self, reader: FeedReader) -> Iterator[Step]:
         outcome, failure = reader.state.outcome, reader.state.failure
@@ -479,6 +484,8 @@ class AnswerSteps:
         reason: Reason,
         failure: Failure | None = None,
         requests: tuple[ApprovalRequest, ...] = (),
+        *,
+        is_cut: bool = False,
     ) -> Iterator[Step]:
         yield from self._resume("", event, is_complete=True)
         closes = self._open is not None and self._open.complete > 0
@@ -486,7 +493,8 @@ class AnswerSteps:
         self.is_over = True
         if failure is not None:
             failure = replace(failure, message=self._hides.text(failure.message))
-        yield Finished(self._place(event + closes), reason, failure, requests, event)
+        place = self._place(event + closes)
+        yield Finished(place, reason, failure, requests, event, is_cut)
 
 
 def answer_of(state: LoopState, message_id: str) -> Answer | None:

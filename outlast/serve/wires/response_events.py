@@ -75,7 +75,9 @@ LARGEST_NUMBER: Final = (1 << _EVENT_BITS + _VOID_BITS + _OFFSET_BITS + _LOW_BIT
 
 # --- Responses -----------------------------------------------------------------------------------
 
-Status: TypeAlias = Literal["queued", "in_progress", "completed", "failed", "cancelled"]
+Status: TypeAlias = Literal[
+    "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"
+]
 
 _STATUSES: Final[dict[str, Status]] = {
     "answered": "completed",
@@ -86,9 +88,13 @@ _STATUSES: Final[dict[str, Status]] = {
 }
 _LAST_EVENTS: Final[dict[Status, str]] = {
     "completed": "response.completed",
+    "incomplete": "response.incomplete",
     "failed": "response.failed",
     "cancelled": "response.incomplete",  # the API has no event of its own for it
 }
+
+
+_CUT_SHORT: Final[JsonObject] = {"reason": "max_output_tokens"}
 
 
 @dataclass
@@ -126,7 +132,7 @@ class ResponseEvents:
             "created_at": self.id.created_at,
             "status": self.status,
             "error": self.error,
-            "incomplete_details": None,
+            "incomplete_details": _CUT_SHORT if self.status == "incomplete" else None,
             "instructions": None,
             "metadata": {},
             "model": self.model,
@@ -163,8 +169,8 @@ class ResponseEvents:
                 yield self._item_event(place, "done", self._message(None, "incomplete"))
             case TextHidden():
                 self._hidden += 1  # a client that read it from another process has its index
-            case TextDone(place=place, text=text):
-                yield from self._end_message(place, text)
+            case TextDone(place=place, text=text, is_cut_short=is_cut):
+                yield from self._end_message(place, text, "incomplete" if is_cut else "completed")
             case Reasoned(place=place, text=text):
                 summary = [{"type": "summary_text", "text": text}] if text else []
                 yield from self._whole_item(place, "rs", {"type": "reasoning", "summary": summary})
@@ -216,13 +222,13 @@ class ResponseEvents:
         yield self._item_event(place, "added", self._message(None, "in_progress"))
         yield self._event(place, "response.content_part.added", part=_text_part(""), **self._part)
 
-    def _end_message(self, place: Place, text: str) -> Iterator[JsonObject]:
+    def _end_message(self, place: Place, text: str, status: str) -> Iterator[JsonObject]:
         position = self._message_index(place.voids)
         done: JsonObject = {"text": text, "logprobs": [], **self._part}
         yield self._event(place, "response.output_text.done", **done)
         part = {"part": _text_part(text), **self._part}
         yield self._event(place, "response.content_part.done", **part)
-        message = self._message(text, "completed")
+        message = self._message(text, status)
         yield self._item_event(place, "done", message)
         self.output.insert(position, message)
 
@@ -275,7 +281,7 @@ class ResponseEvents:
             yield self._item_event(step.place, "added", item)
             yield self._item_event(step.place, "done", item)
             self.output.append(item)
-        self.status = _STATUSES[step.reason]
+        self.status = "incomplete" if step.is_cut_short else _STATUSES[step.reason]
         if self.status == "failed":
             self.error = {"code": "server_error", "message": step.words(is_team=self.is_team)}
         yield self._event(step.place, _LAST_EVENTS[self.status], response=self.response())

@@ -56,10 +56,11 @@ class TextHidden:
 
 @dataclass(frozen=True, slots=True)
 class TextDone:
-    """The message is complete."""
+    """The message is complete, or cut off by a limit of tokens."""
 
     place: Place
     text: str
+    is_cut_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class Finished:
         failure: why there is no answer.
         requests: what the caller has to decide.
         next_event: the number of the event from which the rest of the answer goes on.
+        is_cut_short: whether a limit of tokens cut the answer off.
     """
 
     place: Place
@@ -131,6 +133,7 @@ class Finished:
     failure: Failure | None = None
     requests: tuple[ApprovalRequest, ...] = ()
     next_event: int = 0
+    is_cut_short: bool = False
 
     def words(self, *, is_team: bool) -> str:
         """Return why there is no answer, for the customer or for the team."""

@@ -242,7 +242,8 @@ class MessageChunks:
         elif step.reason not in reasons:
             yield {"type": "error", "errorText": step.words(is_team=self.is_team)}
         yield {"type": "finish-step"}
-        yield {"type": "finish", "finishReason": reasons.get(step.reason, "error")}
+        reason = "length" if step.is_cut_short else reasons.get(step.reason, "error")
+        yield {"type": "finish", "finishReason": reason}
 
 
 def _call_id(request: ApprovalRequest) -> str:

@@ -14,7 +14,12 @@ from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Staff, Target
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import customer_input, customer_view
+from outlast.serve.customer_view import (
+    customer_input,
+    customer_view,
+    message_ids,
+    messages_left_out,
+)
 from outlast.serve.feed import FeedReader
 from outlast.serve.messages import (
     accept_message,
@@ -36,7 +41,7 @@ from outlast.serve.wires.decisions import (
     is_settled,
     voted_by,
 )
-from outlast.serve.wires.steps import GoesOn
+from outlast.serve.wires.steps import Finished, GoesOn
 from outlast.serve.wires.ui_messages import (
     MessageChunks,
     answer_id,
@@ -254,21 +259,30 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         nested = NestedRequests(asked.desk, caller, wanted.requests)
         async with aclosing(follow_steps(steps, reader, nested)) as following:
             async for step in following:
-                news = chunks.take(step) if step is not None else chunks.rest(_facts(asked, reader))
-                for chunk in news:
+                if step is None or isinstance(step, Finished):
+                    facts = _facts(asked, reader, wanted.message_id)
+                    if step is None or "leftOut" in facts:
+                        for chunk in chunks.rest(facts):
+                            yield chunk
+                for chunk in chunks.take(step) if step is not None else ():
                     yield chunk
 
 
-def _facts(asked: DeskRequest, reader: FeedReader) -> JsonObject:
+def _facts(asked: DeskRequest, reader: FeedReader, message_id: str) -> JsonObject:
     """Return what a chat says beside its messages: whether it works, and what it waits for.
 
-    The words are those that the policy has for the customer.
+    The words are those that the policy has for the customer. `leftOut` is there only if the model
+    does not read the message that is answered, or not all of it.
     """
     status = reader.state.status
     facts: JsonObject = {
         "works": status not in {"waiting", "blocked"},
         "waitsFor": customer_view(reader.state).waits_for,
     }
+    if left_out := messages_left_out(reader.state):
+        ids = message_ids(reader.state)
+        if any(ids.get(int(one.id.removeprefix("i"))) == message_id for one in left_out):
+            facts["leftOut"] = True
     return {**facts, "status": status} if isinstance(asked.caller, Staff) else facts
 
 

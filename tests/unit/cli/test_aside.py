@@ -18,7 +18,11 @@ ASKED: list[JsonObject] = [
         "role": "user",
         "content": [
             {"type": "input_text", "text": "What is this?"},
-            {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "auto"},
+            {
+                "type": "input_image",
+                "image_url": "data:image/png;base64,iVBORw0KGgo=",
+                "detail": "auto",
+            },
         ],
     }
 ]

@@ -233,6 +233,16 @@ def test_a_void_text_is_replaced_by_the_next_one() -> None:
     assert made.status.state == "TASK_STATE_COMPLETED"
 
 
+@pytest.mark.parametrize(("is_cut", "words"), [(True, ["This answer was cut short."]), (False, [])])
+def test_a_task_whose_answer_was_cut_off_says_so(is_cut: bool, words: list[str]) -> None:
+    task = progress()
+    list(task.take(Finished(Place(), "answered", is_cut_short=is_cut)))
+    status = task.task().status
+    assert status.state == "TASK_STATE_COMPLETED"
+    said = [] if status.message is None else [one.text for one in status.message.parts]
+    assert said == words
+
+
 @pytest.mark.parametrize(
     ("reason", "state"),
     [
