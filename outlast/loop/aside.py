@@ -81,6 +81,14 @@ def may_be_left_out(raw: JsonObject) -> bool:
     return raw.get("role") not in _INSTRUCTIONS
 
 
+def parts_aside(aside: Sequence[Aside]) -> dict[int | str, list[int | None]]:
+    """Return the parts that are set aside, with None for all of an item, by what names the item."""
+    gone: dict[int | str, list[int | None]] = {}
+    for one in aside:
+        gone.setdefault(one.place[0], []).append(one.part)
+    return gone
+
+
 def entries_read(
     view: View,
     items: Sequence[Item],
@@ -99,9 +107,7 @@ def entries_read(
         start: the first entry of the view that counts.
         stop: the entry of the view from which on none counts; None for all.
     """
-    gone: dict[int | str, list[int | None]] = {}
-    for one in aside:
-        gone.setdefault(one.place[0], []).append(one.place[1])
+    gone = parts_aside(aside)
     named = (
         (digest_of(item.raw) if index is None else index, item)
         for index, item in tuple(entries(view, items, length))[start:stop]

@@ -275,7 +275,7 @@ class Line:
         seeded = self._missing_from()
         while seeded < len(self.state.items):  # the run goes on meanwhile
             items = self.state.items[seeded:]
-            for raw in session_items(self._run.run_id, items, seeded):
+            for raw in session_items(self._run.run_id, items, seeded, self.state.aside):
                 await self._create(raw)
             seeded += len(items)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from outlast.agents.json_values import as_object, as_objects
+from outlast.loop.aside import Aside, parts_aside, without
 from outlast.loop.items import Item, text_of
 from outlast.loop.values import Json, JsonObject
 from outlast.realtime.openai.messages import message_item, started_call
@@ -17,16 +18,25 @@ from outlast.realtime.port.item_ids import output_item_id, transcript_item_id
 from outlast.realtime.port.items import RealtimeItem, RealtimeToolCallItem
 
 
-def session_items(run_id: str, items: Sequence[Item], start: int = 0) -> list[JsonObject]:
+def session_items(
+    run_id: str, items: Sequence[Item], start: int = 0, aside: Sequence[Aside] = ()
+) -> list[JsonObject]:
     """Return items of a transcript in the format of `conversation.item.create`.
 
-    Items that a realtime session does not have, such as reasoning, are left out. `start` is the
-    index of the first one in the transcript.
+    Items that a realtime session does not have, such as reasoning, are left out.
+
+    Args:
+        run_id: the run.
+        items: the items.
+        start: the index of the first one in the transcript.
+        aside: what the model does not read: a note stands in its place.
     """
-    found = (
-        session_item(item.raw, new_id(run_id, item.raw, at)) for at, item in enumerate(items, start)
-    )
-    return [raw for raw in found if raw is not None]
+    gone, found = parts_aside(aside), list[JsonObject]()
+    for at, item in enumerate(items, start):
+        read = without(item, gone[at]) if at in gone else item
+        raw = None if read is None else session_item(read.raw, new_id(run_id, item.raw, at))
+        found += [] if raw is None else [raw]
+    return found
 
 
 def new_id(run_id: str, raw: JsonObject, index: int) -> str:

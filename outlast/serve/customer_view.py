@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import is_cut_short
+from outlast.loop.aside import parts_aside
 from outlast.loop.items import Item, refusal_of, text_of
 from outlast.loop.phrases import as_text
 from outlast.loop.state import (
@@ -135,7 +136,7 @@ def text_delta(raw: JsonObject) -> str | None:
 
 def _messages(state: LoopState) -> Iterator[CustomerMessage]:
     answers = {one.item for one in state.answers if one.failure is None}
-    passed, aside = _passed_items(state), _aside_parts(state)
+    passed, aside = _passed_items(state), parts_aside(state.aside)
     agents = {*state.handoff_path, state.agent}
     turns_with_output: set[int] = set()
     for at, item in enumerate(state.items[: visible_item_count(state)]):
@@ -219,15 +220,6 @@ def _text(item: Item) -> str:
 
 def _as_answer(output: Json) -> str:
     return "" if output is None else as_text(output)
-
-
-def _aside_parts(state: LoopState) -> dict[int, list[int | None]]:
-    """Return the parts of items that the model does not read, with None for all of an item."""
-    found: dict[int, list[int | None]] = {}
-    for one in state.aside:
-        if one.item is not None:
-            found.setdefault(one.item, []).append(one.part)
-    return found
 
 
 def _of_customer(

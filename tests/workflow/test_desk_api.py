@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -46,13 +46,17 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def app_of(
-    desk: Desk, *agents: Agent[Any], name: str = "ann", roles: RoleRules | None = None
+    desk: Desk,
+    *agents: Agent[Any],
+    name: str = "ann",
+    roles: RoleRules | None = None,
+    groups: Sequence[str] = ("billing",),
 ) -> Starlette:
     """Return the desk of one process, at which one person is logged in."""
     return desk_app(
         desk.client,
         agents=agents,
-        login=ThisMachine(person(name, groups=["billing"])),
+        login=ThisMachine(person(name, groups=groups)),
         roles=roles,
         tokens=TOKENS,
         api_keys={"shop": KEY},

@@ -106,7 +106,7 @@ class ClaimReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsideReceipt:
-    """What the model does not read of an item any more.
+    """The outcome of setting an item aside, or of taking it back.
 
     Attributes:
         run_id: the run.

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from outlast.loop.aside import Aside
 from outlast.loop.items import Item
+from outlast.loop.phrases import OUTPUT_LEFT_OUT, left_out
 from outlast.realtime.port.item_ids import output_item_id
 from outlast.realtime.port.items import RealtimeToolCallItem
 from outlast.realtime.seed import history_of, output_text, session_items
@@ -82,3 +84,20 @@ def test_outputs_are_text() -> None:
     assert output_text({"total": 3}) == '{"total": 3}'
     assert output_text([1, 2]) == "[1, 2]"
     assert output_text("plain") == "plain"
+
+
+def test_a_new_session_does_not_get_what_is_set_aside() -> None:
+    aside = (
+        Aside(item=4),
+        Aside(item=3, reason="Flagged."),
+        Aside(item=5, part=1),
+        Aside(item=1),
+        Aside(digest="of a summary"),
+    )
+    items = session_items("case", TRANSCRIPT, 0, aside)
+    whole = session_items("case", TRANSCRIPT)
+    assert [item["id"] for item in items] == [item["id"] for item in whole]
+    assert items[2]["output"] == OUTPUT_LEFT_OUT
+    assert "It was sent." not in str(items[3])
+    assert [part.get("text") for part in items[4]["content"]] == ["This one?", left_out("an image")]
+    assert session_items("case", TRANSCRIPT[4:], 4, aside) == items[3:]
