@@ -100,7 +100,8 @@ async def test_a_refund_is_asked_for_shown_listed_approved_and_talked_about(
     terminal: Terminal, run_id: str
 ) -> None:
     asked = await terminal.outlast(
-        "run", "Triage", REFUND, "--id", run_id, "--keep-open", "--task-queue", QUEUE
+        *("run", "Triage", REFUND, "--id", run_id, "--keep-open", "--task-queue", QUEUE),
+        *("--by", "cust-1001"),
     )
     assert (asked.code, asked.out) == (3, "")
     assert "Triage     hands over to Billing" in asked.err

@@ -36,6 +36,8 @@ TALKS_TO_A_SERVER = {
     "hold",
     "say",
     "release",
+    "set-aside",
+    "take-back",
     "run",
     "send",
     "retry",

@@ -7,12 +7,14 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.actions import SetAsideAction
+from outlast.loop.approvals import ApprovalTerms, Audience
 from outlast.loop.aside import Aside, RefusedEntry, aside_words, entries_read, read_without, without
 from outlast.loop.calls import BegunResponse, ModelReply, ViewSummary
 from outlast.loop.effect_results import RESPONSE_NOT_FOUND
 from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
 from outlast.loop.events import PersonActed
 from outlast.loop.items import Item
+from outlast.loop.problems import aside_problem
 from outlast.loop.run_changes import ItemSetAside, run_changes
 from outlast.loop.state import LoopState, items_of, items_to_summarise
 from outlast.loop.values import Failure, JsonObject, ServerThread
@@ -31,7 +33,8 @@ def read(play: Play) -> list[Item]:
 def acted(play: Play, item: int, **fields: Any) -> str | None:
     """Let a person set an item aside or take it back; return why it had no effect."""
     before = play.state.ignored
-    action = SetAsideAction(**{"by": "ann", "item": item, **fields})
+    given: dict[str, Any] = {"by": "ann", "item": item, **fields}
+    action = SetAsideAction(**given)
     play.take(PersonActed(at_ms=play.now_ms, action=action))
     newer = play.state.ignored[len(before) :]
     return newer[0].why if newer else None
@@ -309,3 +312,16 @@ def test_a_call_without_a_thread_fails_whatever_the_provider_says() -> None:
 
 def test_a_summary_is_no_reply() -> None:
     assert ViewSummary().items == ()
+
+
+def test_only_whoever_may_take_over_an_open_run_sets_aside() -> None:
+    terms = ApprovalTerms(audience=Audience(subjects=("bob",)))
+    play = Play.ready(keep_open=True, takeover=terms)
+    for back in (False, True):
+        why = acted(play, 0, back=back)
+        assert why is not None
+        assert why.startswith("Setting aside what the model reads: ann may not do this.")
+    ended = replace(play.state, phase="closing")
+    event = PersonActed(at_ms=play.now_ms, action=SetAsideAction(by="bob", item=0), verified=True)
+    assert aside_problem(play.state, event) is None
+    assert aside_problem(ended, event) == "The run has ended. Start a new one."

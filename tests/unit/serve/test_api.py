@@ -127,7 +127,7 @@ async def test_the_team_reads_what_a_run_did_and_waits_for(http: Any) -> None:
 
 async def test_a_customer_reads_their_messages_and_nothing_else(http: Any) -> None:
     answer = await http.get(RUN, headers=CUSTOMER)
-    plain = {"attachments": [], "left_out": False, "is_cut_short": False}
+    plain: dict[str, Any] = {"attachments": [], "left_out": False, "is_cut_short": False}
     assert answer.json() == {
         "id": "support-42",
         "messages": [
