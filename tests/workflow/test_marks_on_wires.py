@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,13 +13,13 @@ from outlast.client.handle import RunHandle
 from outlast.contract.identity import new_shared_key
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.testing import ScriptedModel, say
+from tests.pictures import PNG, url_of
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.test_desk_api import TOKENS, app_of, bearer, of_run, opened
 from tests.workflow.test_desk_wires import body_of, events_in
 from tests.workflow.test_wires import Chat, said
 
-PNG = b"\x89PNG\r\n\x1a\n"
-PHOTO = f"data:image/png;base64,{b64encode(PNG + b'SECRET-photo').decode()}"
+PHOTO = url_of("image/png", PNG)
 HALF = "Half a sen"
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import json
-from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -26,14 +25,14 @@ from outlast.contract.identity import new_shared_key
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.testing import ScriptedModel, say
+from tests.pictures import PNG, url_of
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.test_archive import SOON, ended, taken_by_retention, until
 from tests.workflow.test_desk_api import Reader, app_of, of_run, opened
 
 REFUSED = "Invalid image data of the provider."
 ASKED_FOR = "The customer asked us to."
-PNG = b"\x89PNG\r\n\x1a\n"
-PHOTO = f"data:image/png;base64,{b64encode(PNG + b'a photo that nobody can read').decode()}"
+PHOTO = url_of("image/png", PNG)
 ASKED: list[JsonObject] = [
     {
         "role": "user",

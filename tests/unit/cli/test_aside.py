@@ -11,6 +11,7 @@ from outlast.client.identity import os_user
 from outlast.client.start.runner import Runner
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel
+from tests.pictures import PNG, url_of
 from tests.unit.cli.conftest import Invoke, Open
 
 ASKED: list[JsonObject] = [
@@ -20,7 +21,7 @@ ASKED: list[JsonObject] = [
             {"type": "input_text", "text": "What is this?"},
             {
                 "type": "input_image",
-                "image_url": "data:image/png;base64,iVBORw0KGgo=",
+                "image_url": url_of("image/png", PNG),
                 "detail": "auto",
             },
         ],
