@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
+from typing import Any
 
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.ports.model import ModelError
@@ -112,11 +113,8 @@ class Target:
         return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
 
 
-def _failure(
-    code: str, message: str, *, status: int | None = None, attempts: int | None = None
-) -> ModelError:
-    retryable = code in _RETRYABLE
-    return ModelError(message, code=code, retryable=retryable, status=status, attempts=attempts)
+def _failure(code: str, message: str, **fields: Any) -> ModelError:
+    return ModelError(message, code=code, retryable=code in _RETRYABLE, **fields)
 
 
 def reported_failure(
@@ -224,11 +222,12 @@ def request_failure(error: Exception, target: Target) -> ModelError:
     )
 
 
-def refused_request(target: Target, problem: str) -> ModelError:
-    """Return the failure for a request that the provider cannot support."""
+def refused_request(target: Target, problem: str, *, param: str = "") -> ModelError:
+    """Return the failure for a request, or its `param`, that the provider cannot support."""
     return _failure(
         "invalid_request",
         f"{target.path} at {target.base_url} does not support this request: {target.quote(problem)}",
+        param=param,
     )
 
 

@@ -136,7 +136,7 @@ class ChatCompletionsModel:
                 refused=refused_fields(host, self.name),
             )
         except UnsupportedItemError as error:
-            raise refused_request(target, str(error)) from None
+            raise refused_request(target, str(error), param=error.param) from None
         messages = as_objects(body["messages"])
         if messages is not None:  # `extra_body` may have others
             body["messages"] = _messages.of_run(request.run_id, messages)

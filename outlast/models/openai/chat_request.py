@@ -23,7 +23,15 @@ from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 
 class UnsupportedItemError(ValueError):
-    """A part of the request has no equivalent in Chat Completions."""
+    """A part of the request has no equivalent in Chat Completions.
+
+    Attributes:
+        param: the item or the part of it, as a provider would name it; empty for anything else.
+    """
+
+    def __init__(self, message: str, param: str = "") -> None:
+        super().__init__(message)
+        self.param = param
 
 
 def chat_body(
@@ -97,15 +105,20 @@ def chat_messages(
         if add is None:
             raise UnsupportedItemError(
                 f"input item {position} is a {kind!r}, which Chat Completions does not have."
-                " Use the Responses API, or an input filter that leaves it out."
+                " Use the Responses API, or an input filter that leaves it out.",
+                f"input[{position}]",
             )
         try:
             add(messages, item if rich_outputs else _with_text_output(item))
             _give_back(messages, item, model, refused)
         except KeyError as error:
-            raise UnsupportedItemError(f"input item {position} has no {error}.") from None
+            raise UnsupportedItemError(
+                f"input item {position} has no {error}.", f"input[{position}]"
+            ) from None
         except UnsupportedItemError as error:
-            raise UnsupportedItemError(f"input item {position}: {error}") from None
+            raise UnsupportedItemError(
+                f"input item {position}: {error}", f"input[{position}]{error.param}"
+            ) from None
     return messages
 
 
@@ -159,7 +172,18 @@ def _add_message(messages: list[JsonObject], item: JsonObject) -> None:
         messages.append({"role": role, "content": _content(item["content"])})
     else:
         # Many servers know no other role for instructions; OpenAI's read it as `developer`.
-        messages.append({"role": "system", "content": _plain_text(item["content"])})
+        messages.append({"role": "system", "content": _instructions(item["content"])})
+
+
+def _instructions(content: object) -> str:
+    """Return instructions as a text, with a note in the place of anything else."""
+    parts = as_objects(content) or ()
+    if all(_kind(part) in TEXT_TYPES for part in parts):
+        return _plain_text(content)
+    return "\n".join(
+        str(part.get("text", "")) if _kind(part) in TEXT_TYPES else f"({_kind(part)} left out)"
+        for part in parts
+    )
 
 
 def _add_answer(messages: list[JsonObject], item: JsonObject) -> None:
@@ -298,7 +322,13 @@ def _content(content: object) -> str | list[JsonObject]:
     parts = as_objects(content)
     if parts is None or all(_kind(part) in TEXT_TYPES for part in parts):
         return _plain_text(content)
-    return [content_part(part) for part in parts]
+    found: list[JsonObject] = []
+    for at, part in enumerate(parts):
+        try:
+            found.append(content_part(part))
+        except UnsupportedItemError as error:
+            raise UnsupportedItemError(str(error), f".content[{at}]") from None
+    return found
 
 
 def _plain_text(content: object) -> str:

@@ -5,14 +5,17 @@ from datetime import timedelta
 import pytest
 from openai import AsyncOpenAI
 
+from outlast.agents.agent import Agent
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.items import refusal_of, text_of
+from outlast.loop.phrases import left_out
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ChatCompletionsModel, OpenAIConnection
 from outlast.models.failures import Target
 from outlast.models.openai.chat_reply import response_from_chat
 from outlast.models.openai.responses import FILTERED
 from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec, response_of_stream
+from outlast.testing import run_in_memory
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
 
@@ -248,6 +251,26 @@ async def test_a_request_that_the_api_has_no_words_for_is_not_sent(
     said, failure = await collect_until_failure(chat.stream_response(request))
     assert (said, failure.code) == ([], "invalid_request")
     assert server.requests == []
+
+
+@pytest.mark.breaks_rules("item-type")
+async def test_what_the_api_has_no_words_for_is_left_out_and_the_conversation_goes_on(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    """As after a handoff, a fallback or a deploy from a model of the Responses API."""
+    page: JsonObject = {"type": "input_file", "file_url": "https://shop.example/a.pdf"}
+    asked: list[JsonObject] = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Read this."}, page]},
+        {"type": "daydream", "id": "dd_1"},
+    ]
+    server.answer(completion({"content": "I cannot read it."}))
+    result = await run_in_memory(Agent(name="Desk"), asked, model=chat)
+    assert result.final_output == "I cannot read it."
+    [request] = server.requests
+    [message] = request.body["messages"]
+    assert message["content"] == f"Read this.\n{left_out('a file')}"
+    assert result.snapshot is not None
+    assert [(one.item, one.part) for one in result.snapshot.aside] == [(0, 1), (1, None)]
 
 
 @pytest.mark.parametrize(

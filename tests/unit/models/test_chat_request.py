@@ -202,8 +202,8 @@ def test_an_output_is_told_as_text_and_with_pictures_where_the_server_takes_them
         ({"role": "user", "content": [{"type": "video"}]}, "item 1: a part of type 'video'"),
         ({"role": "user", "content": [{"type": "input_audio"}]}, "'input_audio'"),
         (
-            {"role": "system", "content": [{"type": "input_image", "image_url": "u"}]},
-            "accepts only text there",
+            {"role": "assistant", "content": [{"type": "input_image", "image_url": "u"}]},
+            "only text",
         ),
         ({"type": "function_call_output", "call_id": "a", "output": {"x": 1}}, "the content"),
     ],
@@ -398,6 +398,14 @@ def test_a_conversation_that_ends_with_an_answer_goes_on() -> None:
         sent = chat_body(ModelRequest(instructions=None, input=items), "m")["messages"]
         assert sent[-1] == {"role": "user", "content": "(Go on.)"}
         assert len(sent) == len(items) + 1
+
+
+def test_instructions_keep_their_words_beside_a_picture() -> None:
+    picture = {"type": "input_image", "image_url": "https://shop.example/a.png"}
+    parts = [{"type": "input_text", "text": "Be kind."}, picture]
+    assert messages({"role": "system", "content": parts}) == [
+        {"role": "system", "content": "Be kind.\n(input_image left out)"}
+    ]
 
 
 def test_blank_instructions_are_not_sent() -> None:
