@@ -204,8 +204,7 @@ class LocalEngine:
             raise
         self._local_workers[queue] = local_worker
         try:
-            # If the caller is cancelled, the worker starts anyway, and the next caller finds it.
-            await asyncio.shield(asyncio.ensure_future(local_worker.start()))
+            await local_worker.start()  # if the caller is cancelled, the next one finds it
         except Exception:  # not a cancellation: the worker starts anyway
             del self._local_workers[queue]
             claim.release()
@@ -213,6 +212,14 @@ class LocalEngine:
         return local_worker
 
     async def _take_over(self, run: HostedRun, agent: Agent[Any]) -> None:
+        try:
+            await self._begin_elsewhere(run, agent)
+        except asyncio.CancelledError:  # the run is released: a worker that starts is not needed
+            if run.queue in self._local_workers:
+                self._dropped(self._local_workers[run.queue])
+            raise
+
+    async def _begin_elsewhere(self, run: HostedRun, agent: Agent[Any]) -> None:
         while True:
             pause = LOOK_AGAIN_SECONDS
             try:

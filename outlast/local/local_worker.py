@@ -62,6 +62,7 @@ class LocalWorker:
         self._claim = claim
         self._agent = agent
         self._worker = self._make_worker()
+        self._starting: asyncio.Task[Any] | None = None
         self._stopped = asyncio.Event()
         self._beginning_again: asyncio.Task[None] | None = None
 
@@ -76,9 +77,10 @@ class LocalWorker:
         self.users += 1
 
     async def start(self) -> None:
-        """Start to host runs."""
+        """Start to host runs; if the caller is cancelled, the worker starts anyway."""
         # A separate context keeps hosted runs out of the first caller's trace.
-        await asyncio.create_task(self._worker.__aenter__(), context=kept_out())
+        self._starting = asyncio.create_task(self._worker.__aenter__(), context=kept_out())
+        await asyncio.shield(self._starting)
 
     def _make_worker(self) -> AgentWorker:
         return AgentWorker(
@@ -123,8 +125,9 @@ class LocalWorker:
         """
         self._stopped.set()
         try:
-            if self._beginning_again is not None:
-                await asyncio.wait([self._beginning_again])
+            for task in (self._starting, self._beginning_again):
+                if task is not None:
+                    await asyncio.wait([task])
             stopping = self._worker.__aexit__(None, None, None)
             if is_gone(self._client):
                 leaving = asyncio.create_task(stopping, context=kept_out())

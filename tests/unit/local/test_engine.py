@@ -356,6 +356,22 @@ async def test_a_queue_of_which_nobody_knows_whether_it_is_used_is_kept(
     assert around.workers[0].calls == ["enter", "exit"]
 
 
+def workers_that_begin(around: Surroundings, begins: asyncio.Event) -> Any:
+    """Return what makes workers that take work once `begins` is set."""
+
+    class Slow(FakeWorker):
+        async def __aenter__(self) -> Self:
+            await begins.wait()
+            return await super().__aenter__()
+
+    def make(client: Any, **options: Any) -> FakeWorker:
+        worker = Slow(client, options)
+        around.workers.append(worker)
+        return worker
+
+    return make
+
+
 async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
     around: Surroundings,
 ) -> None:
@@ -375,6 +391,25 @@ async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
     await eventually(lambda: worker.calls == ["enter", "exit"])
 
 
+async def test_a_run_that_is_released_while_its_worker_starts_leaves_no_worker(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins = asyncio.Event()
+    monkeypatch.setattr(local_worker, "AgentWorker", workers_that_begin(around, begins))
+    one = await LocalEngine.shared()
+    claim = QueueClaim.take(FOREIGN, around.claims)
+    assert claim is not None
+    run = await one.serve(Agent(name="A"), queue=FOREIGN)
+    claim.release()
+    await eventually(lambda: bool(around.workers))
+    run.release()
+    begins.set()
+    await eventually(lambda: around.workers[0].calls == ["enter", "exit"])
+    again = QueueClaim.take(FOREIGN, around.claims)
+    assert again is not None, "another process may host the queue"
+    again.release()
+
+
 async def test_a_queue_with_workers_of_its_own_is_left_to_them(around: Surroundings) -> None:
     one = await LocalEngine.shared()
     served = await one.serve(Agent(name="A"), queue="support")
@@ -387,18 +422,7 @@ async def test_a_worker_whose_first_caller_gives_up_is_there_for_the_next(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begins = asyncio.Event()
-
-    class Slow(FakeWorker):
-        async def __aenter__(self) -> Self:
-            await begins.wait()
-            return await super().__aenter__()
-
-    def make(client: Any, **options: Any) -> FakeWorker:
-        worker = Slow(client, options)
-        around.workers.append(worker)
-        return worker
-
-    monkeypatch.setattr(local_worker, "AgentWorker", make)
+    monkeypatch.setattr(local_worker, "AgentWorker", workers_that_begin(around, begins))
     one = await LocalEngine.shared()
     first = asyncio.create_task(one.serve(Agent(name="A")))
     await eventually(lambda: bool(around.workers))
