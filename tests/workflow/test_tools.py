@@ -208,7 +208,6 @@ async def test_a_tool_that_hangs_is_stopped_and_told_to_the_model(desk: Desk):
     assert outputs(model.requests[1])["c1"].startswith("The tool hang timed out")
 
 
-@pytest.mark.breaks_rules("call-arguments")
 async def test_arguments_that_break_a_parser_harm_nobody(desk: Desk):
     anything = FunctionTool(
         name="anything",
