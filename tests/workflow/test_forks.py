@@ -1,12 +1,13 @@
 """Forks of runs on a real server."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from outlast import Agent, ApprovalPolicy, Audience, function_tool
-from outlast.agents.errors import UserError
+from outlast.agents.errors import RunClosed, UserError
 from outlast.client.forks import ForkPoint, fork_run, read_fork_points
 from outlast.client.inbox import Inbox
 from outlast.client.start.tenant import Tenant
@@ -81,7 +82,8 @@ async def test_a_fork_is_answered_from_the_record_and_has_no_effects(desk: Desk)
     again = await fork_run(desk.client, made.id, at=1)
     desk.ids.append(again.id)
     assert (await again.state()).items == state.items[: len((await again.state()).items)]
-    await again.cancel()
+    with suppress(RunClosed):  # it may have found that the model's script is over
+        await again.cancel()
 
 
 async def test_an_allowed_tool_runs_with_other_arguments(desk: Desk) -> None:

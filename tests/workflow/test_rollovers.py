@@ -33,7 +33,7 @@ Scenario = Callable[[Desk], Awaitable[None]]
 
 
 async def reset_while_a_nested_run_asks(desk: Desk) -> None:
-    agent, model = team("Helper"), busy()
+    agent, model = team("Helper"), busy(4)
     await desk.open(agent, model=model)
     handle = await desk.start(agent, run_config=config(model_calls=3))
     await budgets.request_of(desk, handle)

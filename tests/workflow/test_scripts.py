@@ -188,7 +188,8 @@ async def output_of(text: str, home: Path, *, address: str | None = None) -> lis
             out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         assert not COMPLAINT.search(err.decode()), err.decode()
-        return out.decode().splitlines()
+        lines = out.decode().splitlines()
+        return [line for line in lines if "temporalio_sdk_core" not in line]  # the engine's log
 
 
 def _is_written(path: Path) -> bool:
