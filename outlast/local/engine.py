@@ -287,9 +287,12 @@ class LocalEngine:
         With `keep_server`, the server runs until this process ends.
         """
         self._forget_end()
-        for waiting in self._taking_over:
+        taking_over = list(self._taking_over)
+        for waiting in taking_over:
             waiting.cancel()
         try:
+            if taking_over:  # they say which workers nobody needs
+                await asyncio.wait(taking_over)
             if self._stopping:
                 await asyncio.wait(self._stopping)
             for one in self._local_workers.values():

@@ -372,12 +372,27 @@ def workers_that_begin(around: Surroundings, begins: asyncio.Event) -> Any:
     return make
 
 
+def claimed(around: Surroundings) -> QueueClaim:
+    """Return the claim of another program on its queue."""
+    claim = QueueClaim.take(FOREIGN, around.claims)
+    assert claim is not None
+    return claim
+
+
+async def waiting_elsewhere(around: Surroundings) -> HostedRun:
+    """Return a run of another program that has ended, whose worker starts here."""
+    claim = claimed(around)
+    run = await (await LocalEngine.shared()).serve(Agent(name="A"), queue=FOREIGN)
+    claim.release()
+    await eventually(lambda: bool(around.workers))
+    return run
+
+
 async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
     around: Surroundings,
 ) -> None:
     one = await LocalEngine.shared()
-    claim = QueueClaim.take(FOREIGN, around.claims)
-    assert claim is not None
+    claim = claimed(around)
     needed = await one.serve(Agent(name="A"), queue=FOREIGN)
     given_up = await one.serve(Agent(name="B"), queue=FOREIGN)
     assert (needed.queue, around.workers) == (FOREIGN, [])
@@ -396,18 +411,24 @@ async def test_a_run_that_is_released_while_its_worker_starts_leaves_no_worker(
 ) -> None:
     begins = asyncio.Event()
     monkeypatch.setattr(local_worker, "AgentWorker", workers_that_begin(around, begins))
-    one = await LocalEngine.shared()
-    claim = QueueClaim.take(FOREIGN, around.claims)
-    assert claim is not None
-    run = await one.serve(Agent(name="A"), queue=FOREIGN)
-    claim.release()
-    await eventually(lambda: bool(around.workers))
+    run = await waiting_elsewhere(around)
     run.release()
     begins.set()
     await eventually(lambda: around.workers[0].calls == ["enter", "exit"])
-    again = QueueClaim.take(FOREIGN, around.claims)
-    assert again is not None, "another process may host the queue"
-    again.release()
+    claimed(around).release()  # another process may host the queue
+
+
+async def test_an_engine_that_closes_while_such_a_worker_starts_stops_it_once(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins = asyncio.Event()
+    monkeypatch.setattr(local_worker, "AgentWorker", workers_that_begin(around, begins))
+    await waiting_elsewhere(around)
+    closing = asyncio.create_task(LocalEngine.close_shared())
+    await asyncio.sleep(0)
+    begins.set()
+    await closing
+    assert around.workers[0].calls == ["enter", "exit"]
 
 
 async def test_a_queue_with_workers_of_its_own_is_left_to_them(around: Surroundings) -> None:
