@@ -4,7 +4,7 @@ import json
 from typing import Final, cast
 
 from outlast.loop.approvals import ApprovalRequest, OnExpiry
-from outlast.loop.aside import UNREADABLE, part_words
+from outlast.loop.aside import is_text, part_words
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import audience_text
 from outlast.rendering import call_line, joined, named
@@ -84,9 +84,5 @@ def with_parts(text: str, content: Json) -> str:
         content: its content, or the output of a call.
     """
     listed = cast("list[Json]", content) if isinstance(content, list) else []
-    parts = (
-        f"[part {at}: {part_words(one)}]"
-        for at, one in enumerate(listed)
-        if isinstance(one, dict) and str(cast("JsonObject", one).get("type")) in UNREADABLE
-    )
+    parts = (f"[part {at}: {part_words(one)}]" for at, one in enumerate(listed) if not is_text(one))
     return " ".join([*([text] if text else []), *parts])

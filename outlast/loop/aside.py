@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar, cast
 
-from outlast.loop.call_forms import FORM_OF_OUTPUT, FORMS, output_item, without_id
+from outlast.loop.call_forms import FORM_OF_OUTPUT, FORMS, is_by_model, output_item, without_id
 from outlast.loop.canonical import digest_of
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.phrases import CALL_LEFT_OUT, OUTPUT_LEFT_OUT, left_out
@@ -22,9 +22,6 @@ _WORDS_FOR: Final = {
     "input_file": "a file",
     "input_audio": "a recording",
 }
-
-UNREADABLE: Final = frozenset({"input_image", "input_file", "input_audio"})
-"""The types of parts that hold something else than text."""
 
 SOMEBODY: Final = "a person"
 """Who set an item aside, if nobody says: the provider has no name there."""
@@ -130,19 +127,13 @@ def read_without(
         if read is None:
             lost = item.turn
             continue
-        lost = lost if item.turn == lost and _is_led_to(item.raw) else None
+        is_led_to = is_by_model(item.raw) and item.raw.get("type") != "reasoning"
+        lost = lost if item.turn == lost and is_led_to else None
         if lost is not None:
             read = replace(read, raw=without_id(read.raw))
         if lost is None or "id" not in read.raw:
             found.append((name, read))
     return found
-
-
-def _is_led_to(raw: JsonObject) -> bool:
-    if "role" in raw:
-        return raw["role"] == "assistant"
-    kind = str(raw.get("type"))
-    return kind != "reasoning" and kind not in FORM_OF_OUTPUT
 
 
 def read_by_model(
@@ -210,10 +201,24 @@ def _note(text_type: str, text: str) -> JsonObject:
     return {**note, "annotations": []} if text_type == "output_text" else note
 
 
+def parts_of(raw: JsonObject) -> list[Json]:
+    """Return the parts of a message's content, or of a call's output; none if it is no list."""
+    content: Json = raw.get("output" if "output" in raw else "content")
+    return cast("list[Json]", content) if isinstance(content, list) else []
+
+
+def is_text(part: Json) -> bool:
+    """Whether a part of an item's content is no image, file or recording."""
+    return _kind(part) not in _WORDS_FOR
+
+
 def part_words(part: Json) -> str:
     """Return what a part of an item's content is, in words."""
-    kind = str(cast("JsonObject", part).get("type")) if isinstance(part, dict) else ""
-    return _WORDS_FOR.get(kind, "a text")
+    return _WORDS_FOR.get(_kind(part), "a text")
+
+
+def _kind(part: Json) -> str:
+    return str(cast("JsonObject", part).get("type")) if isinstance(part, dict) else ""
 
 
 def aside_words(aside: Aside, *, is_back: bool = False) -> str:

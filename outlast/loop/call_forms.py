@@ -101,6 +101,21 @@ _WITHOUT_ID = frozenset({"function_call", "custom_tool_call", "shell_call", "app
 FORM_OF_OUTPUT = {form.output: name for name, form in FORMS.items()}
 """Call forms by the type of the output item."""
 
+OUTPUT_OF_CALL = {
+    **{name: form.output for name, form in FORMS.items()},
+    "tool_search_call": "tool_search_output",
+}
+"""Calls that providers only accept together with their output, and the output's type."""
+
+CALL_OF_OUTPUT = {output: name for name, output in OUTPUT_OF_CALL.items()}
+
+
+def is_by_model(raw: JsonObject) -> bool:
+    """Whether an item is one that models make: no input and no output of a tool."""
+    if "role" in raw:
+        return raw["role"] == "assistant"
+    return str(raw.get("type")) not in CALL_OF_OUTPUT
+
 
 def without_id(raw: JsonObject) -> JsonObject:
     """Return a model's message or call without its id; other items of a provider need theirs."""

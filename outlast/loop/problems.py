@@ -3,8 +3,6 @@
 `advance` and the validators of updates ask the same functions, so that what was accepted counts.
 """
 
-from typing import cast
-
 from outlast.loop.actions import (
     Action,
     ClaimAction,
@@ -14,12 +12,11 @@ from outlast.loop.actions import (
     SetAsideAction,
 )
 from outlast.loop.approvals import ApprovalRequest, Decision, Person
-from outlast.loop.aside import SOMEBODY, Aside, may_be_left_out
+from outlast.loop.aside import SOMEBODY, Aside, may_be_left_out, parts_of
 from outlast.loop.canonical import canonical_name, digest_of, same_person
 from outlast.loop.events import PersonActed
 from outlast.loop.items import with_authors
 from outlast.loop.state import Hold, LoopState
-from outlast.loop.values import Json
 from outlast.loop.votes import (
     Sender,
     aged,
@@ -217,8 +214,7 @@ def aside_problem(state: LoopState, event: PersonActed[SetAsideAction]) -> str |
         return f"The transcript has no item {action.item}: it has {len(state.items)}."
     raw = state.items[action.item].raw
     standing = next((one for one in state.aside if one.place == (action.item, action.part)), None)
-    content: Json = raw.get("output" if "output" in raw else "content")
-    parts = len(cast("list[Json]", content)) if isinstance(content, list) else 0
+    parts = len(parts_of(raw))
     if standing is None and action.part is not None and action.part >= parts:
         return f"Item {action.item} has no part {action.part}: it has {parts}."
     if action.back:  # what is read already stays as it is, so that senders may repeat it

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from outlast.agents.json_values import as_object, as_objects
-from outlast.loop.aside import Aside, parts_aside, without
+from outlast.loop.aside import Aside, parts_aside, read_without
 from outlast.loop.items import Item, text_of
 from outlast.loop.values import Json, JsonObject
 from outlast.realtime.openai.messages import message_item, started_call
@@ -31,12 +31,10 @@ def session_items(
         start: the index of the first one in the transcript.
         aside: what the model does not read: a note stands in its place.
     """
-    gone, found = parts_aside(aside), list[JsonObject]()
-    for at, item in enumerate(items, start):
-        read = without(item, gone[at]) if at in gone else item
-        raw = None if read is None else session_item(read.raw, new_id(run_id, item.raw, at))
-        found += [] if raw is None else [raw]
-    return found
+    gone = {at: one for at, one in parts_aside(aside).items() if isinstance(at, int)}
+    read = read_without(enumerate(items, start), gone)
+    found = (session_item(item.raw, new_id(run_id, item.raw, at)) for at, item in read)
+    return [raw for raw in found if raw is not None]
 
 
 def new_id(run_id: str, raw: JsonObject, index: int) -> str:

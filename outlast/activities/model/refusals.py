@@ -12,12 +12,12 @@ cost customers their words.
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from outlast.activities.errors import EffectError
 from outlast.agents.logs import get_logger
 from outlast.contract import failures
-from outlast.loop.aside import UNREADABLE, RefusedEntry, may_be_left_out, read_without
+from outlast.loop.aside import RefusedEntry, is_text, may_be_left_out, parts_of, read_without
 from outlast.loop.call_forms import FORM_OF_OUTPUT
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
@@ -245,20 +245,11 @@ def _units(items: Sequence[Item]) -> Iterator[Unit]:
     for at, item in enumerate(items):
         if not may_be_left_out(item.raw):
             continue
-        listed = _parts(item.raw)
-        if len(listed) > 1 or any(_is_media(one) for one in listed):
+        listed = parts_of(item.raw)
+        if len(listed) > 1 or not all(map(is_text, listed)):
             yield from (Unit(at, part) for part in range(len(listed)))
         else:
             yield Unit(at)
-
-
-def _parts(raw: JsonObject) -> list[Json]:
-    content: Json = raw.get("output" if raw.get("type") in FORM_OF_OUTPUT else "content")
-    return cast("list[Json]", content) if isinstance(content, list) else []
-
-
-def _is_media(part: Json) -> bool:
-    return isinstance(part, dict) and cast("JsonObject", part).get("type") in UNREADABLE
 
 
 def _groups(error: EffectError, items: Sequence[Item], units: Sequence[Unit]) -> list[Units]:
@@ -289,11 +280,11 @@ def _new_from(items: Sequence[Item]) -> int:
 
 
 def _holds_media(raw: JsonObject, part: int | None) -> bool:
-    listed = _parts(raw)
+    listed = parts_of(raw)
     if part is not None:
-        return _is_media(listed[part])
+        return not is_text(listed[part])
     output: Json = raw.get("output")  # of a computer: a picture without parts
-    return isinstance(output, dict) or any(map(_is_media, listed))
+    return isinstance(output, dict) or not all(map(is_text, listed))
 
 
 def _by_size(items: Sequence[Item], units: Sequence[Unit]) -> list[Units]:
@@ -316,7 +307,7 @@ def _by_size(items: Sequence[Item], units: Sequence[Unit]) -> list[Units]:
 
 
 def _size(item: Item, part: int | None) -> int:
-    return len(str(item.raw if part is None else _parts(item.raw)[part]))
+    return len(str(item.raw if part is None else parts_of(item.raw)[part]))
 
 
 def _named(
@@ -335,7 +326,7 @@ def _named(
         if one.entry not in items:
             continue
         raw = items[one.entry].raw
-        held = str(raw if one.part is None else _parts(raw)[one.part])
+        held = str(raw if one.part is None else parts_of(raw)[one.part])
         if any(address in held for address in addresses):
             yield one
     place = _PLACE.search(words)

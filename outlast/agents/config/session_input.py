@@ -11,8 +11,9 @@ from outlast.agents.callables import call, callable_name
 from outlast.agents.checks import check_count, json_problem
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import CALL_OF_OUTPUT, OUTPUT_OF_CALL, ItemKey, item_key
+from outlast.agents.items.raw_items import ItemKey, item_key
 from outlast.agents.items.repair import Links
+from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL
 from outlast.loop.values import JsonObject
 
 ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]

@@ -218,20 +218,6 @@ def _model(kind: str) -> Any:
 
 # --- Which items belong together -----------------------------------------------------------------
 
-OUTPUT_OF_CALL = {
-    "function_call": "function_call_output",
-    "mcp_approval_request": "mcp_approval_response",
-    "custom_tool_call": "custom_tool_call_output",
-    "computer_call": "computer_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "shell_call": "shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "tool_search_call": "tool_search_output",
-}
-"""Calls that providers only accept together with their output, and the output's type."""
-
-CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.items()}
-
 _NO_IDS = frozenset({"", NO_ID})
 
 ItemKey: TypeAlias = tuple[str, str]

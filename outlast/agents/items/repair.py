@@ -11,14 +11,8 @@ from typing import Any, Final, Self, TypeAlias, cast
 
 from pydantic_core import from_json
 
-from outlast.agents.items.raw_items import (
-    CALL_OF_OUTPUT,
-    OUTPUT_OF_CALL,
-    TEXT_TYPES,
-    ItemKey,
-    item_key,
-)
-from outlast.loop.call_forms import without_id
+from outlast.agents.items.raw_items import TEXT_TYPES, ItemKey, item_key
+from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL, is_by_model, without_id
 from outlast.loop.values import Json, JsonObject, is_reference
 
 INVALID_ARGUMENTS: Final = "invalid_arguments"
@@ -162,13 +156,6 @@ def _is_alone(placed: Sequence[Placed], at: int, dropped: set[int]) -> bool:
         return True
     raw = placed[after][0]
     return not is_by_model(raw) or (after > at + 1 and str(raw.get("type")) not in OUTPUT_OF_CALL)
-
-
-def is_by_model(raw: JsonObject) -> bool:
-    """Whether an item is one that models make: no input and no output of a tool."""
-    if "role" in raw:
-        return raw["role"] == "assistant"
-    return str(raw.get("type")) not in CALL_OF_OUTPUT
 
 
 class Links:

@@ -128,12 +128,13 @@ def _with_ends(messages: list[JsonObject]) -> list[JsonObject]:
     Some servers refuse a call without a question, such as where a limit or a filter cut, and many
     refuse to go on from an answer, such as the summary that a handoff begins with.
     """
-    talk = [at for at, one in enumerate(messages) if one["role"] != "system"]
-    if talk and messages[talk[-1]]["role"] == "assistant":
-        messages = [*messages, _GO_ON]
-    if talk and messages[talk[0]].get("tool_calls"):
-        messages = [*messages[: talk[0]], _CUT, *messages[talk[0] :]]
-    return messages
+    first = next((at for at, one in enumerate(messages) if one["role"] != "system"), None)
+    if first is None:
+        return messages
+    last = next(one for one in reversed(messages) if one["role"] != "system")
+    cut = [_CUT] if messages[first].get("tool_calls") else []
+    go_on = [_GO_ON] if last["role"] == "assistant" else []
+    return [*messages[:first], *cut, *messages[first:], *go_on]
 
 
 def _refuse_hosted_tools(request: ModelRequest) -> None:

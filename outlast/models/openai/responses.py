@@ -12,14 +12,13 @@ from urllib.parse import quote
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import NO_ID, OUTPUT_OF_CALL, as_input
-from outlast.agents.items.repair import is_by_model
+from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.programs import check_programs
-from outlast.loop.call_forms import without_id
+from outlast.loop.call_forms import OUTPUT_OF_CALL, is_by_model, without_id
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
     Target,

@@ -19,7 +19,7 @@ from outlast.contract.blobs import readable
 from outlast.contract.redaction import Redaction, redaction_of
 from outlast.contract.wording import amount_text, budget_line
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.aside import UNREADABLE, Aside, may_be_left_out, part_words
+from outlast.loop.aside import Aside, is_text, may_be_left_out, part_words, parts_of
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.canonical import same_person
 from outlast.loop.items import Item, text_of
@@ -202,15 +202,10 @@ def leavable(
         shows_reasons: whether the viewer may read why something was set aside.
     """
     raw = state.items[at].raw
-    content: Json = raw.get("output" if "output" in raw else "content")
-    listed = cast("list[Json]", content) if isinstance(content, list) else []
+    listed = parts_of(raw)
     aside = {one.part: one for one in state.aside if one.item == at}
-    unreadable = {
-        place
-        for place, part in enumerate(listed)
-        if isinstance(part, dict) and str(cast("JsonObject", part).get("type")) in UNREADABLE
-    }
-    parts = {place for place in unreadable if len(listed) > 1} | aside.keys()
+    media = {place for place, part in enumerate(listed) if not is_text(part) and len(listed) > 1}
+    parts = media | aside.keys()
     can = may_change and may_be_left_out(raw)
     return tuple(
         Leavable(

@@ -18,7 +18,7 @@ from outlast.agents.config.session_input import (
     without_reasoning_ids,
 )
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import CALL_OF_OUTPUT, OUTPUT_OF_CALL
+from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL
 
 Raw = dict[str, Any]
 
