@@ -55,10 +55,10 @@ class DeskSettings:
 
     address: str
     task_queue: str
-    model_url: str
     database: Path
-    tool_delay: timedelta
     log: Path
+    model_url: str = ""
+    tool_delay: timedelta = timedelta(0)
 
 
 class DeskWorker:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -48,9 +47,7 @@ async def writer(address: str, folder: Path) -> AsyncGenerator[DeskWorker]:
     settings = DeskSettings(
         address=address,
         task_queue=QUEUE,
-        model_url="",
         database=folder / "shop.db",
-        tool_delay=timedelta(0),
         log=folder / "worker.log",
     )
     async with DeskWorker(settings, serve_writer) as worker:

@@ -131,9 +131,7 @@ async def jobs(server: TemporalServer, tmp_path: Path) -> Jobs:
     settings = DeskSettings(
         address=server.address,
         task_queue=f"jobs-{secrets.token_hex(4)}",
-        model_url="",
         database=tmp_path,
-        tool_delay=timedelta(0),
         log=tmp_path / "log",
     )
     return Jobs(client=await server.connect(), settings=settings)

@@ -61,8 +61,10 @@ def text_of(text: str) -> JsonObject:
     return {"type": "input_text", "text": text}
 
 
-async def hold(client: Client, settings: DeskSettings, seed: int) -> RunHandle:
-    """Hold a conversation, whose last question is answered."""
+async def hold(
+    client: Client, settings: DeskSettings, seed: int, answers: asyncio.Queue[bool]
+) -> RunHandle:
+    """Hold a conversation, whose last question is answered, and put each answer in a queue."""
     chance = random.Random(seed)
     session = SQLiteSession(f"s{seed}", settings.database / f"{seed}.db")
     if chance.random() < 0.5:  # what another model took, or another program put there
@@ -84,27 +86,28 @@ async def hold(client: Client, settings: DeskSettings, seed: int) -> RunHandle:
         sent = await handle.send(question(chance, number))
         with suppress(ModelCallFailed):  # of a bad deploy
             await sent.answer()
+        answers.put_nowait(True)
     last = await handle.send("And now?")
     assert (await last.answer()).final_output == "Fine."
+    answers.put_nowait(True)
     session.close()
     await handle.cancel("after_turn")
     return handle
 
 
-async def kill_workers(settings: DeskSettings, over: asyncio.Event, chance: random.Random) -> int:
-    """Kill worker after worker until all is over; return how many."""
+async def kill_workers(
+    settings: DeskSettings, answers: asyncio.Queue[bool], chance: random.Random
+) -> int:
+    """Kill a worker after each few answers, while others are made; return how many at the end."""
     killed = 0
-    while not over.is_set():
+    while True:
         async with DeskWorker(settings, serve_refusing_desk) as worker:
-            lives = 0.5 + chance.random() * 2
-            try:
-                async with asyncio.timeout(lives):
-                    await over.wait()
-            except TimeoutError:
-                await worker.kill()
-                assert worker.was_killed
-                killed += 1
-    return killed
+            for _ in range(chance.randrange(2, 6)):
+                if not await answers.get():
+                    return killed
+            await worker.kill()
+            assert worker.was_killed
+            killed += 1
 
 
 async def test_every_conversation_goes_on_and_only_what_is_refused_is_set_aside(
@@ -113,23 +116,21 @@ async def test_every_conversation_goes_on_and_only_what_is_refused_is_set_aside(
     settings = DeskSettings(
         address=server.address,
         task_queue=f"refused-{secrets.token_hex(4)}",
-        model_url="",
         database=tmp_path,
-        tool_delay=timedelta(0),
         log=tmp_path / "log",
     )
     client = await server.connect()
-    over, at_once = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
+    answers, at_once = asyncio.Queue[bool](), asyncio.Semaphore(AT_ONCE)
 
     async def one(seed: int) -> RunHandle:
         async with at_once:
-            return await hold(client, settings, seed)
+            return await hold(client, settings, seed, answers)
 
-    killing = asyncio.create_task(kill_workers(settings, over, random.Random(7)))
+    killing = asyncio.create_task(kill_workers(settings, answers, random.Random(7)))
     try:
         handles = await asyncio.gather(*map(one, range(CONVERSATIONS)))
     finally:
-        over.set()
+        answers.put_nowait(False)  # they are over
         killed = await killing
     assert killed >= 2
     async with DeskWorker(settings, serve_refusing_desk):

@@ -48,9 +48,7 @@ def settings(address: str, folder: Path) -> DeskSettings:
     return DeskSettings(
         address=address,
         task_queue=f"schedules-{folder.name}",
-        model_url="",
         database=folder / "none.db",
-        tool_delay=timedelta(),
         log=folder / "worker.log",
     )
 
