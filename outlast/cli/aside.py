@@ -33,7 +33,7 @@ async def set_aside(
     part: _Part = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for people.")] = "",
 ) -> None:
-    """Let the model read an item no more; the transcript keeps it.
+    """Leave an item out of what the model reads; the transcript keeps it.
 
     A short note stands in its place in the next request. Whoever may take the conversation over may
     do it.

@@ -182,8 +182,8 @@ HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
     HumanAction[SetAsideAction](
         name="set_aside",
         record=SetAsideAction,
-        usage='Let the model read an item no more: {"item": 3, "by": "...", "reason": "..."}, or '
-        'again: {"item": 3, "back": true}',
+        usage='Leave an item out of what the model reads: {"item": 3, "by": "...", "reason": "..."}; '
+        'let it read the item again: {"item": 3, "back": true}',
         about="conversation",
         problem=aside_problem,
         apply=people.set_aside,

@@ -343,7 +343,7 @@ def release_conversation(state: LoopState, event: PersonActed[ReleaseAction]) ->
 
 
 def set_aside(state: LoopState, event: PersonActed[SetAsideAction]) -> LoopState:
-    """Let the model read an item no more from its next call on, or again."""
+    """Leave an item out of what the model reads from its next call on, or let it read it again."""
     action = event.action
     one = Aside(
         item=action.item,

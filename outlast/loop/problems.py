@@ -71,7 +71,7 @@ def sender_of(state: LoopState, event: PersonActed[Action]) -> Sender:
 def sender_at(
     state: LoopState, at_ms: int, *, verified: bool, authors: tuple[str, ...] | None = None
 ) -> Sender:
-    """Return the circumstances of somebody who acts in a run at a time.
+    """Return the circumstances in which somebody acts in a run at some time.
 
     `authors` are those of the question, if not those of the present one.
     """

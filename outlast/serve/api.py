@@ -831,7 +831,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         f"{_RUN}/set-aside",
         "set_aside",
         _set_aside,
-        "Let the model read an item of the transcript no more, or a part of it.",
+        "Leave an item of the transcript, or a part of it, out of what the model reads.",
         SetAsideBody,
         AsideReceiptView,
     ),

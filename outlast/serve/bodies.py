@@ -147,7 +147,7 @@ _ITEM: Final = "The index of the item in the transcript."
 
 
 class SetAsideBody(Body):
-    """Lets the model read an item no more."""
+    """Leaves an item out of what the model reads."""
 
     item: int = Field(ge=0, description=_ITEM)
     part: int | None = Field(

@@ -936,7 +936,7 @@ class TakeoverReceiptView(View):
 
 
 class AsideReceiptView(View):
-    """What the model does not read of an item any more."""
+    """The receipt for setting an item aside, or taking it back."""
 
     id: str
     item: int

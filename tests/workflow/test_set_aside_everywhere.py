@@ -98,7 +98,7 @@ def got(*parts: str, page: bool = False) -> Callable[[Desk, RunHandle], Awaitabl
 
 
 async def live(desk: Desk, handle: RunHandle) -> str:
-    """The live stream of the API, of which no event of the run's stream tells."""
+    """Return what the live stream of the API says; it has an event of its own for this."""
     app_ = app_of(desk)
     async with opened(app_):
         reader = Reader(app_, of_run(handle.id, "events"), {})

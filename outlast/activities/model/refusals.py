@@ -233,7 +233,7 @@ def _is_size(error: EffectError) -> bool:
 
 
 def _read_without(items: Sequence[Item], out: Units) -> list[tuple[int, Item]]:
-    """Return the items of a request without some units, each with its entry."""
+    """Return the items of a request, each with its entry, with some units left out."""
     parts: dict[int, list[int | None]] = {}
     for one in out:
         parts.setdefault(one.entry, []).append(one.part)

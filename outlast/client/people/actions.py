@@ -470,7 +470,7 @@ class People(ABC):
     async def set_aside(
         self, item: int, *, by: By, part: int | None = None, reason: str = ""
     ) -> AsideReceipt:
-        """Let the model read an item of the transcript no more, from its next call on.
+        """Leave an item of the transcript out of what the model reads, from its next call on.
 
         The transcript keeps it, and a short note stands in its place in the request. What a
         provider refuses is set aside by itself; see [bounds](../reference/bounds-and-errors.md). A

@@ -431,7 +431,7 @@ class RunStream:
 
 
 def _marks(state: LoopState) -> JsonObject:
-    """Return what is wrong with messages: it is there only where something is."""
+    """Return which messages the model does not read, and whether the answer was cut short, if so."""
     marks: JsonObject = {}
     if left_out := ids_left_out(state):
         marks["leftOut"] = [plain(one) for one in left_out]
