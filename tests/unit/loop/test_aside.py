@@ -8,7 +8,16 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.actions import SetAsideAction
 from outlast.loop.approvals import ApprovalTerms, Audience
-from outlast.loop.aside import Aside, RefusedEntry, aside_words, entries_read, read_without, without
+from outlast.loop.aside import (
+    Aside,
+    RefusedEntry,
+    aside_words,
+    entries_read,
+    is_text,
+    parts_of,
+    read_without,
+    without,
+)
 from outlast.loop.calls import BegunResponse, ModelReply, ViewSummary
 from outlast.loop.effect_results import RESPONSE_NOT_FOUND
 from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
@@ -258,6 +267,17 @@ def test_entries_are_named_from_where_the_server_does_not_have_them() -> None:
     items = tuple(Item("input", {"role": "user", "content": str(at)}) for at in range(4))
     found = entries_read(View(), items, 4, (Aside(item=3),), start=2)
     assert [key for key, _ in found] == [2, 3]
+
+
+def test_the_parts_of_an_item_are_those_of_its_content_or_output() -> None:
+    output: JsonObject = {"type": "function_call_output", "call_id": "c1", "output": [IMAGE]}
+    assert (parts_of(PHOTO)[1], parts_of(output)) == (IMAGE, [IMAGE])
+    assert parts_of({"role": "user", "content": "Look"}) == []
+    assert [is_text(one) for one in ({"type": "input_text", "text": "x"}, "x", IMAGE)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_people_read_what_is_left_out_and_why() -> None:
