@@ -1,15 +1,16 @@
-"""Durations in users' definitions: a `timedelta`, or a number of seconds."""
+"""Durations in users' definitions: a `timedelta`, or a number of seconds. Fields that convert."""
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, TypeAlias, TypeVar
-
-from outlast.agents.converted_field import ConvertedField
+from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
 
 LONGEST_DURATION_TEXT: Final = 40  # longer than any duration; bounds the search
 
-Default = TypeVar("Default", bound=timedelta | None)
+Kept = TypeVar("Kept")
+Given = TypeVar("Given")
+Default = TypeVar("Default")
 
 
 def as_duration(value: object) -> object:
@@ -45,6 +46,38 @@ def parse_duration(text: str) -> timedelta | None:
 def is_positive(duration: object) -> bool:
     """Whether a value is a `timedelta` greater than zero."""
     return isinstance(duration, timedelta) and duration > timedelta(0)
+
+
+# --- Fields ---------------------------------------------------------------------------------------
+
+
+class ConvertedField(Generic[Kept, Given, Default]):
+    """A field that converts what it is set to.
+
+    A function with the return type Any makes it, because type checkers would take the descriptor
+    for the default value. It does not check the value: the dataclass does in `__post_init__`, where
+    it can name the owner.
+    """
+
+    def __init__(self, convert: Callable[[Any], Any], default: Default) -> None:
+        self._convert = convert
+        self._default = default
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Default: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Kept | Default: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Kept | Default:
+        return self._default if instance is None else vars(instance).get(self._name, self._default)
+
+    def __set__(self, instance: object, value: Kept | Given | Default) -> None:
+        vars(instance)[self._name] = self._convert(value)
 
 
 DurationField: TypeAlias = ConvertedField[timedelta, float, Default]

@@ -20,10 +20,10 @@ from outlast.client.read.read_range import CaughtUp, HistoryPlace, is_settled
 from outlast.client.read.run_end import result_or_raise
 from outlast.client.results.result_members import NOBODY
 from outlast.client.results.run_result import RunResult
-from outlast.contract.redaction import NOTHING, redaction_of
 from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
+from outlast.views.redaction import NOTHING, redaction_of
 
 if TYPE_CHECKING:
     from temporalio.api.failure.v1 import Failure

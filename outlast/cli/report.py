@@ -22,7 +22,6 @@ from outlast.client.people.words import read_words
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.transport.content import reader_of
 from outlast.clock import now_ms
-from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.aside import aside_words
 from outlast.loop.notices import Undelivered
@@ -30,6 +29,7 @@ from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.rendering import counted, excerpt, joined, json_text, named
+from outlast.views.redaction import redaction_of
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}

@@ -25,7 +25,6 @@ from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
-from outlast.contract.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.loop.actions import ClaimAction
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -69,6 +68,7 @@ from outlast.loop.run_changes import (
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_READ, cut
+from outlast.views.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.visibility.queries import equals
 
 AuditEvent: TypeAlias = Literal[

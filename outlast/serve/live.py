@@ -16,7 +16,6 @@ from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemS
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
-from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import Person
 from outlast.loop.state import LoopState, Status
 from outlast.serve.access import Caller, Customer, Staff
@@ -56,6 +55,7 @@ from outlast.serve.views import (
     run_view,
     unread_views,
 )
+from outlast.views.redaction import redaction_of
 
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""

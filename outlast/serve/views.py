@@ -23,7 +23,6 @@ from outlast.client.runs import ListedRun
 from outlast.client.timeline import MODEL_STEPS, Check, Step, StepKind, StepStatus
 from outlast.contract.blobs import readable
 from outlast.contract.names import ListedStatus
-from outlast.contract.redaction import Redaction, redaction_of
 from outlast.contract.wording import ON_EXPIRY, budget_line, request_line, who_may_decide
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -44,6 +43,7 @@ from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.rendering import named
 from outlast.serve.access import Action, Caller, Staff, Target, may
 from outlast.serve.customer_view import CustomerMessage, customer_view
+from outlast.views.redaction import Redaction, redaction_of
 from outlast.workflows.presentation import waits_for
 
 

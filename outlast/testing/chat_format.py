@@ -8,7 +8,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.client.recordings.recorder import redaction_in
 from outlast.client.recordings.recording import Recording
-from outlast.contract.redaction import Redaction
 from outlast.loop.values import JsonObject
 from outlast.models.openai.chat_request import (
     UnsupportedItemError,
@@ -17,6 +16,7 @@ from outlast.models.openai.chat_request import (
     tool_entry,
 )
 from outlast.testing.run_replay import ReplayedCall, replay
+from outlast.views.redaction import Redaction
 
 
 @dataclass(frozen=True, slots=True)

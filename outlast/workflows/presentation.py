@@ -13,7 +13,6 @@ from outlast import rendering
 from outlast.contract import names, policies, wording
 from outlast.contract.blobs import readable
 from outlast.contract.effects import kind_of
-from outlast.contract.redaction import Redaction, redaction_of, shown_effect
 from outlast.contract.searchability import searchable, searchable_list
 from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.aside import Aside, aside_words
@@ -44,6 +43,7 @@ from outlast.rendering import (
     joined,
     named,
 )
+from outlast.views.redaction import Redaction, redaction_of, shown_effect
 from outlast.workflows.timeline import Wait
 
 SUMMARY_BYTES = 200

@@ -11,8 +11,7 @@ from outlast.agents.argument_names import advice_on
 from outlast.agents.checks import Rule, a, check_fields, duration, json_problem, optional
 from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings_field import as_settings, read_settings
-from outlast.agents.converted_field import ConvertedField
-from outlast.agents.durations import DurationField, duration_field
+from outlast.agents.durations import ConvertedField, DurationField, duration_field
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject

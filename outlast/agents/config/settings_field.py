@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from outlast.agents.argument_names import advice_on
 from outlast.agents.checks import InvalidType
-from outlast.agents.converted_field import ConvertedField
+from outlast.agents.durations import ConvertedField
 from outlast.agents.errors import UserError
 
 Settings = TypeVar("Settings")

@@ -8,10 +8,10 @@ from typing import Any, Final, cast
 
 from outlast.client.audit import AuditedRun, AuditRecord
 from outlast.contract.identity import IdentityKey, Place, parse_proof, signed
-from outlast.contract.redaction import Redaction
 from outlast.loop.approvals import REDACTED, Decision
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import counted
+from outlast.views.redaction import Redaction
 
 COLUMNS: Final = ("signed", "chain", "number", "previous", "hash")
 """What a chain adds to an entry's fields."""

@@ -14,11 +14,11 @@ from outlast.contract.identity import (
     parse_proof,
     proof_problem,
 )
-from outlast.contract.redaction import NOTHING
 from outlast.loop.approvals import REDACTED, Decision, Seen
 from outlast.loop.canonical import digest
 from outlast.loop.values import JsonObject
 from outlast.rendering import LONGEST_READ
+from outlast.views.redaction import NOTHING
 
 _SAID: Final = (
     "by",

@@ -10,10 +10,10 @@ from temporalio.client import Client
 from outlast.agents.errors import AgentsException
 from outlast.client.people.nested_requests import state_of
 from outlast.contract.blobs import readable
-from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.items import call_id_of, text_of
 from outlast.loop.state import CALL_KINDS, LoopState, visible_item_count
+from outlast.views.redaction import redaction_of
 
 
 def model_words(state: LoopState, request: ApprovalRequest) -> str:

@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.client.recordings.recorder import canonical, redaction_in
 from outlast.client.recordings.recording import Entry, Recording
-from outlast.contract.redaction import Redaction
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.values import JsonObject
 from outlast.rendering import call_line, cut, inline, joined, visible
+from outlast.views.redaction import Redaction
 
 ChoiceKind: TypeAlias = Literal[
     "call", "approval", "handoff", "guardrail", "decision", "answer", "end", "stop"

@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 from outlast.client.recordings.recording import Entry, EntryKind, RecordedStart, Recording
 from outlast.contract.names import SETTINGS_OF_TRACE, ListedStatus
 from outlast.contract.records import read, write
-from outlast.contract.redaction import Redaction, redaction_of_requests
 from outlast.loop.approvals import REDACTED, ApprovalRequest, ApprovalTerms, Decision, Vote
 from outlast.loop.call_forms import FORMS, form_of, is_call, name_of
 from outlast.loop.calls import AgentResult, ModelReply, ToolResult
@@ -54,6 +53,7 @@ from outlast.loop.run_changes import (
 )
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
+from outlast.views.redaction import Redaction, redaction_of_requests
 
 LEFT_OUT: Final = frozenset({*SETTINGS_OF_TRACE, "session", "hooks", "as_tool"})
 """Settings that belong to the process or the trace of the run, and not to what it decides."""

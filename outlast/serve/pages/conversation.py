@@ -24,7 +24,6 @@ from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.result_members import RunSnapshot
 from outlast.client.timeline import Step
 from outlast.clock import now_ms
-from outlast.contract.redaction import redaction_of
 from outlast.contract.wording import KEPT
 from outlast.dev.data_dir import run_link
 from outlast.loop.events import CancelMode
@@ -62,6 +61,7 @@ from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import request_digest
+from outlast.views.redaction import redaction_of
 
 LONGEST_STREAM: Final = timedelta(minutes=15)
 """Then the browser connects again, so that a login that has ended ends the stream, too."""

@@ -16,7 +16,6 @@ from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
-from outlast.contract.redaction import Redaction, redaction_of
 from outlast.contract.wording import amount_text, budget_line
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.aside import Aside, is_text, may_be_left_out, part_words, parts_of
@@ -37,6 +36,7 @@ from outlast.serve.customer_view import (
 )
 from outlast.serve.pages.budgets import Extension, extension_of
 from outlast.serve.views import request_digest
+from outlast.views.redaction import Redaction, redaction_of
 
 # --- States in words ------------------------------------------------------------------------------
 

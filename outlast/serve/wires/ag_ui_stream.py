@@ -22,7 +22,6 @@ from ag_ui.core import (
 from outlast.agents.errors import RunNotFound
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import present_requests
-from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.canonical import same_person
 from outlast.loop.state import LoopState, has_message
@@ -68,6 +67,7 @@ from outlast.serve.wires.ag_ui_view import (
     view_of_customer,
     view_of_team,
 )
+from outlast.views.redaction import redaction_of
 
 LOOK_SECONDS: Final = 0.5
 """How often a stream looks at the state while the feed has nothing: a message that nobody takes

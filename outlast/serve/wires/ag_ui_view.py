@@ -24,7 +24,6 @@ from ag_ui.core import (
 )
 
 from outlast.contract.blobs import readable
-from outlast.contract.redaction import NOTHING, Redaction, redaction_of
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.phrases import as_text
@@ -37,6 +36,7 @@ from outlast.serve.customer_view import (
     messages_left_out,
 )
 from outlast.serve.wires.call_ids import CallIds
+from outlast.views.redaction import NOTHING, Redaction, redaction_of
 
 OWN: Final = "outlast-"
 """Begins the ids of messages that no front end chose."""

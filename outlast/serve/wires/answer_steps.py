@@ -18,7 +18,6 @@ from outlast.agents.items.stream_events import RunItemStreamEvent
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.contract.failures import CANCELLED
-from outlast.contract.redaction import NOTHING, redaction_of
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.canonical import canonical_name
@@ -54,6 +53,7 @@ from outlast.serve.wires.steps import (
     ToolCalled,
     text_check,
 )
+from outlast.views.redaction import NOTHING, redaction_of
 
 _OF_REPLIES: Final = frozenset(
     {"reasoning", "tool_call", "tool_output", "handoff_call", "handoff_output", "draft"}

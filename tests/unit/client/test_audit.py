@@ -28,7 +28,6 @@ from outlast.client.audit import (
 from outlast.client.read.history import HistoryReader
 from outlast.contract.history import fold
 from outlast.contract.records import write_state
-from outlast.contract.redaction import NOTHING, redaction_of_texts
 from outlast.loop import votes
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import (
@@ -51,6 +50,7 @@ from outlast.loop.machine import advance
 from outlast.loop.notices import Delivered, NoticeReceipt
 from outlast.loop.revision import revised
 from outlast.loop.state import Hold, Ignored, LoopState
+from outlast.views.redaction import NOTHING, redaction_of_texts
 from tests.laws.driver import Play
 from tests.unit.client.parked import TWO_DAYS_MS, parked_play, running_play
 from tests.unit.client.recorded import FakeClient, Recording, refused

@@ -14,9 +14,9 @@ from outlast.client.audit import finished
 from outlast.client.audit_chain import AuditCheck, check_lines, lines_of, read_file
 from outlast.client.audit_chain.entries import entry_hash
 from outlast.contract.identity import NO_KEYS, IdentityKeys
-from outlast.contract.redaction import redaction_of_texts
 from outlast.loop.approvals import REDACTED
 from outlast.rendering import table_cell, text_of_cell
+from outlast.views.redaction import redaction_of_texts
 from tests.hostile_text import JSON_VALUES, TEXTS
 from tests.unit.client.audit_files import (
     DESK_KEY,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from outlast.client.identity import person
-from outlast.contract.redaction import redaction_of_texts
 from outlast.loop.approvals import ApprovalTerms
 from outlast.serve import live
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.wires.ag_ui_view import Live, Said, view_of_team
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.steps import GoesOn, TextBegun, TextPiece, TextVoid
+from outlast.views.redaction import redaction_of_texts
 from tests.laws.driver import Play, gated, said, thought
 from tests.unit.serve import test_response_laws, test_vercel_laws
 from tests.unit.serve.played import PlayedRuns, desk_of
@@ -99,9 +99,10 @@ def test_a_text_never_goes_on_with_the_rest_of_another() -> None:
 def test_ag_ui_hides_values_in_a_text_in_progress() -> None:
     view = view_of_team(played().state)
     for text, expected in (
-        (f"To {SECRET[:9]}", "To "),
+        (f"To {SECRET[:5]}", "To "),
+        (f"To {SECRET[:9]}", "To [redacted]"),
         (f"To {SECRET}", "To [redacted]"),
-        (f"To {SECRET}.", "To [redacted]."),
+        (f"To {SECRET}. Now", "To [redacted]. Now"),
     ):
         part = view.with_live(Live(9, text))[-1]
         assert isinstance(part, Said)

@@ -13,7 +13,6 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from outlast.client.identity import person
-from outlast.contract.redaction import redaction_of
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
@@ -24,6 +23,7 @@ from outlast.serve.wires.answer_stream import follow_steps
 from outlast.serve.wires.ids import ResponseId
 from outlast.serve.wires.response_events import ResponseEvents, seen_at
 from outlast.serve.wires.steps import Place, Step, TextBegun, TextDone, TextHidden, TextPiece
+from outlast.views.redaction import redaction_of
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.serve.random_streams import RandomStreams
 from tests.unit.serve.scripted_source import ScriptedSource, Streamed

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from outlast.client.identity import person
 from outlast.client.read.events import StreamedState
-from outlast.contract.redaction import redaction_of
 from outlast.loop.approvals import ApprovalTerms, Audience, reviewed
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Program, Staff
@@ -21,6 +20,7 @@ from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.answer_stream import follow_steps
 from outlast.serve.wires.steps import GoesOn
 from outlast.serve.wires.ui_messages import MessageChunks
+from outlast.views.redaction import redaction_of
 from tests.laws.driver import Play, said
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.serve.random_streams import RandomStreams

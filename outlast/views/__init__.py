@@ -1,0 +1,1 @@
+"""Internal. What people see of a run, derived once for every surface."""

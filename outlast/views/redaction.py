@@ -1,0 +1,290 @@
+"""What people may not see of a run: the values of arguments that an approval policy redacts.
+
+A value is hidden in the call, and wherever else the run repeats it: in the user's words, the
+model's, an output, another argument. Case, blanks and punctuation do not count, and its parts are
+hidden as well: see `_grams`.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final, cast
+
+from outlast.loop.approvals import REDACTED, ApprovalRequest, reviewed
+from outlast.loop.call_forms import arguments_of
+from outlast.loop.effects import Effect, RunAgent, RunTool
+from outlast.loop.items import Item, call_id_of
+from outlast.loop.state import CALL_KINDS, LoopState
+from outlast.loop.values import Json, JsonObject
+
+SHORTEST_HIDDEN: Final = 4
+"""A value with fewer letters and digits is hidden in its call only: its text is part of too many
+words."""
+
+PART: Final = 6
+"""So many characters of a number or a code are hidden: with a digit, or from its beginning or its
+end."""
+
+PART_OF_LETTERS: Final = 12
+"""So many characters of a code are hidden where they are letters from its middle: fewer may be a
+word, such as the name of a company in an address."""
+
+PART_OF_TEXT: Final = 24
+"""So many characters of a longer text are hidden."""
+
+LONGEST_CODE: Final = 40
+"""A value with more characters is a text, as is one with blanks between words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """What a run hides from people.
+
+    Attributes:
+        arguments: the names of the redacted arguments, by agent and tool.
+        texts: the texts of their values.
+        names: names of tools and agents, which stay as they are.
+    """
+
+    arguments: dict[tuple[str, str], tuple[str, ...]] = field(
+        default_factory=dict[tuple[str, str], tuple[str, ...]]
+    )
+    texts: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
+
+    def call(self, agent: str, name: str, arguments: str) -> str:
+        """Return the arguments of a call as people may see them, as JSON text."""
+        shown = reviewed(arguments, self.arguments.get((agent, name), ()))
+        if not self.texts:
+            return shown
+        try:
+            value: Json = json.loads(shown)
+        except (ValueError, RecursionError):
+            return self.text(shown)
+        found = self.json(value)
+        return shown if found == value else json.dumps(found, ensure_ascii=False)
+
+    def text(self, text: str) -> str:
+        """Return a text with `[redacted]` in place of each value; the text itself without one."""
+        return self._without(text, self._spans(text)) if self.texts else text
+
+    def draft(self, text: str) -> str:
+        """Return a text in progress as people may see it.
+
+        Its end is left out where it may be the beginning of a hidden value, so what is shown is
+        always the beginning of what is shown later.
+        """
+        if not self.texts:
+            return text
+        letters, places = _letters(text)
+        beginnings = _beginnings(self.texts)
+        longest = min(len(letters), max(map(len, beginnings), default=0))
+        held = next((n for n in range(longest, 0, -1) if letters[-n:] in beginnings), 0)
+        end = len(letters) - held
+        runs = _runs(letters, self.texts)
+        stop = len(text) if not held else places[end]
+        if runs and runs[-1][1] >= end:  # it may go on, or become a part of a name
+            stop = places[runs[-1][1] - 1] + 1
+            if any(map(self._spans, self.names)):
+                stop = places[runs.pop()[0]]
+        return self._without(text[:stop], [(places[a], places[b - 1] + 1) for a, b in runs])
+
+    def json(self, value: Json) -> Json:
+        """Return a value with `[redacted]` in place of each hidden one."""
+        if not self.texts:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {name: self.json(one) for name, one in cast("JsonObject", value).items()}
+        if isinstance(value, list):
+            return [self.json(one) for one in cast("list[Json]", value)]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return REDACTED if is_number and self._spans(json.dumps(value)) else value
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where a text has hidden characters, in order."""
+        letters, places = _letters(text)
+        return [(places[a], places[b - 1] + 1) for a, b in _runs(letters, self.texts)]
+
+    def _without(self, text: str, spans: Sequence[tuple[int, int]]) -> str:
+        """Return a text without spans that are no part of a name."""
+        if not spans:
+            return text
+        kept = list(_occurrences(text, (one for one in self.names if self._spans(one))))
+        pieces, at = list[str](), 0
+        for start, stop in spans:
+            if not any(begin <= start and stop <= end for begin, end in kept):
+                pieces += (text[at:start], REDACTED)
+                at = stop
+        return type(text)("".join((*pieces, text[at:])))
+
+
+NOTHING: Final = Redaction()
+
+
+def redaction_of(state: LoopState) -> Redaction:
+    """Return what a run hides: what the policies of its requests redact."""
+    found = redaction_of_requests(state.approvals, state.items)
+    if not found.texts:
+        return found
+    return replace(found, names=found.names.union(state.handoff_path, (state.agent,)))
+
+
+def redaction_of_requests(requests: Iterable[ApprovalRequest], items: Iterable[Item]) -> Redaction:
+    """Return what requests of a run hide, with the items that hold their calls."""
+    redacting = [one for one in requests if one.terms.redact and not one.run_id]
+    if not redacting:
+        return NOTHING
+    arguments: dict[tuple[str, str], tuple[str, ...]] = {}
+    for request in redacting:
+        tool = (request.agent, request.name)
+        names = (*arguments.get(tool, ()), *request.terms.redact)
+        arguments[tool] = tuple(dict.fromkeys(names))
+    calls = {call_id_of(one.raw): one for one in items if one.kind in CALL_KINDS}
+    texts = (text for one in redacting for text in _hidden(one, calls.get(one.call_id)))
+    return replace(
+        redaction_of_texts(texts),
+        arguments=arguments,
+        names=frozenset(name for tool in arguments for name in tool),
+    )
+
+
+def redaction_of_texts(texts: Iterable[str]) -> Redaction:
+    """Return what hides some texts wherever they occur."""
+    return Redaction(texts=tuple(sorted({one for one in texts if _grams((one,))})))
+
+
+def shown_effect(state: LoopState, effect: Effect) -> Effect:
+    """Return an effect as people may see it."""
+    if not isinstance(effect, RunTool | RunAgent):
+        return effect
+    arguments = redaction_of(state).call(effect.agent, effect.name, effect.arguments)
+    return effect if arguments == effect.arguments else replace(effect, arguments=arguments)
+
+
+# --- Values ---------------------------------------------------------------------------------------
+
+
+def _hidden(request: ApprovalRequest, call: Item | None) -> Iterator[str]:
+    """Yield the texts of the values that a request hides, those of edits included."""
+    written = [*([arguments_of(call.raw)] if call is not None else []), request.edited or ""]
+    versions = [_object(one) for one in written]
+    versions += [one.decision.edited_arguments or {} for one in request.votes]
+    for version in versions:
+        for name in request.terms.redact:
+            yield from _texts(version.get(name))
+
+
+def _object(text: str) -> JsonObject:
+    try:
+        value: Json = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, dict):
+        for one in cast("JsonObject", value).values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in cast("list[Json]", value):
+            yield from _texts(one)
+    elif not (value is None or isinstance(value, bool) or value == REDACTED):
+        yield value if isinstance(value, str) else json.dumps(value)
+
+
+# --- Finding them in texts ------------------------------------------------------------------------
+
+
+def _letters(text: str) -> tuple[str, list[int]]:
+    """Return the letters and digits of a text in one spelling, and the place of each in it."""
+    if text.isascii():
+        places = [at for at, one in enumerate(text) if one.isalnum()]
+        return "".join([text[at] for at in places]).lower(), places
+    letters, places = list[str](), list[int]()
+    for at, one in enumerate(text):
+        plain = unicodedata.normalize("NFKD", one).casefold()
+        found = [letter for letter in plain if letter.isalnum()]
+        letters += found
+        places += [at] * len(found)
+    return "".join(letters), places
+
+
+@lru_cache(maxsize=512)
+def _grams(texts: tuple[str, ...]) -> dict[int, frozenset[str]]:
+    """Return what is hidden of some values, as pieces of their letters by length."""
+    found: dict[int, set[str]] = {}
+    # A text may quote a value as JSON, in which a line break is a letter.
+    for text in (*texts, *(json.dumps(one)[1:-1] for one in texts)):
+        letters, _ = _letters(text)
+        for length, pieces in _pieces(letters, is_code=_is_code(text)):
+            found.setdefault(length, set()).update(pieces)
+    return {length: frozenset(pieces) for length, pieces in found.items()}
+
+
+def _pieces(letters: str, *, is_code: bool) -> Iterator[tuple[int, Iterable[str]]]:
+    size = len(letters)
+    if size < SHORTEST_HIDDEN:
+        return
+    if not is_code:
+        length = min(size, PART_OF_TEXT)
+        yield length, _of_length(letters, length)
+    elif size <= PART:
+        yield size, (letters,)
+    else:
+        parts = _of_length(letters, PART)
+        ends = {parts[0], parts[-1]}
+        yield PART, [one for one in parts if one in ends or not one.isalpha()]
+        length = min(size, PART_OF_LETTERS)
+        yield length, _of_length(letters, length)
+
+
+def _of_length(letters: str, length: int) -> list[str]:
+    return [letters[at : at + length] for at in range(len(letters) - length + 1)]
+
+
+def _is_code(text: str) -> bool:
+    """Whether a value is a number, a code or an address: its parts tell who has it.
+
+    Written in groups, each has a digit, as those of an account number.
+    """
+    groups = text.split()
+    return len(text) <= LONGEST_CODE and (
+        len(groups) <= 1 or all(any(one.isdigit() for one in group) for group in groups)
+    )
+
+
+@lru_cache(maxsize=64)
+def _beginnings(texts: tuple[str, ...]) -> frozenset[str]:
+    """Return with what a hidden piece may begin."""
+    grams = (one for pieces in _grams(texts).values() for one in pieces)
+    return frozenset(one[:length] for one in grams for length in range(1, len(one)))
+
+
+def _runs(letters: str, texts: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return the runs of hidden letters, in order; runs that touch are one."""
+    grams = _grams(texts)
+    found: list[tuple[int, int]] = []
+    lengths = sorted(grams, reverse=True)
+    for at in range(len(letters)):
+        for length in lengths:
+            if letters[at : at + length] in grams[length]:
+                stop = at + length
+                if found and at <= found[-1][1]:
+                    found[-1] = (found[-1][0], max(stop, found[-1][1]))
+                else:
+                    found.append((at, stop))
+                break
+    return found
+
+
+def _occurrences(text: str, names: Iterable[str]) -> Iterator[tuple[int, int]]:
+    for name in names:
+        at = text.find(name) if name else -1
+        while at >= 0:
+            yield at, at + len(name)
+            at = text.find(name, at + 1)
