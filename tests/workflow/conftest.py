@@ -28,8 +28,11 @@ def cached() -> bool:
 
 @pytest.fixture
 async def desk(client: Client, *, cached: bool) -> AsyncIterator[Desk]:
-    """A task queue of the test's own at the shared server."""
-    desk = Desk(client, cached=cached)
+    """A task queue and a client of the test's own at the shared server.
+
+    What a client is told stays with it, such as its archive.
+    """
+    desk = Desk(Client(**client.config()), cached=cached)
     yield desk
     try:
         if not desk.serves_workflows:
