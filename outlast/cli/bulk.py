@@ -120,7 +120,7 @@ def _checked(step: "BulkStep", kind: Kind, person: "Person") -> "BulkStep":
     problem = claim_refusal((request,), request.id, person, circumstances)
     if problem is None and kind not in request.terms.allow:
         problem = f"It cannot be decided with {kind}."
-    if problem is None and len(request_line(request)) > LONGEST_CALL:
+    if problem is None and len(request_line(step.shown or request)) > LONGEST_CALL:
         problem = "It is too long to show, so it needs a decision of its own."
     return replace(step, problem=problem)
 
@@ -130,7 +130,7 @@ def _cells(step: "BulkStep", then: str) -> terminal.Row:
     return [
         step.entry.run_id,
         request.id if request else "",
-        excerpt(request_line(request), LONGEST_CALL) if request else "",
+        excerpt(request_line(step.shown), LONGEST_CALL) if step.shown else "",
         (then, "bold") if step.problem is None else f"stays: {step.problem}",
     ]
 

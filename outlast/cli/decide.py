@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import typer
@@ -20,6 +20,7 @@ from outlast.rendering import command, decision_command
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
     from outlast.client.people.actions import ClaimReceipt, DecisionReceipt
+    from outlast.client.people.nested_requests import FoundRequest
     from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType, RequestKind
     from outlast.loop.state import LoopState
     from outlast.loop.votes import Sender
@@ -165,10 +166,10 @@ async def edit(
         )
     chosen = await _choose(caller, approval, "inbox edit", consent)
     if changes:
-        wanted = with_changes(chosen.request, changes)
+        wanted = with_changes(chosen.found.shown, changes)
     if wanted is None:
         chosen.check()
-        wanted = await editor.edit_arguments(chosen.request, chosen.problem_of)
+        wanted = await editor.edit_arguments(chosen.found.shown, chosen.problem_of)
     await chosen.decide(consent, "edit", edited_arguments=wanted, message=message)
 
 
@@ -288,7 +289,11 @@ class _Chosen:
     caller: PersonCaller
     handle: "RunHandle"
     state: "LoopState"
-    request: "ApprovalRequest"
+    found: "FoundRequest"
+
+    @property
+    def request(self) -> "ApprovalRequest":
+        return self.found.request
 
     def check(self) -> None:
         """Check that the person may decide now, before they write a change."""
@@ -344,7 +349,7 @@ class _Chosen:
             "is_kept": receipt.is_kept,
             "by": self.caller.person.subject,
             "tool": self.request.name,
-            "arguments": self.request.arguments,
+            "arguments": self.found.shown.arguments,
         }
 
     def show_claim(self, receipt: "ClaimReceipt", sentence: str) -> None:
@@ -383,9 +388,10 @@ async def _choose(
     handle = await caller.handle()
     await handle.check()
     state = await handle.state()
-    request, *others = await find_requests(handle, state, approval)
+    found, *others = await find_requests(handle, state, approval)
+    request = found.request
     if others:
-        ids = ", ".join([request.id, *(one.id for one in others)])
+        ids = ", ".join([request.id, *(one.request.id for one in others)])
         raise UserError(
             f"The run {handle.id} waits for {len(others) + 1} approvals: {ids}. Name one: "
             f"`{command(verb, handle.id, request.id)}`. `outlast show` has the details."
@@ -398,31 +404,32 @@ async def _choose(
     if not caller.as_json or (consent is not None and not consent.yes):
         words = await read_words(handle.client, state, [request])
         run_id = request.run_id or caller.run_id
-        review.show_approval(terminal.err(), request, run_id, words[request.id])
-    return _Chosen(caller, handle, state, request)
+        review.show_approval(terminal.err(), found.shown, run_id, words[request.id])
+    return _Chosen(caller, handle, state, found)
 
 
 async def find_requests(
     handle: "RunHandle", state: "LoopState", approval: str | None
-) -> tuple["ApprovalRequest", ...]:
+) -> tuple["FoundRequest", ...]:
     """Return the pending requests of a run, or the one with an id, also if it is settled."""
-    from outlast.client.people.nested_requests import present_requests, run_of_request
+    from outlast.client.people.nested_requests import FoundRequest, find_request, found_requests
 
-    pending = await present_requests(state, handle.client)
+    pending = await found_requests(state, handle.client)
     if approval is None:
         if not pending:
             raise DecisionRefused(
                 f"The run {handle.id} waits for no approval: it is {state.status}."
             )
         return pending
-    for request in (*pending, *state.approvals):
-        if request.id == approval:
-            return (request,)
+    settled = (FoundRequest(one, state) for one in state.approvals)
+    for found in (*pending, *settled):
+        if found.request.id == approval:
+            return (found,)
     if "." in approval:  # of a nested run, which has ended
-        nested_id, settled = await run_of_request(approval, state, handle.client)
-        if settled is not None:
-            return (replace(settled, run_id=nested_id),)
-    ids = ", ".join(request.id for request in pending) or "none"
+        ended = await find_request(approval, state, handle.client)
+        if ended is not None:
+            return (ended,)
+    ids = ", ".join(one.request.id for one in pending) or "none"
     raise DecisionRefused(f"The run {handle.id} has no approval {approval!r}. Pending: {ids}.")
 
 

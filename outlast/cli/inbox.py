@@ -101,7 +101,7 @@ async def inbox_show(caller: Caller, run_id: options.RunId, approval: ApprovalId
     handle = RunHandle((await caller.connect()).client, run_id)
     await handle.check()
     state = await handle.state()
-    requests = await find_requests(handle, state, approval)
+    requests = [one.shown for one in await find_requests(handle, state, approval)]
     words = await read_words(handle.client, state, requests)
     if caller.as_json:
         views = [
@@ -296,11 +296,12 @@ async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
     try:
         async with asyncio.timeout(READ_SECONDS):
             held = entry.status == "held"
-            found = () if held and not entry.pending else await entry.requests()
+            found = () if held and not entry.pending else await entry.found()
             hold = await entry.hold() if held else None
     except (AgentsException, TimeoutError):  # encrypted, deleted, or too slow
         return _Listed(entry, None)
-    return _Listed(entry, tuple(one for one in found if wanted.accepts(one)), hold)
+    shown = tuple(one.shown for one in found if wanted.accepts(one.request))
+    return _Listed(entry, shown, hold)
 
 
 def _sorted_rows(found: "Iterable[_Listed]") -> list[InboxRow]:

@@ -17,7 +17,7 @@ from outlast.cli.server import Connection, pollers, without_worker
 from outlast.client.costs import NO_COSTS, CostFold, RunCosts
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
-from outlast.client.people.nested_requests import found_waits, present_requests
+from outlast.client.people.nested_requests import found_requests, found_waits
 from outlast.client.people.words import read_words
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.transport.content import reader_of
@@ -102,7 +102,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
     follower = Follower(connection.client, run_id)
     fold = CostFold()
     state, entries = await follower.past(fold)
-    requests = await present_requests(state, connection.client)
+    requests = tuple(one.shown for one in await found_requests(state, connection.client))
     status: str = state.status
     if description.status is not None and description.status in _PAST_THE_LOOP:
         status = description.status.name.lower().replace("_", " ")

@@ -179,6 +179,7 @@ async def _wait_for_answer(
     from outlast.cli import review, view
     from outlast.cli.follower import Follower
     from outlast.client.people.words import read_words
+    from outlast.views.redaction import shown_request
 
     console = terminal.err()
     follower = Follower(connection.client, handle.id)
@@ -207,8 +208,9 @@ async def _wait_for_answer(
     if caller.as_json:
         terminal.print_json_line(view.result_record(result))
     elif result.status == "waiting":
-        requests = [interruption.request for interruption in result.interruptions]
-        words = await read_words(handle.client, follower.state, requests)
+        state = follower.state
+        requests = [shown_request(one.request, state) for one in result.interruptions]
+        words = await read_words(handle.client, state, requests)
         review.show_how_to_decide(console, handle.id, requests, words)
     elif result.status == "held":
         terminal.say(console, f"A person has the conversation {handle.id}.")

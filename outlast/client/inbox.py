@@ -18,6 +18,7 @@ from temporalio.client import Client
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.people.actions import By, DecisionReceipt, person_of
+from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.in_turn import read_each
 from outlast.client.runs import (
     LARGEST_PAGE,
@@ -85,7 +86,11 @@ class InboxEntry:
 
     async def requests(self) -> tuple[ApprovalRequest, ...]:
         """Return the pending requests, read from the run's history; needs no worker."""
-        return await self.handle.approvals()
+        return tuple(one.request for one in await self.found())
+
+    async def found(self) -> tuple[FoundRequest, ...]:
+        """Return the pending requests with the states of the runs that made them."""
+        return await found_requests(await self.handle.state(), self.client)
 
     async def hold(self) -> "HeldConversation | None":
         """Return what a person has to do in the conversation, or None if nobody holds it."""
@@ -164,11 +169,13 @@ class BulkStep:
     Attributes:
         entry: the entry.
         request: the request with its arguments; None if the run could not be read.
+        shown: the same as everybody may see it.
         problem: why it is not decided together with others; None if it is.
     """
 
     entry: InboxEntry
     request: ApprovalRequest | None = None
+    shown: ApprovalRequest | None = None
     problem: str | None = None
 
 
@@ -432,10 +439,18 @@ class Inbox:
 
         async def read(entry: InboxEntry) -> list[BulkStep]:
             try:
-                found = await entry.requests()
+                found = await entry.found()
             except AgentsException as error:
                 return [BulkStep(entry=entry, problem=str(error))]
-            return [BulkStep(entry=entry, request=one, problem=bulk_problem(one)) for one in found]
+            return [
+                BulkStep(
+                    entry=entry,
+                    request=one.request,
+                    shown=one.shown,
+                    problem=bulk_problem(one.request),
+                )
+                for one in found
+            ]
 
         steps = await read_each(entries, read)
         return tuple(one for of_entry in steps for one in of_entry)

@@ -80,7 +80,8 @@ class ApprovalTerms:
         on_expiry: what happens then.
         remind_every_ms: the time between two reminders; None for no reminders.
         escalations: who may decide later, in order of time.
-        redact: names of arguments that reviewers do not see.
+        redact: names of arguments that people do not see.
+        redact_for: groups whose members see them.
         bulk: whether the request may be decided together with others.
         takeover: whether taking the conversation over is the approval: only who holds it approves.
         response_schema: JSON Schema of the answer of a `respond` decision; None for a text.
@@ -99,6 +100,7 @@ class ApprovalTerms:
     remind_every_ms: int | None = None
     escalations: tuple[EscalationStep, ...] = ()
     redact: tuple[str, ...] = ()
+    redact_for: tuple[str, ...] = ()
     bulk: bool = False
     takeover: bool = False
     response_schema: JsonObject | None = None
@@ -133,6 +135,7 @@ def terms_digest(terms: ApprovalTerms) -> str:
             "on_expiry": terms.on_expiry,
             "redact": sorted(terms.redact),
             "takeover": terms.takeover,
+            **({"redact_for": sorted(terms.redact_for)} if terms.redact_for else {}),
         }
     )
 
@@ -443,15 +446,42 @@ def reviewed(arguments: str, redact: tuple[str, ...]) -> str:
 
 
 def with_redacted(edited: JsonObject, arguments: str) -> JsonObject:
-    """Return edited arguments with the original values in place of `REDACTED`."""
+    """Return edited arguments with the original values in place of `REDACTED`.
+
+    A text with `REDACTED` in it stays as the call has it, if the rest of it is unchanged.
+    """
     try:
         before: Json = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         before = None
-    if not isinstance(before, dict):
-        return edited
-    originals = cast("JsonObject", before)
-    return {
-        name: originals[name] if value == REDACTED and name in originals else value
-        for name, value in edited.items()
-    }
+    return cast("JsonObject", _restored(edited, before)) if isinstance(before, dict) else edited
+
+
+def _restored(edited: Json, before: Json) -> Json:
+    if edited == REDACTED:
+        return before
+    if isinstance(edited, str) and isinstance(before, str):
+        return before if REDACTED in edited and _has_gaps(before, edited) else edited
+    if isinstance(edited, dict) and isinstance(before, dict):
+        known = cast("JsonObject", before)
+        return {
+            name: _restored(value, known[name]) if name in known else value
+            for name, value in cast("JsonObject", edited).items()
+        }
+    if isinstance(edited, list) and isinstance(before, list):
+        values, originals = cast("list[Json]", edited), cast("list[Json]", before)
+        if len(values) == len(originals):
+            return [_restored(*pair) for pair in zip(values, originals, strict=True)]
+    return cast("Json", edited)
+
+
+def _has_gaps(text: str, shown: str) -> bool:
+    """Whether a text is what was shown, with something in place of each `REDACTED`."""
+    first, *between, last = shown.split(REDACTED)
+    at = len(first)
+    for piece in between:
+        found = text.find(piece, at + 1)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return text.startswith(first) and text.endswith(last) and at < len(text) - len(last)

@@ -25,6 +25,7 @@ from outlast.loop.problems import (
 )
 from outlast.loop.state import LoopState
 from outlast.loop.votes import Sender, aged, claim_refusal
+from outlast.views.redaction import Redaction, redaction_of, shown_request
 
 A = TypeVar("A", bound=HumanAction)
 
@@ -73,6 +74,21 @@ class Program:
 
 Caller: TypeAlias = Staff | Customer | Program | None
 """Who sent a request; None for nobody who proved who they are."""
+
+
+def redaction_for(caller: Caller, state: LoopState) -> Redaction:
+    """Return what a run hides from a caller of the team."""
+    return redaction_of(state, groups_of(caller))
+
+
+def request_for(caller: Caller, request: ApprovalRequest, state: LoopState) -> ApprovalRequest:
+    """Return a request of a run as a caller of the team may see it."""
+    return shown_request(request, state, groups_of(caller))
+
+
+def groups_of(caller: Caller) -> tuple[str, ...]:
+    """Return the groups of a caller: those of a person."""
+    return caller.person.groups if isinstance(caller, Staff) else ()
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from outlast.client.timeline import Timeline
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
-from outlast.serve.access import Action, Customer, Program, Staff, may
+from outlast.serve.access import Action, Customer, Program, Staff, groups_of, may
 from outlast.serve.bodies import (
     Body,
     BulkDecisionBody,
@@ -258,7 +258,8 @@ async def read_run(asked: DeskRequest) -> RunView:
             state = progress.state
             timeline.take(progress.event, state)
     found = await found_requests(state, client)
-    words = await read_words(client, state, [one.request for one in found])
+    groups = groups_of(asked.caller)
+    words = await read_words(client, state, [one.request for one in found], groups)
     return run_view(
         await whole_state(client, state),
         asked.caller,
@@ -465,7 +466,8 @@ async def deliver(
 async def _requests(asked: DeskRequest) -> Response:
     state, signs = await _handle(asked).state(), await asked.desk.signs()
     found = await found_requests(state, asked.desk.client)
-    words = await read_words(asked.desk.client, state, [one.request for one in found])
+    groups = groups_of(asked.caller)
+    words = await read_words(asked.desk.client, state, [one.request for one in found], groups)
     views = [
         request_view(one, asked.caller, words=words[one.request.id], signs=signs) for one in found
     ]
@@ -484,7 +486,8 @@ async def read_request(asked: DeskRequest) -> RequestView:
         Refused: the run has no such request.
     """
     found = await find(asked)
-    words = await read_words(asked.desk.client, found.state, [found.request])
+    groups = groups_of(asked.caller)
+    words = await read_words(asked.desk.client, found.state, [found.request], groups)
     signs = await asked.desk.signs()
     return request_view(found, asked.caller, words=words[found.request.id], signs=signs)
 

@@ -18,7 +18,7 @@ from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.loop.approvals import Person
 from outlast.loop.state import LoopState, Status
-from outlast.serve.access import Caller, Customer, Staff
+from outlast.serve.access import Caller, Customer, Staff, redaction_for
 from outlast.serve.bodies import InboxStreamQuery
 from outlast.serve.content import whole_state
 from outlast.serve.cursor import Cursor
@@ -55,7 +55,6 @@ from outlast.serve.views import (
     run_view,
     unread_views,
 )
-from outlast.views.redaction import redaction_of
 
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""
@@ -251,7 +250,7 @@ async def _staff_events(
                     yield _event("event", view, cursor)
                 case TextAdded(cursor=cursor, text=text):
                     # A hidden value may come in pieces, so its message is sent when it is whole.
-                    if not redaction_of(entries.state).texts:
+                    if not redaction_for(caller, entries.state).texts:
                         yield _event("text", TextEvent(text=text), cursor)
                 case TextReset(cursor=cursor):
                     yield _event("reset", ResetEvent(), cursor)
@@ -287,7 +286,7 @@ class _Lists:
         if state is self._state:
             return  # as while a text is written
         self._state = state
-        unread, aside = unread_views(state), aside_views(state, self._caller)
+        unread, aside = unread_views(state, self._caller), aside_views(state, self._caller)
         if unread != self._unread:
             yield _event("unread", UnreadEvent(messages=unread), None)
         if aside != self._aside:
@@ -302,7 +301,7 @@ async def _snapshot(
     # What nested runs have reported is not shown: anybody who reaches the server may report.
     nested = await found_requests(state, desk.client) if state.nested else _own(state)
     view = run_view(state, caller, requests=nested, steps=list(entries.steps), signs=signs)
-    text = "" if redaction_of(state).texts else entry.text
+    text = "" if redaction_for(caller, state).texts else entry.text
     return SnapshotEvent(run=view, text=text)
 
 

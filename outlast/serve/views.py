@@ -41,9 +41,9 @@ from outlast.loop.values import Failure, Json, JsonObject, Usage
 from outlast.loop.votes import aged, deadline_ms, refusal
 from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.rendering import named
-from outlast.serve.access import Action, Caller, Staff, Target, may
+from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
 from outlast.serve.customer_view import CustomerMessage, customer_view
-from outlast.views.redaction import Redaction, redaction_of
+from outlast.views.redaction import Redaction
 from outlast.workflows.presentation import waits_for
 
 
@@ -224,13 +224,14 @@ def request_view(
         at_ms: the time; None for now.
     """
     request, state = found.request, found.state
+    shown = request_for(caller, request, state)
     now_ms = clock.now_ms() if at_ms is None else at_ms
     terms = request.terms
     target = Target(run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=signs)
     payloads: dict[str, Any] = {}
     if sees_payloads(caller):
         payloads = {
-            "arguments": request.arguments,
+            "arguments": shown.arguments,
             "arguments_schema": request.schema,
             "model_words": words,
         }
@@ -242,19 +243,19 @@ def request_view(
         name=request.name,
         agent=request.agent,
         handoff_path=list(request.handoff_path),
-        headline=_headline(request, shows_arguments=bool(payloads)),
+        headline=_headline(shown, shows_arguments=bool(payloads)),
         digest=request_digest(request),
         args_digest=request.args_digest,
         edited=request.edited is not None,
         redacted=list(terms.redact),
-        reason=request.reason,
+        reason=shown.reason,
         effect=terms.effect,
         risk=terms.risk,
         policy=terms.policy,
         takeover=terms.takeover,
         response_schema=terms.response_schema,
         decisions=list(_decisions(request, caller, target)),
-        **_people(request, now_ms),
+        **_people(shown, now_ms),
         **_times(request),
         **payloads,
     )
@@ -375,7 +376,8 @@ def item_view(
     item: Item, state: LoopState, caller: Caller, *, index: int | None = None
 ) -> ItemView:
     """Return an item as a caller sees it."""
-    return _item_view(item, state, redaction_of(state), index, sees_payloads=sees_payloads(caller))
+    hides = redaction_for(caller, state)
+    return _item_view(item, state, hides, index, sees_payloads=sees_payloads(caller))
 
 
 def _item_view(
@@ -470,7 +472,7 @@ _SAID: Final[frozenset[StepKind]] = frozenset({"message", "said"})
 
 def step_view(step: Step, state: LoopState, caller: Caller) -> StepView:
     """Return a step as a caller sees it; `state` is the newest state of its run."""
-    return _step_view(step, redaction_of(state), sees_payloads=sees_payloads(caller))
+    return _step_view(step, redaction_for(caller, state), sees_payloads=sees_payloads(caller))
 
 
 def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView:
@@ -560,9 +562,9 @@ class UnreadView(View):
     text: str
 
 
-def unread_views(state: LoopState) -> list[UnreadView]:
-    """Return the messages that a run has not taken yet, as the team sees them."""
-    hides = redaction_of(state)
+def unread_views(state: LoopState, caller: Caller) -> list[UnreadView]:
+    """Return the messages that a run has not taken yet, as a caller of the team sees them."""
+    hides = redaction_for(caller, state)
     return [
         UnreadView(
             id=message.id,
@@ -575,7 +577,7 @@ def unread_views(state: LoopState) -> list[UnreadView]:
 
 def aside_views(state: LoopState, caller: Caller) -> list[AsideView]:
     """Return what the model does not read any more, as a caller of the team sees it."""
-    hides, shows = redaction_of(state), sees_payloads(caller)
+    hides, shows = redaction_for(caller, state), sees_payloads(caller)
     return [
         AsideView(
             item=one.item,
@@ -649,7 +651,7 @@ def run_view(
         signs: whether the desk has a key that proves who acts.
         at_ms: the time; None for now.
     """
-    hides, shows, hold = redaction_of(state), sees_payloads(caller), state.hold
+    hides, shows, hold = redaction_for(caller, state), sees_payloads(caller), state.hold
     target = Target(
         run_id=state.run_id,
         state=state,
@@ -677,7 +679,7 @@ def run_view(
         started_at=_time(state.start.started_at_ms),
         updated_at=_time(state.at_ms),
         is_open=state.outcome is None,
-        unread=unread_views(state),
+        unread=unread_views(state, caller),
         set_aside=aside_views(state, caller),
         parent=None if parent is None else parent.run_id,
         forked_from=None if state.fork is None else state.fork.run_id,
@@ -982,11 +984,11 @@ def bulk_plan(steps: Iterable[BulkStep]) -> BulkPlan:
 
 
 def _bulk_step(step: BulkStep) -> BulkStepView:
-    request = step.request
+    request, shown = step.request, step.shown
     return BulkStepView(
         conversation=step.entry.run_id,
         request=None if request is None else request.id,
-        headline=None if request is None else _headline(request, shows_arguments=True),
+        headline=None if shown is None else _headline(shown, shows_arguments=True),
         digest=None if request is None else request_digest(request),
         problem=step.problem,
     )

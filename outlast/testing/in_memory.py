@@ -44,6 +44,7 @@ from outlast.streams.delta_reader import RESTARTED
 from outlast.streams.window import ShownText
 from outlast.tracing.receivers import REGISTRATION
 from outlast.tracing.stage_spans import StageSpans
+from outlast.views.redaction import told
 
 OnState = Callable[[LoopState], None]
 """A callback for the state after each event of the root run."""
@@ -53,7 +54,6 @@ OnEvent = Callable[[Event, LoopState], None]
 
 OnDelta = Callable[[JsonObject], None]
 """A callback for the raw events of the run's models."""
-
 
 MOST_LOOKS = 10_000
 """How often tools of a run look for themselves in memory, where no time passes between looks."""
@@ -372,7 +372,7 @@ async def carried_out(
             on_delta({"type": RESTARTED, "attempt": attempt})
         try:
             # Convert to the wire format and back, so that tests find values that change.
-            request = await whole_request(worker, request_of(state, effect))
+            request = await whole_request(worker, request_of(state, told(state, effect)))
             one = Attempt(number=attempt, on_event=on_delta, shown=shown)
             result = await attempt_effect(worker, request, one)
             result = await recorded_result(NO_STORE, request, result)

@@ -7,15 +7,17 @@ hidden as well: see `_grams`.
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, cast
 
-from outlast.loop.approvals import REDACTED, ApprovalRequest, reviewed
+from outlast.loop.approvals import REDACTED, ApprovalRequest, Decision, reviewed
 from outlast.loop.call_forms import arguments_of
-from outlast.loop.effects import Effect, RunAgent, RunTool
+from outlast.loop.canonical import canonical_name
+from outlast.loop.effects import Effect, NotifyPeople, RunAgent, RunTool
 from outlast.loop.items import Item, call_id_of
+from outlast.loop.notices import Notice
 from outlast.loop.state import CALL_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
 
@@ -125,17 +127,23 @@ class Redaction:
 NOTHING: Final = Redaction()
 
 
-def redaction_of(state: LoopState) -> Redaction:
-    """Return what a run hides: what the policies of its requests redact."""
-    found = redaction_of_requests(state.approvals, state.items)
+def redaction_of(state: LoopState, groups: Collection[str] = ()) -> Redaction:
+    """Return what a run hides from a member of some groups: what its requests' policies redact."""
+    found = redaction_of_requests(state.approvals, state.items, groups)
     if not found.texts:
         return found
     return replace(found, names=found.names.union(state.handoff_path, (state.agent,)))
 
 
-def redaction_of_requests(requests: Iterable[ApprovalRequest], items: Iterable[Item]) -> Redaction:
+def redaction_of_requests(
+    requests: Iterable[ApprovalRequest], items: Iterable[Item], groups: Collection[str] = ()
+) -> Redaction:
     """Return what requests of a run hide, with the items that hold their calls."""
-    redacting = [one for one in requests if one.terms.redact and not one.run_id]
+    redacting = [
+        one
+        for one in requests
+        if one.terms.redact and not one.run_id and not _is_one_of(one.terms.redact_for, groups)
+    ]
     if not redacting:
         return NOTHING
     arguments: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -155,6 +163,66 @@ def redaction_of_requests(requests: Iterable[ApprovalRequest], items: Iterable[I
 def redaction_of_texts(texts: Iterable[str]) -> Redaction:
     """Return what hides some texts wherever they occur."""
     return Redaction(texts=tuple(sorted({one for one in texts if _grams((one,))})))
+
+
+def shown_request(
+    request: ApprovalRequest, state: LoopState, groups: Collection[str] = ()
+) -> ApprovalRequest:
+    """Return a request as a member of some groups may see it.
+
+    Args:
+        request: a request of the run, or the run's copy of one of a run nested in it.
+        state: the state of the run. The request has the arguments without what its policy redacts;
+            the call, or its newest edit, has the rest.
+        groups: the groups of the viewer.
+    """
+    hides, terms = redaction_of(state, groups), request.terms
+    arguments = request.arguments
+    if terms.redact and _is_one_of(terms.redact_for, groups):
+        call = next((one for one in reversed(state.items) if is_of(one, request)), None)
+        arguments = request.edited or (arguments if call is None else arguments_of(call.raw))
+    if hides == NOTHING and arguments == request.arguments:
+        return request
+    return replace(
+        request,
+        arguments=hides.call("", "", arguments),
+        reason=request.reason and hides.text(request.reason),
+        votes=tuple(replace(one, decision=_told(one.decision, hides)) for one in request.votes),
+        decision=request.decision and _told(request.decision, hides),
+    )
+
+
+def _told(decision: Decision, hides: Redaction) -> Decision:
+    return replace(decision, message=decision.message and hides.text(decision.message))
+
+
+def told(state: LoopState, effect: Effect) -> Effect:
+    """Return an effect whose notices tell nothing that the run hides."""
+    if not isinstance(effect, NotifyPeople):
+        return effect
+    return replace(effect, notices=shown_notices(state, effect.notices))
+
+
+def shown_notices(state: LoopState, notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """Return notices as everybody may read them."""
+    return tuple(
+        one if one.request is None else replace(one, request=shown_request(one.request, state))
+        for one in notices
+    )
+
+
+def is_of(item: Item, request: ApprovalRequest) -> bool:
+    """Whether an item is the call that a request is about."""
+    return (
+        item.kind in CALL_KINDS
+        and item.agent == request.agent
+        and call_id_of(item.raw) == request.call_id
+    )
+
+
+def _is_one_of(names: Iterable[str], groups: Iterable[str]) -> bool:
+    mine = {canonical_name(one) for one in groups} - {""}
+    return not mine.isdisjoint(map(canonical_name, names))
 
 
 def shown_effect(state: LoopState, effect: Effect) -> Effect:

@@ -64,6 +64,7 @@ from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import TENANT, first_attributes
 from outlast.payloads.failures import engine_failure
 from outlast.payloads.readable import json_of
+from outlast.views.redaction import shown_notices, told
 from outlast.workflows import presentation
 from outlast.workflows.timeline import WaitBars
 from outlast.workflows.translation import (
@@ -404,7 +405,9 @@ class AgentRun:
                 await workflow.wait_condition(starting.done)
 
     async def _start_notices(self, command: NotifyAfterEnd) -> None:
-        for number, record in enumerate(records.notices_records(self._id, command.notices)):
+        for number, record in enumerate(
+            records.notices_records(self._id, shown_notices(self._state, command.notices))
+        ):
             with contextlib.suppress(FailureError):
                 await workflow.start_child_workflow(
                     names.WORKFLOW_NOTICES,
@@ -562,7 +565,7 @@ class AgentRun:
 
     def _request(self, effect: Effect) -> JsonObject:
         """Return the request itself if it is small, else a claim on it."""
-        request = request_of(self._state, effect)
+        request = request_of(self._state, told(self._state, effect))
         inline = kind_of(effect).inline(effect)
         written = records.small(payload_of(request), INLINE_BYTES) if inline else None
         if written is not None:

@@ -43,7 +43,7 @@ from outlast.rendering import (
     joined,
     named,
 )
-from outlast.views.redaction import Redaction, redaction_of, shown_effect
+from outlast.views.redaction import Redaction, redaction_of, shown_effect, shown_request
 from outlast.workflows.timeline import Wait
 
 SUMMARY_BYTES = 200
@@ -297,7 +297,8 @@ def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
 
 def approvals_view(state: LoopState) -> list[JsonObject]:
     """Return the answer to the query `approvals`: the pending requests."""
-    return [approval_view(state.run_id, request) for request in state.pending_approvals]
+    pending = (shown_request(one, state) for one in state.pending_approvals)
+    return [approval_view(state.run_id, request) for request in pending]
 
 
 def details(state: LoopState) -> str:
@@ -324,7 +325,7 @@ def details(state: LoopState) -> str:
             f"{code(trouble.failure.code)} {code(trouble.failure.message, EXCERPT_LENGTH)}. "
             "The next message retries."
         )
-    lines.extend(_to_decide(state, request) for request in state.pending_approvals)
+    lines.extend(_to_decide(state, shown_request(one, state)) for one in state.pending_approvals)
     lines.extend(
         f"Waiting for {code(named(parked.wait.name))} since {_time(parked.since_ms)}, "
         f"{_until(parked)}, called by {inline(named(state.agent))} with {code(named(call.name))}."

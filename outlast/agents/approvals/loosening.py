@@ -7,6 +7,7 @@ from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience, ToolEffect
 from outlast.loop import approvals as records
 from outlast.loop.approvals import Risk
+from outlast.loop.canonical import canonical_name
 from outlast.loop.votes import audience_text
 
 _EFFECTS: Final = cast("tuple[str | None, ...]", (None, *get_args(ToolEffect)))
@@ -107,6 +108,13 @@ def _redact(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str
     return f"reviewers see {' and '.join(shown)}" if shown else ""
 
 
+def _redact_for(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    known = {canonical_name(one) for one in before.redact_for}
+    added = [one for one in after.redact_for if canonical_name(one) not in known]
+    names = [one for one in after.redact if one in before.redact]
+    return f"{' and '.join(added)} see {' and '.join(names)}" if added and names else ""
+
+
 def _bulk(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
     return "many may be decided at once" if after.bulk and not before.bulk else ""
 
@@ -184,6 +192,7 @@ _COMPARED: Final[dict[str, Compare]] = {
     "escalate": _escalate,
     "allow": _allow,
     "redact": _redact,
+    "redact_for": _redact_for,
     "bulk": _bulk,
     "takeover": _takeover,
     "unverified": _unverified,

@@ -152,7 +152,8 @@ class ApprovalPolicy:
         remind_every: the time between two reminders; None: no reminders.
         escalate: who else may decide later.
         allow: the types of decision; None: every type that fits the call.
-        redact: names of arguments whose values reviewers do not see.
+        redact: names of arguments whose values people do not see.
+        redact_for: groups whose members see them all the same.
         bulk: whether a request may be decided together with others; only where the risk is low.
         takeover: whether taking the conversation over is the approval, as where the user wants a
             human: only who holds the conversation approves, and `hold` does it.
@@ -180,6 +181,7 @@ class ApprovalPolicy:
     escalate: Sequence[Escalation] = ()
     allow: Sequence[DecisionType] | None = None
     redact: Sequence[str] = ()
+    redact_for: Sequence[str] = ()
     bulk: bool = False
     takeover: bool = False
     unverified: Unverified | None = None
@@ -310,6 +312,7 @@ class ApprovalPolicy:
             remind_every_ms=None if self.remind_every is None else _milliseconds(self.remind_every),
             escalations=tuple(step.record for step in self.escalate),
             redact=tuple(self.redact),
+            redact_for=tuple(self.redact_for),
             bulk=self.bulk and risk == "low",
             takeover=self.takeover,
             response_schema=self.response_schema,
@@ -434,6 +437,7 @@ _FIELD_CHECKS: Final[dict[str, Rule]] = {
     "escalate": _steps,
     "allow": _decisions,
     "redact": names_of,
+    "redact_for": names_of,
     "bulk": check_flag,
     "takeover": check_flag,
     "unverified": one_of(*get_args(Unverified)),

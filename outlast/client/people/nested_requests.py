@@ -16,6 +16,7 @@ from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
 from outlast.loop.effects import RunAgent
 from outlast.loop.state import LoopState
+from outlast.views.redaction import shown_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class FoundRequest:
 
     request: ApprovalRequest
     state: LoopState
+
+    @property
+    def shown(self) -> ApprovalRequest:
+        """The request as everybody may see it, whatever their groups."""
+        return shown_request(self.request, self.state)
 
 
 async def found_requests(root: LoopState, client: Client) -> tuple[FoundRequest, ...]:

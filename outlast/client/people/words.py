@@ -3,7 +3,7 @@
 Nobody has checked them, and they may deceive: people decide by the arguments.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from temporalio.client import Client
 
@@ -16,10 +16,10 @@ from outlast.loop.state import CALL_KINDS, LoopState, visible_item_count
 from outlast.views.redaction import redaction_of
 
 
-def model_words(state: LoopState, request: ApprovalRequest) -> str:
+def model_words(state: LoopState, request: ApprovalRequest, groups: Collection[str] = ()) -> str:
     """Return what the agent wrote before its call, of the question that led to it; or nothing.
 
-    Only what readers may see counts.
+    Only what readers may see counts, and nothing is told that is hidden from their groups.
     """
     if request.kind == "output":
         return ""
@@ -37,12 +37,15 @@ def model_words(state: LoopState, request: ApprovalRequest) -> str:
         if item.kind == "input":
             break
         if item.kind == "message" and item.turn and item.agent == request.agent:
-            return redaction_of(state).text(text_of(readable(item.raw)).strip())
+            return redaction_of(state, groups).text(text_of(readable(item.raw)).strip())
     return ""
 
 
 async def read_words(
-    client: Client, state: LoopState, requests: Iterable[ApprovalRequest]
+    client: Client,
+    state: LoopState,
+    requests: Iterable[ApprovalRequest],
+    groups: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the model's words about requests by id; those of nested runs are read there."""
     states: dict[str, LoopState] = {"": state, state.run_id: state}
@@ -54,5 +57,5 @@ async def read_words(
             except AgentsException:  # the request is shown without words
                 nested = None
             states[request.run_id] = nested or LoopState()
-        found[request.id] = model_words(states[request.run_id], request)
+        found[request.id] = model_words(states[request.run_id], request, groups)
     return found

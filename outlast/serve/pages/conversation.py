@@ -29,7 +29,7 @@ from outlast.dev.data_dir import run_link
 from outlast.loop.events import CancelMode
 from outlast.loop.state import LoopState
 from outlast.rendering import visible_text
-from outlast.serve.access import Action, Target
+from outlast.serve.access import Action, Target, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, Snapshot, TextAdded
 from outlast.serve.pages.budgets import extension_of
@@ -61,7 +61,6 @@ from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import request_digest
-from outlast.views.redaction import redaction_of
 
 LONGEST_STREAM: Final = timedelta(minutes=15)
 """Then the browser connects again, so that a login that has ended ends the stream, too."""
@@ -267,7 +266,7 @@ class _Screen:
         if entries.state is not self._shown_state:
             parts += self._changed_regions(entries)
             self._shown_state = entries.state
-        redaction = redaction_of(entries.state)
+        redaction = redaction_for(self.asked.caller, entries.state)
         if self._is_replaced or (self._added and redaction.texts):
             text = escape(visible_text(redaction.draft(self.text)))
             parts.append(f'<div id="draft-text" hx-swap-oob="innerHTML">{text}</div>')

@@ -28,7 +28,7 @@ from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import audience_text, deadline_ms
 from outlast.pricing import Cost, usd_of
 from outlast.rendering import arguments_text, counted, json_text
-from outlast.serve.access import Action, Caller, Staff, Target, may
+from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
 from outlast.serve.customer_view import (
     CustomerMessage,
     customer_view,
@@ -36,7 +36,7 @@ from outlast.serve.customer_view import (
 )
 from outlast.serve.pages.budgets import Extension, extension_of
 from outlast.serve.views import request_digest
-from outlast.views.redaction import Redaction, redaction_of
+from outlast.views.redaction import Redaction
 
 # --- States in words ------------------------------------------------------------------------------
 
@@ -640,7 +640,7 @@ def conversation(
         signs: whether the desk proves who acts.
         at_ms: the time.
     """
-    hides = redaction_of(state)
+    hides = redaction_for(caller, state)
     target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=signs)
     holder = "" if state.hold is None or state.outcome is not None else state.hold.by or "A person"
     subject = caller.person.subject if isinstance(caller, Staff) else ""
@@ -684,7 +684,7 @@ def _waiting(
         )
         problem = may(caller, "extend_budget", about)
     return Waiting(
-        request=request,
+        request=request_for(caller, request, state),
         run_id=request.run_id or state.run_id,
         line=hides.text(request_line(request)),
         audience=audience_text(request.audiences),

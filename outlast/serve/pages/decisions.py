@@ -1,7 +1,7 @@
 """What people do about a request by a form, and the sentence that says what came of it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
 from outlast.agents.errors import AgentsException, RunNotFound
@@ -235,13 +235,19 @@ def problems_of(view: RequestView) -> dict[str, str]:
     return {name: offered.get(name, NOT_OFFERED) for name in names}
 
 
+def as_seen(request: ApprovalRequest, view: RequestView) -> ApprovalRequest:
+    """Return a request with the arguments that its reader may see."""
+    return request if view.arguments is None else replace(request, arguments=view.arguments)
+
+
 def line_of(request: ApprovalRequest, view: RequestView) -> str:
     """Return a request in one line, as far as its reader may see it, with all characters visible.
 
     A view is JSON, which does not say that its headline is visible already.
     """
-    is_open = view.arguments is not None or request.kind == "budget"
-    return named(request_line(request) if is_open else request.name)
+    if view.arguments is None and request.kind != "budget":
+        return named(request.name)
+    return named(request_line(as_seen(request, view)))
 
 
 def _word(receipt: DecisionReceipt, done: str) -> str:

@@ -1,6 +1,6 @@
 """One request: what will run, and the forms that decide it."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -15,7 +15,8 @@ from outlast.client.people.words import model_words
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
-from outlast.serve.customer_view import customer_view
+from outlast.serve.access import groups_of, redaction_for, request_for
+from outlast.serve.customer_view import CustomerMessage, customer_view
 from outlast.serve.feed import Cut, Ended, FeedEntry
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.decisions import (
@@ -23,6 +24,7 @@ from outlast.serve.pages.decisions import (
     DONE,
     Refusal,
     act,
+    as_seen,
     find,
     line_of,
     problems_of,
@@ -51,6 +53,7 @@ from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import RequestView, request_view
+from outlast.views.redaction import Redaction
 
 MOST_MESSAGES: Final = 30
 """How much of the conversation stands beside the request."""
@@ -113,7 +116,7 @@ async def _decide(asked: DeskRequest) -> Response:
         return see_other(asked, *parts, did=outcome)
     root = await root_of(asked)
     found = await find(asked, root)
-    draft = _sent_draft(found.request, form)
+    draft = _sent_draft(request_for(asked.caller, found.request, found.state), form)
     values = await _shown(asked, root, found, refusal=outcome, draft=draft, sent=form)
     problem = outcome.problem
     return page(asked, "request.html", status=problem.status, headers=problem.headers, **values)
@@ -124,7 +127,7 @@ async def _preview(asked: DeskRequest, form: Form) -> Response:
     asked.check("decide")
     root = await root_of(asked)
     found = await find(asked, root)
-    draft = _draft(found.request, form)
+    draft = _draft(request_for(asked.caller, found.request, found.state), form)
     return page(asked, "request.html", **await _shown(asked, root, found, draft=draft, sent=form))
 
 
@@ -180,11 +183,13 @@ async def _shown(
 ) -> dict[str, Any]:
     """Return what the templates have."""
     request = found.request
-    words = model_words(found.state, request)
+    words = model_words(found.state, request, groups_of(asked.caller))
     signs = await asked.desk.signs()
     view = request_view(found, asked.caller, words=words, signs=signs)
+    request = as_seen(request, view)
     messages = customer_view(root)
-    talk = [*messages.messages, *messages.unread]
+    hides = [redaction_for(asked.caller, one) for one in (root, found.state)]
+    talk = [_without_hidden(one, hides) for one in (*messages.messages, *messages.unread)]
     return {
         "title": f"{TITLES.get(request.kind, request.kind)}: {rendering.excerpt(request.name, 80)}",
         "kind": TITLES.get(request.kind, request.kind),
@@ -212,6 +217,12 @@ async def _shown(
         "talk": talk[-MOST_MESSAGES:],
         "left_out": max(0, len(talk) - MOST_MESSAGES),
     }
+
+
+def _without_hidden(message: CustomerMessage, hides: Iterable[Redaction]) -> CustomerMessage:
+    for one in hides:
+        message = replace(message, text=one.text(message.text))
+    return message
 
 
 def _arguments(view: RequestView) -> str | None:

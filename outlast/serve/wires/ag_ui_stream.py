@@ -21,12 +21,12 @@ from ag_ui.core import (
 
 from outlast.agents.errors import RunNotFound
 from outlast.agents.items.raw_items import is_cut_short
-from outlast.client.people.nested_requests import present_requests
+from outlast.client.people.nested_requests import found_requests
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.canonical import same_person
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import Json, JsonObject
-from outlast.serve.access import Staff, Target, may
+from outlast.serve.access import Staff, Target, may, redaction_for, request_for
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_view import customer_view, shows_text_in_progress
 from outlast.serve.feed import (
@@ -67,7 +67,6 @@ from outlast.serve.wires.ag_ui_view import (
     view_of_customer,
     view_of_team,
 )
-from outlast.views.redaction import redaction_of
 
 LOOK_SECONDS: Final = 0.5
 """How often a stream looks at the state while the feed has nothing: a message that nobody takes
@@ -303,7 +302,7 @@ class RunStream:
 
     def _view(self, state: LoopState) -> tuple[View, Facts]:
         if self._viewed is None or self._viewed[0] is not state:
-            view = view_of_team(state) if self._is_team else view_of_customer(state)
+            view = view_of_team(state, self._staff) if self._is_team else view_of_customer(state)
             facts = self._facts_of_team(state) if self._staff else self._facts_of_customer(state)
             facts = replace(facts, state={**facts.state, **_marks(state)})
             self._viewed = state, view, facts
@@ -379,13 +378,14 @@ class RunStream:
             return None
         if not self._decides:
             return Pause("done")
-        requests = await present_requests(state, self._asked.desk.client)
-        mine = [one for one in requests if self._why_not_asked(one, state) is None]
+        found = await found_requests(state, self._asked.desk.client)
+        mine = [one for one in found if self._why_not_asked(one.request, state) is None]
         if mine:
             _, ids = ids_of_calls(state)
             own = {one.id: ids.asked(one) for one in state.own_requests if one.status == "pending"}
-            return Pause("interrupt", tuple(_interrupt(one, own.get(one.id)) for one in mine))
-        return Pause("done") if requests else None  # else a nested run goes on
+            shown = (request_for(self._staff, one.request, one.state) for one in mine)
+            return Pause("interrupt", tuple(_interrupt(one, own.get(one.id)) for one in shown))
+        return Pause("done") if found else None  # else a nested run goes on
 
     def _ended(self, state: LoopState) -> Pause:
         if state.outcome in {"cancelled", "terminated"}:
@@ -409,7 +409,7 @@ class RunStream:
     def _failed(self, state: LoopState, words: str) -> Pause:
         if not self._is_team or state.failure is None:
             return Pause("failed", message=words, code="failed")
-        message = redaction_of(state).text(state.failure.message)
+        message = redaction_for(self._staff, state).text(state.failure.message)
         return Pause("failed", message=plain(message), code=state.failure.code)
 
     def _why_not_asked(self, request: ApprovalRequest, state: LoopState) -> str | None:

@@ -29,6 +29,7 @@ from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.phrases import as_text
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, visible_item_count
 from outlast.loop.values import Json, JsonObject
+from outlast.serve.access import Caller, redaction_for
 from outlast.serve.customer_view import (
     CustomerMessage,
     customer_view,
@@ -36,7 +37,7 @@ from outlast.serve.customer_view import (
     messages_left_out,
 )
 from outlast.serve.wires.call_ids import CallIds
-from outlast.views.redaction import NOTHING, Redaction, redaction_of
+from outlast.views.redaction import NOTHING, Redaction
 
 OWN: Final = "outlast-"
 """Begins the ids of messages that no front end chose."""
@@ -156,9 +157,9 @@ def _of_customer_view(state: LoopState, one: CustomerMessage, ids: dict[int, str
     return Said(message_id(turn) if turn else f"{OWN}{one.id}", "assistant", one.text, name)
 
 
-def view_of_team(state: LoopState) -> View:
-    """Return what the team sees: with tool calls, and without what policies redact."""
-    hides = redaction_of(state)
+def view_of_team(state: LoopState, caller: Caller = None) -> View:
+    """Return what a caller of the team sees: with tool calls, without what policies redact."""
+    hides = redaction_for(caller, state)
     ids = _ids_of_front_ends(state)
     parts = list(_joined(_said_in(state, ids, hides)))
     unread = (

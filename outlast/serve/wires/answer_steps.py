@@ -24,7 +24,7 @@ from outlast.loop.canonical import canonical_name
 from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.state import Answer, LoopState, Status
 from outlast.loop.values import Failure, JsonObject
-from outlast.serve.access import Caller, Staff, Target, may
+from outlast.serve.access import Caller, Staff, Target, may, redaction_for, request_for
 from outlast.serve.customer_view import customer_view, shows_text_in_progress
 from outlast.serve.feed import (
     Ended,
@@ -53,7 +53,7 @@ from outlast.serve.wires.steps import (
     ToolCalled,
     text_check,
 )
-from outlast.views.redaction import NOTHING, redaction_of
+from outlast.views.redaction import NOTHING
 
 _OF_REPLIES: Final = frozenset(
     {"reasoning", "tool_call", "tool_output", "handoff_call", "handoff_output", "draft"}
@@ -133,7 +133,8 @@ class AnswerSteps:
     def catch_up(self, reader: FeedReader) -> Iterator[Step]:
         """Yield the steps that became possible, also without an entry: the state may be newer."""
         if self._is_team and self._hides_for is not reader.state.approvals:
-            self._hides_for, self._hides = reader.state.approvals, redaction_of(reader.state)
+            self._hides_for = reader.state.approvals
+            self._hides = redaction_for(self._caller, reader.state)
         yield from self._begin(reader)
         while self._waiting and not self.is_over:
             entry = self._waiting[0]
@@ -159,14 +160,20 @@ class AnswerSteps:
         """End the answer if the caller has to decide requests that wait in nested runs."""
         if self.is_over or not self._begun(self._at) or reader.state.status != "waiting":
             return
-        own = tuple(one.request for one in found if self._may_decide(one.request, one.state))
+        own = tuple(
+            request_for(self._caller, one.request, one.state)
+            for one in found
+            if self._may_decide(one.request, one.state)
+        )
         if own:
             yield from self._finish(self._at, "asks", requests=own)
 
     def show(self, found: FoundRequest) -> Iterator[Step]:
         """Show what has become of a request of a nested run."""
         if self._may_decide(found.request, found.state, at_any_time=True):
-            yield RequestChanged(self._place(self._at), found.request)
+            yield RequestChanged(
+                self._place(self._at), request_for(self._caller, found.request, found.state)
+            )
 
     # --- The range of the answer ----------------------------------------------------------------
 
@@ -231,7 +238,10 @@ class AnswerSteps:
                 if begun and status == "waiting":
                     yield from self._ask(reader)
             case ApprovalStreamEvent(request=request):
-                request = replace(request, call_id=self._ids.asked(request))
+                request = replace(
+                    request_for(self._caller, request, reader.state),
+                    call_id=self._ids.asked(request),
+                )
                 self.requests[request.id] = request
                 if begun and self._may_decide(request, reader.state, at_any_time=True):
                     yield RequestChanged(place, request)
@@ -446,7 +456,10 @@ class AnswerSteps:
         known = self.requests.values()
         if self._only_open:
             known = tuple(
-                replace(one, call_id=self.requests[one.id].call_id)
+                replace(
+                    request_for(self._caller, one, reader.state),
+                    call_id=self.requests[one.id].call_id,
+                )
                 for one in reader.state.approvals
                 if one.id in self.requests
             )

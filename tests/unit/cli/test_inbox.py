@@ -24,9 +24,11 @@ from outlast.cli.durations import shown_time
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.inbox import InboxChange, InboxEntry
+from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.start.runner import Runner
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Claim
 from outlast.loop.approvals import Audience as Terms
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
 from outlast.testing import say as said
 from tests.hostile_text import assert_visible
@@ -305,14 +307,14 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> list[InboxChange]:
     async def connect(*_arguments: Any) -> Any:
         return Connection
 
-    async def requests(entry: InboxEntry) -> tuple[ApprovalRequest, ...]:
+    async def found(entry: InboxEntry) -> tuple[FoundRequest, ...]:
         if entry.run_id == "r2":
             raise TimeoutError
-        return (REQUEST,)
+        return (FoundRequest(REQUEST, LoopState()),)
 
     monkeypatch.setattr("outlast.cli.server.connect", connect)
     monkeypatch.setattr("outlast.client.inbox.Inbox", Inbox)
-    monkeypatch.setattr(InboxEntry, "requests", requests)
+    monkeypatch.setattr(InboxEntry, "found", found)
     return changes
 
 

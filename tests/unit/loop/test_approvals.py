@@ -118,6 +118,28 @@ def test_an_edit_keeps_the_values_that_its_author_did_not_see() -> None:
         assert with_redacted(edited, unreadable) == edited
 
 
+def test_an_edit_keeps_a_text_of_which_its_author_saw_a_part() -> None:
+    before = json.dumps(
+        {"note": "to DE99, by noon", "of": {"days": [1, 99]}, "two": "DE99 and DE98", "left": [1]}
+    )
+    edited: JsonObject = {
+        "note": f"to {REDACTED}, by noon",
+        "of": {"days": [2, REDACTED], "new": REDACTED},
+        "two": f"{REDACTED} and {REDACTED}",
+        "left": [REDACTED, 2],
+    }
+    assert with_redacted(edited, before) == {
+        "note": "to DE99, by noon",
+        "of": {"days": [2, 99], "new": REDACTED},
+        "two": "DE99 and DE98",
+        "left": [REDACTED, 2],
+    }
+    for changed in (f"at {REDACTED}", f"to {REDACTED} {REDACTED} by night", "to DE99, by noon"):
+        assert with_redacted({"note": changed}, before) == {"note": changed}
+    for changed in (f"{REDACTED} or {REDACTED}", f"DE99 and DE98{REDACTED}"):
+        assert with_redacted({"two": changed}, before) == {"two": changed}
+
+
 def test_a_decision_and_a_request_say_who_may_and_who_did() -> None:
     decision = Decision(
         request_id="a1",
