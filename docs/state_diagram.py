@@ -13,7 +13,7 @@ from typing import get_args, get_origin
 
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision, Person
-from outlast.loop.budgets import Budget
+from outlast.loop.start import Budget
 from outlast.loop.calls import (
     AgentResult,
     HandoffResult,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from outlast.client.forks import ForkPoint
+    from outlast.views.redaction import Redaction
 
 _COLUMNS = (
     terminal.Column(name="EVENT", numbers=True),
@@ -106,38 +107,42 @@ async def fork(
 
 async def _list(caller: Caller, client: "Client", run_id: str) -> None:
     from outlast.client.forks import read_fork_points
+    from outlast.views.redaction import NOTHING, redaction_of
 
     async with terminal.waiting(terminal.err(), "reading the history"):
         found = [one async for one in read_fork_points(client, run_id)]
+    hides = redaction_of(found[-1].state) if found else NOTHING  # what comes later hides it earlier
     if caller.as_json:
-        terminal.print_json([_record(one) for one in found])
+        terminal.print_json([_record(one, hides) for one in found])
     else:
         rows = [
-            (f"{one.number}", shown_time(one.event.at_ms), _with_obstacle(one)) for one in found
+            (f"{one.number}", shown_time(one.event.at_ms), _with_obstacle(one, hides))
+            for one in found
         ]
         terminal.say_table(terminal.out(), _COLUMNS, rows)
 
 
-def _record(point: "ForkPoint") -> JsonObject:
+def _record(point: "ForkPoint", hides: "Redaction") -> JsonObject:
     return {
         "event": point.number,
         "at": iso_time(point.event.at_ms),
-        "what": _what(point),
+        "what": _what(point, hides),
         "obstacle": point.obstacle,
     }
 
 
-def _what(point: "ForkPoint") -> str:
+def _what(point: "ForkPoint", hides: "Redaction") -> str:
     """Return what happened in words: what people see of it, or else the event and its effect."""
     from outlast.cli.events import run_events
 
     seen = run_events(point.event.at_ms, point.before, point.state, point.event)
     lines = [f"{one.who}: {one.text}" if one.who else one.text for one in seen if one.text]
-    return " · ".join(lines) or type(point.event).__name__
+    return hides.text(" · ".join(lines)) or type(point.event).__name__
 
 
-def _with_obstacle(point: "ForkPoint") -> str:
-    return f"{_what(point)} ({point.obstacle})" if point.obstacle else _what(point)
+def _with_obstacle(point: "ForkPoint", hides: "Redaction") -> str:
+    what = _what(point, hides)
+    return f"{what} ({point.obstacle})" if point.obstacle else what
 
 
 def _text(prompt: str | None) -> str | None:

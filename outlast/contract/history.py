@@ -109,6 +109,7 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         context=record.context,
         thread=record.thread,
         remembered=record.remembered,
+        redacted=record.redacted,
         fork=record.fork,
     )
 
@@ -151,6 +152,7 @@ def signalled(
                 at_ms=at_ms,
                 nested_id=nested.nested_id,
                 requests=nested.requests,
+                redacted=nested.redacted,
                 waits=nested.waits,
                 spent=nested.spent,
                 wants=nested.wants,
@@ -308,6 +310,7 @@ def failed(
                 usage=usage,
                 uses=left.uses,
                 remembered=left.remembered,
+                redacted=left.redacted,
                 spent=left.spent,
                 required=None if lacks is None else read(RequiredApproval, lacks),
             )

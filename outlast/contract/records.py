@@ -36,7 +36,6 @@ from outlast.loop.approvals import (
     ApprovalTerms,
     Remembered,
 )
-from outlast.loop.budgets import Budget
 from outlast.loop.calls import ModelReply
 from outlast.loop.canonical import LONGEST_NAME
 from outlast.loop.effects import LendBudget, NotifyParent, RunAgent
@@ -44,9 +43,10 @@ from outlast.loop.fork import Fork
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
+from outlast.loop.redacted import Redacted
 from outlast.loop.spending import model_uses, spent_of_parent
-from outlast.loop.start import Parent
-from outlast.loop.state import LoopState
+from outlast.loop.start import Budget, Parent
+from outlast.loop.state import LoopState, redacted_in
 from outlast.loop.values import (
     DEFAULT_MAX_TURNS,
     Failure,
@@ -143,6 +143,7 @@ class RunInput:
         handled: codes of the failures that a handler may turn into answers.
         parent: the parent of a nested run.
         remembered: the decisions of the parent's conversation that apply to a nested run.
+        redacted: the values that the parent hides from people.
         authors: the members of the team who wrote what a nested run works for.
         carried: the state of the run that this one continues, or is forked from.
         fork: where the run is forked from, which then has these settings. A nested run has that of
@@ -167,6 +168,7 @@ class RunInput:
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     remembered: tuple[Remembered, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     authors: tuple[str, ...] = ()
     carried: JsonObject | None = None
     fork: Fork | None = None
@@ -312,6 +314,7 @@ class NestedRecord:
     Attributes:
         nested_id: the nested run.
         requests: the pending approval requests.
+        redacted: the values that it hides from people.
         waits: the names of the deliveries that it waits for, and for nothing else.
         spent: what it has spent of each budget of the parent, by the budget's index.
         wants: the budgets of which it needs more, each with the share that it knows of.
@@ -319,6 +322,7 @@ class NestedRecord:
 
     nested_id: str
     requests: tuple[ApprovalRequest, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     waits: tuple[str, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
     wants: tuple[tuple[int, int], ...] = ()
@@ -340,6 +344,7 @@ def signal_of(sender: str, command: NotifyParent | LendBudget) -> tuple[str, str
     report = NestedRecord(
         nested_id=sender,
         requests=command.requests,
+        redacted=command.redacted,
         waits=command.waits,
         spent=command.spent,
         wants=command.wants,
@@ -412,8 +417,9 @@ def _without_content(notice: Notice) -> Notice:
 class RunResultRecord:
     """The workflow's result: small, because the transcript is in the history.
 
-    `uses` is what each agent used of each model, for lists of runs and for the parent. `context` is the parent's, for a nested run, as are the decisions in `remembered` and the budgets
-    in `spent`.
+    `uses` is what each agent used of each model, for lists of runs and for the parent. `context` is
+    the parent's, for a nested run, as are the decisions in `remembered`, the values in `redacted`
+    and the budgets in `spent`.
     """
 
     status: Literal["completed", "failed", "cancelled"]
@@ -425,6 +431,7 @@ class RunResultRecord:
     uses: tuple[ModelUse, ...] = ()
     context: Json = None
     remembered: tuple[Remembered, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
 
 
@@ -435,11 +442,13 @@ class LeftRecord:
     Attributes:
         uses: what each agent used of each model.
         remembered: what people decided in it.
+        redacted: the values that it hides from people.
         spent: what it has spent of each budget of the parent, by the budget's index.
     """
 
     uses: tuple[ModelUse, ...] = ()
     remembered: tuple[Remembered, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
 
 
@@ -452,6 +461,8 @@ def spent_of(state: LoopState) -> JsonObject:
         return written
     if state.remembered:
         written["remembered"] = [write(one) for one in state.remembered]
+    if redacted := redacted_in(state):
+        written["redacted"] = [write(one) for one in redacted]
     if spent := spent_of_parent(state):
         written["spent"] = [list(one) for one in spent]
     return written
@@ -730,6 +741,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
             chain_id=effect.chain_id,
         ),
         remembered=effect.remembered,
+        redacted=effect.redacted,
         authors=effect.authors,
         visibility=visibility,
         fork=effect.fork,

@@ -11,6 +11,7 @@ from outlast.loop.aside import RefusedEntry
 from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord, RequiredStep
+from outlast.loop.redacted import Redacted
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ModelUse, ServerThread, Usage
 from outlast.loop.view import ViewEdit
 
@@ -465,6 +466,7 @@ class AgentResult:
         uses: what each of its agents used of each model, with those nested in it.
         context: the context at its end.
         remembered: decisions that also apply to later runs of the agent.
+        redacted: the values that it hides from people.
         spent: what the run and those nested in it have spent of each budget of the parent, by the
             budget's index.
         required: the approval without which its worker did not begin it.
@@ -477,6 +479,7 @@ class AgentResult:
     uses: tuple[ModelUse, ...] = ()
     context: Json = None
     remembered: tuple[Remembered, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
     required: RequiredApproval | None = None
 

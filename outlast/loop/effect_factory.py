@@ -48,7 +48,7 @@ from outlast.loop.spending import (
     spent_by_nested,
     spent_of_parent,
 )
-from outlast.loop.state import ItemsToSave, Lent, LoopState, line_of, turn_start
+from outlast.loop.state import ItemsToSave, Lent, LoopState, line_of, redacted_in, turn_start
 from outlast.loop.transcript import context_before
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import size
@@ -169,6 +169,7 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             nested=call.plan.nested or DEFAULT_NESTED,
             prefix=state.start.parent.prefix if state.start.parent else "",
             remembered=_passed_down(state),
+            redacted=redacted_in(state),
             evidence=call.evidence,
             authors=state.question.authors,
             chain_id=state.chain_id,
@@ -494,6 +495,7 @@ def report(state: LoopState) -> NotifyParent:
             request if request.run_id else replace(request, run_id=state.run_id)
             for request in state.pending_approvals
         ),
+        redacted=redacted_in(state),
         waits=only_waits_for(state),
         spent=spent_of_parent(state),
         wants=tuple(

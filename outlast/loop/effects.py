@@ -10,7 +10,6 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from outlast.loop.approvals import ApprovalRequest, Evidence, Remembered
 from outlast.loop.aside import Aside
-from outlast.loop.budgets import Budget
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import (
     DEFAULT_NESTED,
@@ -31,6 +30,8 @@ from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAns
 from outlast.loop.fork import Fork, ForkedCall
 from outlast.loop.items import Item
 from outlast.loop.notices import Notice, NoticeReceipt
+from outlast.loop.redacted import Redacted
+from outlast.loop.start import Budget
 from outlast.loop.stored import Offload
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
@@ -236,6 +237,7 @@ class RunAgent(AgentEffect):
         nested: how to run the agent.
         prefix: the beginning of this run's approval ids, and so of the nested run's.
         remembered: the decisions of the conversation that apply to further calls.
+        redacted: the values that the run hides from people.
         evidence: what people decided about the call.
         authors: the members of the team who wrote what the run works for.
         chain_id: the first execution of the run that all others are nested in.
@@ -251,6 +253,7 @@ class RunAgent(AgentEffect):
     nested: NestedPlan = DEFAULT_NESTED
     prefix: str = ""
     remembered: tuple[Remembered, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     evidence: Evidence | None = None
     authors: tuple[str, ...] = ()
     chain_id: str = ""
@@ -419,6 +422,7 @@ class NotifyParent:
     Attributes:
         parent: the parent's workflow id.
         requests: the pending approval requests.
+        redacted: the values that it hides from people.
         waits: the names of the deliveries that it waits for, and for nothing else.
         spent: what this run and those nested in it have spent of each budget of the parent, by
             the budget's index.
@@ -427,6 +431,7 @@ class NotifyParent:
 
     parent: str
     requests: tuple[ApprovalRequest, ...]
+    redacted: tuple[Redacted, ...] = ()
     waits: tuple[str, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
     wants: tuple[tuple[int, int], ...] = ()

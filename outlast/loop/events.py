@@ -12,6 +12,7 @@ from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectEvent
 from outlast.loop.fork import Fork
 from outlast.loop.items import Message
+from outlast.loop.redacted import Redacted
 from outlast.loop.start import Start
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread
 
@@ -59,6 +60,7 @@ class RunStarted:
         context: the application's context as JSON.
         thread: how the provider's server keeps the conversation.
         remembered: the decisions of the parent's conversation that apply to a nested run.
+        redacted: the values that the parent hides from people.
         fork: what the parent of a nested run was forked from.
     """
 
@@ -70,6 +72,7 @@ class RunStarted:
     context: Json = None
     thread: ServerThread | None = None
     remembered: tuple[Remembered, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     fork: Fork | None = None
 
 
@@ -173,6 +176,7 @@ class NestedReported:
     at_ms: int
     nested_id: str
     requests: tuple[ApprovalRequest, ...]
+    redacted: tuple[Redacted, ...] = ()
     waits: tuple[str, ...] = ()
     spent: tuple[tuple[int, int], ...] = ()
     wants: tuple[tuple[int, int], ...] = ()

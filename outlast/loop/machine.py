@@ -364,6 +364,7 @@ def _run_started(event: RunStarted) -> LoopState:
         handoff_path=(event.agent,),
         server=Server(thread=event.thread),
         remembered=event.remembered,
+        redacted=event.redacted,
         fork=event.fork,
     )
     return effect_factory.issue(state, effect_factory.preparation(state))

@@ -12,6 +12,7 @@ from outlast.loop.events import CancelMode
 from outlast.loop.fork import Fork
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
+from outlast.loop.redacted import Redacted
 from outlast.loop.start import Start
 from outlast.loop.state import (
     Answer,
@@ -74,6 +75,7 @@ class Changes(TypedDict, total=False):
     blocked: tuple[Blocked, ...]
     approvals: tuple[ApprovalRequest, ...]
     remembered: tuple[Remembered, ...]
+    redacted: tuple[Redacted, ...]
     nested: tuple[NestedWaits, ...]
     gate: Gate | None
     extended: tuple[tuple[int, int], ...]

@@ -9,10 +9,10 @@ its share lasts.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunAgent
 from outlast.loop.events import NestedReported
 from outlast.loop.revision import revised
+from outlast.loop.start import Budget
 from outlast.loop.state import Lent, LoopState, Pauses, stands_still
 from outlast.loop.values import NO_USAGE, ModelUse, Usage
 

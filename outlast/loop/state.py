@@ -32,6 +32,7 @@ from outlast.loop.events import CancelMode
 from outlast.loop.fork import Fork
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
+from outlast.loop.redacted import Redacted, passed_on, redacted_by
 from outlast.loop.start import NOT_STARTED, Start
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ModelUse, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
@@ -475,6 +476,7 @@ class LoopState:
         blocked: effects that wait for a worker that can carry them out.
         approvals: every request for approval, in order.
         remembered: decisions that apply to further calls.
+        redacted: values that the parent hides from people, and runs nested in this one.
         nested: what nested runs wait for.
         gate: the answer or the budget that waits for a person.
         extended: how much people, or the parent, have added to budgets, each with the budget's
@@ -533,6 +535,7 @@ class LoopState:
     blocked: tuple[Blocked, ...] = ()
     approvals: tuple[ApprovalRequest, ...] = ()
     remembered: tuple[Remembered, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
     nested: tuple[NestedWaits, ...] = ()
     gate: Gate | None = None
     extended: tuple[tuple[int, int], ...] = ()
@@ -728,3 +731,9 @@ def items_to_save(state: LoopState, effect: SaveSession) -> tuple[Item, ...]:
     """Return the items to save; always the same items for an effect."""
     kept = (at for at in range(effect.start, effect.stop) if at not in effect.dropped)
     return tuple(state.items[at] for at in effect.order or kept)
+
+
+def redacted_in(state: LoopState) -> tuple[Redacted, ...]:
+    """Return the values that a run hides from people, for its parent and runs nested in it."""
+    forked = () if state.fork is None else state.fork.arguments
+    return passed_on((*state.redacted, *redacted_by(state.approvals, state.items, forked)))

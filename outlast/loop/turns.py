@@ -47,6 +47,7 @@ from outlast.loop.people import (
     said_checked,
 )
 from outlast.loop.problems import retry_problem, sender_at, withdraw_problem
+from outlast.loop.redacted import Redacted
 from outlast.loop.revision import revised
 from outlast.loop.start import with_agent
 from outlast.loop.state import (
@@ -596,6 +597,7 @@ def agent_finished(
     )
     state = spending.settled(state, effect.nested_id, result.spent)
     state = _passed_up(state, effect.nested_id, result.remembered)
+    state = _with_redacted(state, result.redacted)
     if result.required is not None:
         index = call_of(state, effect)
         required = replace(result.required, arguments=state.calls[index].arguments)
@@ -634,7 +636,7 @@ def nested_reported(state: LoopState, event: NestedReported) -> LoopState:
     others = tuple(one for one in state.nested if one.nested_id != event.nested_id)
     newest = NestedWaits(nested_id=event.nested_id, requests=event.requests, deliveries=event.waits)
     state = spending.with_report(state, event)
-    return revised(state, nested=(*others, newest))
+    return revised(_with_redacted(state, event.redacted), nested=(*others, newest))
 
 
 def budget_lent(state: LoopState, event: BudgetLent) -> LoopState:
@@ -666,6 +668,12 @@ def _passed_up(state: LoopState, nested_id: str, remembered: Sequence[Remembered
     )
     newer = tuple(one for one in kept if one not in state.remembered)
     return revised(state, remembered=(*state.remembered, *newer)) if newer else state
+
+
+def _with_redacted(state: LoopState, redacted: Sequence[Redacted]) -> LoopState:
+    """Hide from people what a nested run hides."""
+    newer = tuple(one for one in redacted if one not in state.redacted)
+    return revised(state, redacted=(*state.redacted, *newer)) if newer else state
 
 
 def _without_nested(state: LoopState, effect: RunTool | RunAgent) -> LoopState:

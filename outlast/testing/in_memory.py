@@ -38,7 +38,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import CancelRequested, Event, PersonActed, TimePassed, ValueDelivered
 from outlast.loop.machine import advance
 from outlast.loop.spending import model_uses, spent_of_parent
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, redacted_in
 from outlast.loop.values import Json, JsonObject
 from outlast.streams.delta_reader import RESTARTED
 from outlast.streams.window import ShownText
@@ -349,6 +349,7 @@ class MemoryRun:
             uses=model_uses(state),
             context=state.context,
             remembered=state.remembered,
+            redacted=redacted_in(state),
             spent=spent_of_parent(state),
         )
         return history.answered(effect, records.write(result), now_ms())

@@ -18,6 +18,7 @@ from outlast.loop.canonical import canonical_name
 from outlast.loop.effects import Effect, NotifyPeople, RunAgent, RunTool
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.notices import Notice
+from outlast.loop.redacted import Redacted, redacted_by
 from outlast.loop.state import CALL_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
 
@@ -128,33 +129,36 @@ NOTHING: Final = Redaction()
 
 
 def redaction_of(state: LoopState, groups: Collection[str] = ()) -> Redaction:
-    """Return what a run hides from a member of some groups: what its requests' policies redact."""
-    found = redaction_of_requests(state.approvals, state.items, groups)
-    if not found.texts:
-        return found
+    """Return what a run hides from a member of some groups: what its requests' policies redact.
+
+    What its parent hides, and runs nested in it, is hidden in it as well.
+    """
+    if not state.redacted and not any(one.terms.redact for one in state.approvals):
+        return NOTHING
+    forked = () if state.fork is None else state.fork.arguments
+    own = redacted_by(state.approvals, state.items, forked)
+    found = _redaction(state.approvals, (*state.redacted, *own), groups)
     return replace(found, names=found.names.union(state.handoff_path, (state.agent,)))
 
 
-def redaction_of_requests(
-    requests: Iterable[ApprovalRequest], items: Iterable[Item], groups: Collection[str] = ()
+def redaction_of_requests(requests: Iterable[ApprovalRequest], items: Iterable[Item]) -> Redaction:
+    """Return what requests of a run hide from everybody, with the items that hold their calls."""
+    asked = tuple(requests)
+    return _redaction(asked, redacted_by(asked, items))
+
+
+def _redaction(
+    requests: Iterable[ApprovalRequest], values: Iterable[Redacted], groups: Collection[str] = ()
 ) -> Redaction:
-    """Return what requests of a run hide, with the items that hold their calls."""
-    redacting = [
-        one
-        for one in requests
-        if one.terms.redact and not one.run_id and not _is_one_of(one.terms.redact_for, groups)
-    ]
-    if not redacting:
-        return NOTHING
     arguments: dict[tuple[str, str], tuple[str, ...]] = {}
-    for request in redacting:
-        tool = (request.agent, request.name)
-        names = (*arguments.get(tool, ()), *request.terms.redact)
-        arguments[tool] = tuple(dict.fromkeys(names))
-    calls = {call_id_of(one.raw): one for one in items if one.kind in CALL_KINDS}
-    texts = (text for one in redacting for text in _hidden(one, calls.get(one.call_id)))
+    for request in requests:
+        if request.terms.redact and not _is_one_of(request.terms.redact_for, groups):
+            tool = (request.agent, request.name)
+            names = (*arguments.get(tool, ()), *request.terms.redact)
+            arguments[tool] = tuple(dict.fromkeys(names))
+    hidden = (one.text for one in values if not _is_one_of(one.shown_to, groups))
     return replace(
-        redaction_of_texts(texts),
+        redaction_of_texts(hidden),
         arguments=arguments,
         names=frozenset(name for tool in arguments for name in tool),
     )
@@ -231,38 +235,6 @@ def shown_effect(state: LoopState, effect: Effect) -> Effect:
         return effect
     arguments = redaction_of(state).call(effect.agent, effect.name, effect.arguments)
     return effect if arguments == effect.arguments else replace(effect, arguments=arguments)
-
-
-# --- Values ---------------------------------------------------------------------------------------
-
-
-def _hidden(request: ApprovalRequest, call: Item | None) -> Iterator[str]:
-    """Yield the texts of the values that a request hides, those of edits included."""
-    written = [*([arguments_of(call.raw)] if call is not None else []), request.edited or ""]
-    versions = [_object(one) for one in written]
-    versions += [one.decision.edited_arguments or {} for one in request.votes]
-    for version in versions:
-        for name in request.terms.redact:
-            yield from _texts(version.get(name))
-
-
-def _object(text: str) -> JsonObject:
-    try:
-        value: Json = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def _texts(value: Json) -> Iterator[str]:
-    if isinstance(value, dict):
-        for one in cast("JsonObject", value).values():
-            yield from _texts(one)
-    elif isinstance(value, list):
-        for one in cast("list[Json]", value):
-            yield from _texts(one)
-    elif not (value is None or isinstance(value, bool) or value == REDACTED):
-        yield value if isinstance(value, str) else json.dumps(value)
 
 
 # --- Finding them in texts ------------------------------------------------------------------------

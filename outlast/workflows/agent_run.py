@@ -58,7 +58,7 @@ from outlast.loop.events import (
 from outlast.loop.human_actions import HUMAN_ACTIONS
 from outlast.loop.machine import advance
 from outlast.loop.spending import model_uses, spent_of_parent
-from outlast.loop.state import LoopState, line_of
+from outlast.loop.state import LoopState, line_of, redacted_in
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import TENANT, first_attributes
@@ -602,6 +602,7 @@ class AgentRun:
             uses=model_uses(self._state),
             context=self._state.context if self._state.start.parent else None,
             remembered=self._state.remembered if self._state.start.parent else (),
+            redacted=redacted_in(self._state) if self._state.start.parent else (),
             spent=spent_of_parent(self._state),
         )
         return records.write(result)

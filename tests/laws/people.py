@@ -32,7 +32,6 @@ from outlast.loop.approvals import (
     Person,
     VoteType,
 )
-from outlast.loop.budgets import Budget
 from outlast.loop.events import (
     Event,
     MessageReceived,
@@ -42,6 +41,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.human_actions import problem_of
 from outlast.loop.items import SendMode
+from outlast.loop.start import Budget
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal

@@ -12,11 +12,13 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names, records
 from outlast.loop.approvals import Decision
+from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, refuse, say
 from tests.servers import TemporalServer
@@ -287,3 +289,41 @@ async def test_a_decision_that_reaches_the_root_names_the_run_that_takes_it(
         await workflow.execute_update("decide", record)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
     said = str(refused.value.cause)
     assert f"belongs to the nested run '{request.run_id}', which decides it" in said
+
+
+async def test_what_a_nested_run_hides_is_hidden_in_its_root_and_in_the_next_one(desk: Desk):
+    account = "DE89370400440532013000"
+
+    @function_tool(needs_approval=ApprovalPolicy(redact=["iban"]))
+    async def refund(iban: str) -> str:
+        return f"refunded to {iban}"
+
+    agent = desk_of(Agent(name="Refunds", tools=[refund]))
+    model = ScriptedModel(
+        [call("ask_refunds", "o1", input="Refund the last order.")],
+        [call("refund", "n1", iban=account)],
+        f"Refunded to {account.lower()}.",
+        [call("ask_refunds", "o2", input=f"Is {account} right?")],
+        f"The account that ends in {account[-6:]} is.",
+        "Paid to DE89 3704 0044 0532 0130 00.",
+    )
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "waiting")
+    await handle.approve((await handle.approvals())[0])
+    await desk.until_status(handle, "idle")
+    seen: list[Any] = []
+    for run_id in (handle.id, f"{handle.id}/ask_refunds-{_second_effect(await handle.state())}"):
+        workflow = desk.client.get_workflow_handle(run_id)
+        queries = (names.QUERY_STATE, names.QUERY_TRANSCRIPT)
+        seen += [await workflow.query(query) for query in queries]
+    shown = json.dumps(seen)
+    assert not [one for one in (account, account.lower(), "3704", account[-6:]) if one in shown]
+    assert shown.count("[redacted]") >= 4
+    assert (await handle.state()).final_output == "Paid to DE89 3704 0044 0532 0130 00."
+    await handle.cancel()
+
+
+def _second_effect(state: LoopState) -> str:
+    """Return the number of the second nested run, with which its id ends."""
+    return str(state.next_effect - 2)

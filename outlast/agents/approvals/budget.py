@@ -18,8 +18,8 @@ from outlast.agents.checks import (
 )
 from outlast.agents.durations import DurationField, duration_field
 from outlast.agents.errors import UserError
-from outlast.loop import budgets as records
-from outlast.loop.budgets import Scope, Spending
+from outlast.loop import start as records
+from outlast.loop.start import Scope, Spending
 
 _COUNTED: Final[dict[str, Spending]] = {
     "tokens": "tokens",

@@ -339,8 +339,12 @@ def redaction_in(recording: Recording) -> Redaction:
             votes.setdefault(decision.request_id, []).append(vote)
     requests = (_request_of(one, votes) for one in recording.entries if one.kind == "request")
     replies = (one for one in recording.entries if one.kind in {"model", "line"} and one.result)
-    raws = (raw for one in replies for raw in cast("Any", one.result).get("items", ()))
-    items = (Item("tool_call", raw) for raw in raws if is_call(raw))
+    items = (
+        Item("tool_call", raw, agent=one.agent)
+        for one in replies
+        for raw in cast("Any", one.result).get("items", ())
+        if is_call(raw)
+    )
     return redaction_of_requests(requests, items)
 
 

@@ -19,10 +19,9 @@ from outlast.client.identity import os_user
 from outlast.client.start.runner import Runner
 from outlast.clock import now_ms
 from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
-from outlast.loop.budgets import Budget
 from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message
-from outlast.loop.start import Start
+from outlast.loop.start import Budget, Start
 from outlast.loop.state import Hold, Ignored, LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError

@@ -30,7 +30,6 @@ from outlast.contract.records import (
 )
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Person
-from outlast.loop.budgets import Budget
 from outlast.loop.calls import AgentResult, HandoffResult, PreparedRun, ToolResult
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
@@ -59,7 +58,7 @@ from outlast.loop.events import (
     ValueDelivered,
 )
 from outlast.loop.items import Message
-from outlast.loop.start import Parent, Start
+from outlast.loop.start import Budget, Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from tests.laws.driver import Play, play_in, reply_of, said, tool

@@ -10,9 +10,9 @@ import pytest
 
 from outlast.contract.stages import Stage, StageBegun, StageEnded, resumed
 from outlast.loop.approvals import ApprovalTerms
-from outlast.loop.budgets import Budget
 from outlast.loop.effects import CallModel, FinalizeAnswer, RunAgent, RunHandoff
 from outlast.loop.phrases import STOPPED
+from outlast.loop.start import Budget
 from outlast.loop.values import Failure, Usage, reference
 from tests.laws.driver import STARTED_AT_MS, Play, nested, said, tool, transfer
 

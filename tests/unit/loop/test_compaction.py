@@ -6,7 +6,6 @@ import pytest
 
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalTerms
-from outlast.loop.budgets import Budget
 from outlast.loop.calls import ViewSummary
 from outlast.loop.changes import diff
 from outlast.loop.checks import RequiredStep
@@ -15,6 +14,7 @@ from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectF
 from outlast.loop.items import Item
 from outlast.loop.run_changes import ViewCompacted, run_changes
 from outlast.loop.spending import spent
+from outlast.loop.start import Budget
 from outlast.loop.state import LoopState, items_to_summarise
 from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit, shown

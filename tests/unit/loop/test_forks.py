@@ -7,14 +7,13 @@ from hypothesis import given
 
 from outlast.loop import invariants
 from outlast.loop.approvals import ApprovalTerms
-from outlast.loop.budgets import Budget
 from outlast.loop.calls import ToolResult
 from outlast.loop.effects import CallModel, Command, RunAgent, RunTool
 from outlast.loop.events import RunForked
 from outlast.loop.fork import Fork, ForkedCall, RecordedCall, forked_call
 from outlast.loop.forked_state import OF_THE_SOURCE, cannot_fork
 from outlast.loop.machine import advance
-from outlast.loop.start import Parent
+from outlast.loop.start import Budget, Parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import ServerThread
 from tests.laws.driver import Play, gated, nested, said, tool

@@ -11,7 +11,6 @@ from outlast.contract import failures, records
 from outlast.contract.refusals import refusal_of
 from outlast.loop import outside, phrases
 from outlast.loop.approvals import ApprovalTerms, Audience, EscalationStep
-from outlast.loop.budgets import Budget
 from outlast.loop.calls import Arrival, Parked, RequiredApproval
 from outlast.loop.canonical import LONGEST_NAME
 from outlast.loop.changes import Change
@@ -28,6 +27,7 @@ from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.outside import LARGEST_ARRIVALS, MOST_ARRIVALS, RECEIPTS_KEPT
 from outlast.loop.revision import revised
+from outlast.loop.start import Budget
 from outlast.loop.state import stands_still
 from outlast.loop.values import BLOB, Failure, Json, JsonObject
 from tests.laws.driver import Play, gated, hosted, nested, said, tool, transfer

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from outlast.loop.approvals import ApprovalTerms, Decision
-from outlast.loop.budgets import Budget, Scope, Spending
 from outlast.loop.effects import CallModel
 from outlast.loop.events import MessageReceived, PersonActed, TimePassed
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.spending import described, merged, model_uses, spent, used_up
+from outlast.loop.start import Budget, Scope, Spending
 from outlast.loop.values import ModelUse, Usage
 from tests.laws.driver import Play, gated, nested, said, tool, transfer
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from outlast.contract import history, names, records
 from outlast.contract.failures import EngineFailure
 from outlast.loop.approvals import ApprovalTerms, Decision
-from outlast.loop.budgets import Budget, Spending
 from outlast.loop.calls import ModelReply, PreparedRun, ToolResult
 from outlast.loop.effects import (
     CallModel,
@@ -38,6 +37,7 @@ from outlast.loop.invariants import check
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.spending import spent_of_parent
+from outlast.loop.start import Budget, Spending
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 from tests.laws.driver import nested, reply_of, said, tool

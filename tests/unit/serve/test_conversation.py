@@ -17,10 +17,10 @@ from outlast.client.timeline import Timeline
 from outlast.loop.actions import SetAsideAction
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.aside import Aside
-from outlast.loop.budgets import Budget
 from outlast.loop.events import PersonActed, RunForked
 from outlast.loop.fork import Fork
 from outlast.loop.machine import advance
+from outlast.loop.start import Budget
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 from outlast.serve.access import ROLES, Role, Staff

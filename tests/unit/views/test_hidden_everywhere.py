@@ -17,6 +17,7 @@ from outlast.client.people.words import model_words
 from outlast.client.timeline import Timeline
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.notices import Notice
+from outlast.loop.redacted import Redacted
 from outlast.loop.state import LoopState
 from outlast.notifications.texts import arguments_shown
 from outlast.ports.notifier import notification
@@ -26,7 +27,7 @@ from outlast.serve.views import customer_conversation, request_view, run_view
 from outlast.serve.wires.ag_ui_view import view_of_team
 from outlast.views.redaction import shown_notices
 from outlast.workflows import presentation
-from tests.laws.driver import Play, gated, said
+from tests.laws.driver import Play, gated, nested, said
 
 SECRET: Final = "DE89370400440532013000"
 VARIANTS: Final = (
@@ -125,6 +126,8 @@ SURFACES: Final[dict[str, Callable[[LoopState], str]]] = {
     "notices": notices,
 }
 
+OF_A_REQUEST: Final = {"the page of a request", "notices"}
+
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("make", [waiting, paid], ids=["waiting", "paid"])
@@ -140,6 +143,16 @@ def test_its_group_sees_it(surface: Callable[[LoopState, Caller], str]) -> None:
     shown = surface(waiting(SECRET).state, FAY)
     assert SECRET in shown
     assert "[redacted]" not in shown
+
+
+@pytest.mark.parametrize("surface", [one for one in SURFACES if one not in OF_A_REQUEST])
+def test_what_a_nested_run_hides_is_hidden_in_its_root(surface: str) -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(nested("Payments", "c1"))
+    play.worked(final_output=f"Paid to {SECRET}.", redacted=(Redacted(text=SECRET),))
+    play.replies(said(f"Paid to {SECRET.lower()}, done."))
+    shown = SURFACES[surface](play.state)
+    assert not [one for one in PIECES if one in shown], shown
 
 
 def test_customers_read_their_own_words() -> None:
