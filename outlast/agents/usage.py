@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.loop import values
@@ -87,14 +88,12 @@ class Usage:
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
         self.total_tokens += other.total_tokens
-        mine, more = self.input_tokens_details, other.input_tokens_details
         self.input_tokens_details = InputTokensDetails(
-            cached_tokens=mine.cached_tokens + more.cached_tokens,
-            cache_write_tokens=mine.cache_write_tokens + more.cache_write_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
         )
-        reasoning = other.output_tokens_details.reasoning_tokens
         self.output_tokens_details = OutputTokensDetails(
-            reasoning_tokens=self.output_tokens_details.reasoning_tokens + reasoning
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens
         )
         entries = other.request_usage_entries if isinstance(other, Usage) else []
         if entries:
@@ -178,10 +177,8 @@ def readable_usage(usage: AnyUsage) -> AnyUsage:
     OpenTelemetry cannot take.
     """
     reported = _counts(usage)
-    for count in reported.values():
-        if type(count) is not int or not 0 <= count <= LARGEST_COUNT:
-            break
-    else:
+    is_whole = {*map(type, reported.values())} == {int}
+    if is_whole and min(reported.values()) >= 0 and max(reported.values()) <= LARGEST_COUNT:
         return usage
     counts = {name: _readable(count) for name, count in reported.items()}
     total = counts["total_tokens"] or counts["input_tokens"] + counts["output_tokens"]
@@ -208,16 +205,19 @@ def request_usage(usage: AnyUsage) -> RequestUsage:
 
 def _counts(usage: AnyUsage) -> dict[str, int]:
     """Return the counts of tokens and requests, by their names in the plain sums."""
-    read, written = usage.input_tokens_details, usage.output_tokens_details
-    return {
-        "requests": usage.requests,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "cached_tokens": read.cached_tokens,
-        "reasoning_tokens": written.reasoning_tokens,
-        "cache_write_tokens": read.cache_write_tokens,
-    }
+    return dict(zip(_COUNTS, _counts_in(usage), strict=True))
+
+
+_COUNTS: Final = (
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "cache_write_tokens",
+)
+_counts_in = attrgetter(*_COUNTS)
 
 
 @cache

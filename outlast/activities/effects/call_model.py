@@ -7,7 +7,7 @@ between its hooks, the plan.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 from outlast.activities.attempt import FIRST, Attempt
@@ -45,6 +45,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
 from outlast.agents.checks import json_problem
+from outlast.agents.config.fallback_model import ModelChoice
 from outlast.agents.config.model_defaults import UNSET, settings_of_model
 from outlast.agents.config.model_settings import ModelSettings, read_model_settings
 from outlast.agents.config.run_config import (
@@ -151,7 +152,7 @@ async def _reply_of(
     attempt: Attempt,
 ) -> ModelReply:
     """Return the reply of a response that the provider has made in the background."""
-    show_turn(invocation.wrapper, _question(request))
+    show_turn(invocation.wrapper, partial(_question, request))
     offer = await offered_tools(invocation, attempt=attempt.number)
     model, label = model_of(invocation)
     has_prompt = invocation.agent.prompt is not None
@@ -178,7 +179,7 @@ async def _call_model(
 ) -> ModelReply:
     """Call the model; `refusal` is how the provider refused it in the background."""
     effect = request.effect
-    show_turn(invocation.wrapper, _question(request))
+    show_turn(invocation.wrapper, partial(_question, request))
     if effect.starts:
         # These hooks may still change the agent.
         await invocation.call_agent_hooks(
@@ -504,19 +505,19 @@ _model_defaults = lru_cache(maxsize=256)(settings_of_model)
 
 
 def _settings(invocation: Invocation, model: Model, *, has_prompt: bool) -> ModelSettings:
-    chosen = chosen_model(invocation).settings
-    own = invocation.agent.model_settings if chosen is None else chosen
+    chosen = chosen_model(invocation)
+    own = invocation.agent.model_settings if chosen.settings is None else chosen.settings
     if own is UNSET:
-        own = _model_defaults(_name_with_defaults(invocation, model, has_prompt=has_prompt))
+        own = _model_defaults(_name_with_defaults(chosen, model, has_prompt=has_prompt))
     return own.resolve(read_model_settings(invocation.settings.get("model_settings")))
 
 
-def _name_with_defaults(invocation: Invocation, model: Model, *, has_prompt: bool) -> str:
+def _name_with_defaults(choice: ModelChoice, model: Model, *, has_prompt: bool) -> str:
     """Return the name of the model that the defaults apply to; empty for none.
 
     A model object, and a model that a stored prompt may choose, have no defaults.
     """
-    chosen = chosen_model(invocation).model
+    chosen = choice.model
     if chosen is None and not has_prompt:
         chosen = getattr(model, "name", None)
     return chosen if isinstance(chosen, str) else ""

@@ -242,7 +242,8 @@ def priced(usage: AnyUsage, model: object, label: str) -> Usage:
     counts = plain_usage(usage)
     if not (counts.input_tokens and counts.output_tokens):
         return counts
-    counts = replace(counts, requests=max(counts.requests, 1))
+    if not counts.requests:
+        counts = replace(counts, requests=1)
     try:
         price = _price(label, own_name(model))
         cost_micros = None if price is None else micros(price, counts)

@@ -213,19 +213,15 @@ def _renamed(one: ReplyItem, history: Sequence[Item], used: AbstractSet[str]) ->
 def _earlier_calls(history: Sequence[Item], ids: AbstractSet[str]) -> dict[str, JsonObject]:
     """Return the calls of a conversation that have one of these ids, also those of a session.
 
-    Long conversations have thousands of calls: nearly all are told apart at once.
+    Long conversations have thousands of calls: nearly all are told apart by one look.
     """
-    found: dict[str, JsonObject] = {}
-    for item in history:
-        raw = item.raw
-        if "role" in raw:
-            continue
-        has_other_id = "type" in raw and str(raw["type"]) in OTHER_CALL_IDS
-        if not has_other_id and "call_id" in raw and str(raw["call_id"]) not in ids:
-            continue
-        if is_call(raw) and (call_id := call_id_of(raw)) in ids:
-            found[call_id] = raw
-    return found
+    found = [
+        raw
+        for item in history
+        if item.kind != "tool_output"
+        and (str((raw := item.raw).get("call_id")) in ids or raw.get("type") == MCP_APPROVAL)
+    ]
+    return {call_id: raw for raw in found if is_call(raw) and (call_id := call_id_of(raw)) in ids}
 
 
 def nonsense(message: str) -> Failure:

@@ -133,17 +133,17 @@ def _raw_value(item: Any, key: str) -> str | None:
 
 
 _SHOWN = "_shown"
-"""The attribute of a context that holds the original items of `turn_input`."""
+"""The attribute of a context that holds what returns the original items of `turn_input`."""
 
 
 _WAITS = "_waits"
 """The attribute of a tool's context that holds its `Waits`."""
 
 
-def show_turn(wrapper: "RunContextWrapper[Any]", raws: Sequence[JsonObject]) -> None:
-    """Set `turn_input` to a copy of these items, made on first access.
+def show_turn(wrapper: "RunContextWrapper[Any]", raws: Callable[[], Sequence[JsonObject]]) -> None:
+    """Set `turn_input` to a copy of these items, found and copied on first access.
 
-    The items may be a long history: copying it for every model call would be too slow.
+    The items may be a long history: that would be too slow for every model call.
     """
     vars(wrapper).pop("turn_input", None)
     vars(wrapper)[_SHOWN] = raws
@@ -187,7 +187,7 @@ class RunContextWrapper(Generic[TContext]):
             if name != "turn_input" or _SHOWN not in vars(self):
                 message = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(message)
-            self.turn_input = copies(vars(self)[_SHOWN])
+            self.turn_input = copies(vars(self)[_SHOWN]())
             return self.turn_input
 
     def get(self, key: str, default: Any = None) -> Any:

@@ -61,7 +61,7 @@ def test_contexts_do_not_share_what_can_change() -> None:
 def test_what_a_run_is_asked_is_copied_once_when_somebody_looks() -> None:
     shown: list[Any] = [{"role": "user", "content": "Hello"}]
     wrapper = RunContextWrapper(context=None)
-    show_turn(wrapper, shown)
+    show_turn(wrapper, lambda: shown)
     assert copy.copy(wrapper).turn_input == wrapper.turn_input == shown
     wrapper.turn_input[0]["content"] = "***"
     assert wrapper.turn_input[0]["content"] == "***"
@@ -71,7 +71,7 @@ def test_what_a_run_is_asked_is_copied_once_when_somebody_looks() -> None:
 
 def test_what_nobody_looks_at_is_not_copied() -> None:
     wrapper = RunContextWrapper(context=None)
-    show_turn(wrapper, cast("Any", [object()]))  # it could not be
+    show_turn(wrapper, lambda: cast("Any", [object()]))  # it could not be
     assert wrapper.turn == 0
     with pytest.raises(TypeError):
         _ = wrapper.turn_input
