@@ -1,8 +1,6 @@
 """How an effect fails, and whether a retry can help."""
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import timedelta
 
 from outlast.agents.errors import AgentsException, UserError
@@ -97,15 +95,19 @@ class worker_lookup:  # noqa: N801  it reads as the function that it stands for
             raise lacking(str(error)) from error
 
 
-@contextmanager
-def user_code(what: str) -> Generator[None]:
+class user_code:  # noqa: N801  a class for the same reason
     """Turn an exception of the user code `what` into the failure of the effect."""
-    try:
-        yield
-    except EffectError:
-        raise
-    except Exception as error:  # user code may raise anything
-        raise of_user_code(what, error) from error
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Begin to call user code, which may raise anything."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Raise the failure of the effect in place of any other exception."""
+        if isinstance(error, Exception) and not isinstance(error, EffectError):
+            raise of_user_code(self._what, error) from error
 
 
 def mistake(message: str) -> EffectError:

@@ -1,9 +1,10 @@
 """Spans for model calls, guardrails and MCP listings within an effect, inside `traced` only."""
 
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
 
 from outlast.agents.config.model_settings import ModelSettings, write_model_settings
 from outlast.agents.items.raw_items import is_cut_short
@@ -38,15 +39,51 @@ SAMPLING_SETTINGS = ("temperature", "top_p", "max_tokens", "frequency_penalty", 
 
 
 class ModelSpan:
-    """The span of a model call: called with the response, it records the response."""
+    """The span of a model call, open in a `with` block: called with the response, it records it."""
 
     def __init__(
-        self, span: Span[ResponseSpanData | GenerationSpanData], label: str, name: str
+        self, label: str, request: ModelRequest, *, is_response: bool = False, name: str = ""
     ) -> None:
-        self._span, self._label = span, label
-        if span.is_recorded:
-            span.facts["model"] = name or label
-            self._began = time.monotonic()
+        """Make the span.
+
+        Args:
+            label: the model as the run names it.
+            request: the request.
+            is_response: whether the model speaks the Responses API.
+            name: the model as its provider names it; default: the label.
+        """
+        data = ResponseSpanData() if is_response else GenerationSpanData(model=label)
+        self._span: Span[ResponseSpanData | GenerationSpanData] = open_span(data)
+        self._label, self._name, self._request = label, name, request
+
+    def __enter__(self) -> Self:
+        self._span.__enter__()
+        if self._span.is_recorded:
+            self._record_request()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._span.__exit__(kind, error, trace)
+
+    def _record_request(self) -> None:
+        data, facts = self._span.span_data, self._span.facts
+        request, settings = self._request, self._request.settings
+        system = [{"role": "system", "content": request.instructions}]
+        data.input = [*(system if request.instructions else []), *request.input]
+        facts["settings"] = {
+            name: value
+            for name in SAMPLING_SETTINGS
+            if (value := getattr(settings, name)) is not None
+        }
+        if isinstance(data, GenerationSpanData):
+            data.model_config = _config(settings)
+        facts["model"] = self._name or self._label
+        self._began = time.monotonic()
 
     def __call__(self, response: ModelResponse) -> None:
         """Record the response."""
@@ -92,46 +129,16 @@ FIRST_PIECE = "first_piece_seconds"
 """The fact of a model call's span: the time until the first piece of text or arguments."""
 
 
-@contextmanager
-def model_span(
-    label: str, request: ModelRequest, *, is_response: bool = False, name: str = ""
-) -> Generator[ModelSpan]:
-    """Open the span of a model call, and yield what records the response.
-
-    Args:
-        label: the model as the run names it.
-        request: the request.
-        is_response: whether the model speaks the Responses API.
-        name: the model as its provider names it; default: the label.
-    """
-    data = ResponseSpanData() if is_response else GenerationSpanData(model=label)
-    with open_span(data) as span:
-        if span.is_recorded:
-            system = [{"role": "system", "content": request.instructions}]
-            data.input = [*(system if request.instructions else []), *request.input]
-            settings = request.settings
-            span.facts["settings"] = {
-                name: value
-                for name in SAMPLING_SETTINGS
-                if (value := getattr(settings, name)) is not None
-            }
-            if isinstance(data, GenerationSpanData):
-                data.model_config = _config(settings)
-        yield ModelSpan(span, label, name)
-
-
 def own_name(model: object) -> str:
     """Return the name that a model itself says it has; empty if it says none."""
     name = getattr(model, "name", None)
     return name if isinstance(name, str) else ""
 
 
-def span_of_call(
-    label: str, request: ModelRequest, model: object
-) -> AbstractContextManager[ModelSpan]:
-    """Open the span of a call of a model, which says what the model is."""
+def span_of_call(label: str, request: ModelRequest, model: object) -> ModelSpan:
+    """Return the span of a call of a model, which says what the model is."""
     is_response = getattr(model, "api", None) == "responses"
-    return model_span(label, request, is_response=is_response, name=own_name(model))
+    return ModelSpan(label, request, is_response=is_response, name=own_name(model))
 
 
 async def traced_guardrail(

@@ -114,17 +114,13 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 def _has_own_key(value: Json) -> bool:
     if isinstance(value, dict):
         for key, inner in cast("JsonObject", value).items():
-            if _is_own(key) or (type(inner) not in _PLAIN and _has_own_key(inner)):
+            if key.startswith(OWN) or (type(inner) not in _PLAIN and _has_own_key(inner)):
                 return True
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):
             if type(inner) not in _PLAIN and _has_own_key(inner):
                 return True
     return False
-
-
-def _is_own(key: str) -> bool:
-    return key.startswith(OWN)
 
 
 def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) -> Json:
@@ -141,7 +137,7 @@ def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) ->
             else _split(inner, least, blobs, kept=frozenset())
             for key, inner in fields.items()
         }
-        return {ESCAPED: made} if any(map(_is_own, fields)) else made
+        return {ESCAPED: made} if any(key.startswith(OWN) for key in fields) else made
     return value
 
 

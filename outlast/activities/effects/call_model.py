@@ -576,8 +576,11 @@ async def stored_prompt_of(invocation: Invocation) -> JsonObject | None:
     Raises:
         EffectError: the callable that chooses it failed.
     """
-    with user_code(f"The prompt of agent {invocation.agent.name!r}"):
-        return await prompt_of(invocation.agent.prompt, invocation.wrapper, invocation.agent)
+    agent = invocation.agent
+    if agent.prompt is None:
+        return None
+    with user_code(f"The prompt of agent {agent.name!r}"):
+        return await prompt_of(agent.prompt, invocation.wrapper, agent)
 
 
 def _output(agent: Agent[Any]) -> OutputSpec | None:

@@ -44,6 +44,8 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
             not fit.
     """
     agent, away = invocation.agent, list[str]()
+    if not agent.mcp_servers:
+        return Listing(())
 
     async def ask(server: MCPServer, context: Any, of: Any) -> list[Any] | None:
         try:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from outlast.activities.inner_spans import (
-    model_span,
+    ModelSpan,
     record_failure,
     record_server,
     traced_guardrail,
@@ -59,7 +59,7 @@ def scope(**settings: object) -> TraceScope:
 
 
 def ask(within: TraceScope) -> None:
-    with around_effect(within, effect=2), model_span("gpt-x", REQUEST) as record_response:
+    with around_effect(within, effect=2), ModelSpan("gpt-x", REQUEST) as record_response:
         record_response(RESPONSE)
 
 
@@ -69,7 +69,7 @@ def test_a_call_of_the_responses_api_has_the_id_of_its_response(collected: SpanC
         within = scope(trace_include_sensitive_data=is_shown)
         with (
             around_effect(within, effect=effect),
-            model_span("gpt-x", REQUEST, is_response=True) as record_response,
+            ModelSpan("gpt-x", REQUEST, is_response=True) as record_response,
         ):
             record_response(answered)
     shown, hidden = collected.spans()
@@ -109,7 +109,7 @@ def test_a_model_call_tells_no_keys(collected: SpanCollector) -> None:
 
 def test_settings_that_are_not_json_are_left_out(collected: SpanCollector) -> None:
     request = replace(REQUEST, settings=ModelSettings(extra_args={"callback": print}))
-    with around_effect(scope(), effect=2), model_span("gpt-x", request):
+    with around_effect(scope(), effect=2), ModelSpan("gpt-x", request):
         pass
     assert collected.spans()[0].span_data.model_config == {}
 
@@ -125,7 +125,7 @@ def test_a_model_call_that_fails_says_why(collected: SpanCollector) -> None:
     with (
         pytest.raises(OSError, match="gone"),
         around_effect(scope(), effect=2),
-        model_span("gpt-x", REQUEST),
+        ModelSpan("gpt-x", REQUEST),
     ):
         raise OSError("gone")
     assert "gone" in str(collected.spans()[0].error)
@@ -180,7 +180,7 @@ def test_a_run_that_is_not_traced_tells_nothing(collected: SpanCollector) -> Non
 
 def test_nobody_listens_and_nothing_happens() -> None:
     record_failure("f", "f raised OSError: no disk", "tool_failed", OSError("no disk"))
-    with model_span("gpt-x", REQUEST) as record_response:
+    with ModelSpan("gpt-x", REQUEST) as record_response:
         record_response(RESPONSE)
 
 
