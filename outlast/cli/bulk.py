@@ -137,7 +137,7 @@ def _cells(step: "BulkStep", then: str) -> terminal.Row:
 
 def _digest_of(steps: "Sequence[BulkStep]") -> str:
     lines = sorted(
-        f"{step.entry.run_id} {step.request.id} {step.request.args_digest}"
+        f"{step.entry.run_id} {step.request.id} {step.request.digest}"
         for step in steps
         if step.request is not None
     )

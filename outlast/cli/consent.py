@@ -16,13 +16,13 @@ Digest: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--digest",
-        help="The digest of the arguments or the list that you have seen, or its beginning; the "
+        help="The digest of the request or the list that you have seen, or its beginning; the "
         "decision counts for nothing else.",
     ),
 ]
 
 SHORTEST_DIGEST: Final = 12
-"""The fewest characters of a digest that name arguments."""
+"""The fewest characters of a digest that name a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Consent:
     def __post_init__(self) -> None:
         if self.yes and self.digest is None:
             raise UserError(
-                "--yes decides without a question, so name the arguments that you have seen: add "
+                "--yes decides without a question, so name what you have seen: add "
                 "the --digest that was shown with them."
             )
         if self.digest is not None and len(self.digest) < SHORTEST_DIGEST:

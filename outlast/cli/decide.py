@@ -324,7 +324,7 @@ class _Chosen:
             text = json.dumps(edited, ensure_ascii=False)
             review.say_arguments(terminal.err(), text, run_id, "instead")
         script = decision_command(
-            review.COMMANDS[kind][0], run_id, request.id, request.args_digest, options="--yes"
+            review.COMMANDS[kind][0], run_id, request.id, request.digest, options="--yes"
         )
         if len(request.arguments) > review.LONGEST_ARGUMENTS and not consent.yes:
             read = command("inbox show", run_id, request.id, options="--json")
@@ -396,9 +396,9 @@ async def _choose(
             f"The run {handle.id} waits for {len(others) + 1} approvals: {ids}. Name one: "
             f"`{command(verb, handle.id, request.id)}`. `outlast show` has the details."
         )
-    if consent is not None and not consent.covers(request.args_digest):
+    if consent is not None and not consent.covers(request.digest):
         raise DecisionRefused(
-            f"Approval {request.id} has other arguments than those that you have seen "
+            f"Approval {request.id} shows something else than what you have seen "
             f"(--digest {consent.digest:.80}). Look at it again and decide again."
         )
     if not caller.as_json or (consent is not None and not consent.yes):

@@ -296,6 +296,7 @@ def _approval(at_ms: int, update: RequestUpdated) -> RunEvent:
         "tool": request.name,
         "arguments": request.arguments,
         "args_digest": request.args_digest,
+        "digest": request.digest,
         "reason": request.reason,
     }
     if decision is None:

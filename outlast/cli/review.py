@@ -84,7 +84,7 @@ def show_how_to_decide(
                 continue
             verb, option = COMMANDS[kind]
             line = rendering.decision_command(
-                verb, run_id, request.id, request.args_digest, options=option
+                verb, run_id, request.id, request.digest, options=option
             )
             terminal.say(console, "  ", line)
 

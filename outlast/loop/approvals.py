@@ -347,6 +347,24 @@ class ApprovalRequest:
         )
 
     @property
+    def digest(self) -> str:
+        """The digest of everything that the request shows: a decision for it counts for nothing else.
+
+        A later run may have the same id, the same request and the same call, so its time counts.
+        """
+        seen = self.seen
+        return digest_of(
+            {
+                "id": self.id,
+                "requested_at_ms": self.requested_at_ms,
+                "call_id": seen.call_id,
+                "arguments": seen.arguments,
+                "tool": seen.tool,
+                "policy": seen.policy,
+            }
+        )
+
+    @property
     def audiences(self) -> tuple[Audience, ...]:
         """Who may decide now: the audience of the terms, and those of the escalation so far."""
         steps = self.terms.escalations[: self.escalated]

@@ -20,21 +20,19 @@ class RequestRef:
     """The one request that a link or a button decides.
 
     A run's id may be used again, and the ids of its requests count from `a1`: so the reference
-    also names the execution, and when it asked.
+    also names the execution, and what people saw.
 
     Attributes:
         run_id: the run.
         execution: the first run id of the run's execution chain.
         request_id: the request.
-        requested_at_ms: when the request was made, in milliseconds since the epoch.
-        args_digest: the digest of the arguments that people saw.
+        digest: the digest of what people saw: see `ApprovalRequest.digest`.
     """
 
     run_id: str
     execution: str
     request_id: str
-    requested_at_ms: int
-    args_digest: str
+    digest: str
 
 
 def ref_of(notice: Notification) -> RequestRef:
@@ -43,8 +41,7 @@ def ref_of(notice: Notification) -> RequestRef:
         run_id=notice.run_id,
         execution=notice.execution,
         request_id=notice.request_id,
-        requested_at_ms=notice.requested_at_ms,
-        args_digest=notice.args_digest,
+        digest=notice.digest,
     )
 
 
@@ -73,13 +70,10 @@ class Requests(Protocol):
 
 
 async def find_referred(requests: Requests, ref: RequestRef) -> ApprovalRequest | None:
-    """Return the request that a reference is for, and not another one with the same ids."""
+    """Return the request that a reference is for, also if it has changed since; None without one."""
     if not ref.execution or await requests.execution(ref.run_id) != ref.execution:
         return None
-    request = await requests.find(ref.run_id, ref.request_id)
-    if request is None or request.requested_at_ms != ref.requested_at_ms:
-        return None
-    return request
+    return await requests.find(ref.run_id, ref.request_id)
 
 
 class RunRequests:

@@ -154,8 +154,11 @@ class SlackApp:
         value = read_value(action.get("value"))
         if value is None:
             return "Not decided: this button is not valid any more. Use the newest message."
-        if await find_referred(self._requests, value) is None:
+        request = await find_referred(self._requests, value)
+        if request is None:
             return "Not decided: the run has no such request; it may be of an earlier run."
+        if request.digest != value.digest:
+            return "Not decided: the call or its policy has changed since. Use the newest message."
         groups: Any = await _resolved(self._groups, subject) or ()
         decision = Decision(
             request_id=value.request_id,
@@ -165,7 +168,8 @@ class SlackApp:
             groups=tuple(map(str, groups)),
             method="slack",
             channel="slack",
-            args_digest=value.args_digest,
+            args_digest=request.args_digest,
+            seen=request.seen,
         )
         await self._requests.decide(value.run_id, decision)
         return f"Your decision ({decision.type}) has arrived."

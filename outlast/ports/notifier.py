@@ -42,6 +42,7 @@ class Notification:
         name: the tool or handoff.
         arguments: the arguments as JSON text, without redacted values.
         args_digest: the digest of all arguments; a decision that repeats it counts for no others.
+        digest: the digest of everything that the request shows.
         reason: why a person has to decide.
         effect: what the call changes, as the tool declares it.
         risk: how much harm a wrong decision does.
@@ -73,6 +74,7 @@ class Notification:
     name: str = ""
     arguments: str = ""
     args_digest: str = ""
+    digest: str = ""
     reason: str | None = None
     effect: str | None = None
     risk: Risk = "low"
@@ -174,6 +176,7 @@ def notification(
         name=request.name,
         arguments=request.arguments,
         args_digest=request.args_digest,
+        digest=request.digest,
         reason=request.reason,
         effect=request.terms.effect,
         risk=request.terms.risk,
@@ -193,7 +196,7 @@ def _commands(request: ApprovalRequest, run_id: str) -> tuple[str, ...]:
     if request.status != "pending":
         return ()
     verbs = [verb for verb in ("approve", "reject") if verb in _allowed(request)]
-    digest = request.args_digest
+    digest = request.digest
     decisions = (str(decision_command(verb, run_id, request.id, digest)) for verb in verbs)
     holds = [str(command("hold", run_id))] if request.terms.takeover else []
     return (*holds, *decisions)

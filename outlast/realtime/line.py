@@ -19,7 +19,7 @@ from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, UserE
 from outlast.agents.guardrails.guardrail import OutputGuardrailResult
 from outlast.agents.logs import get_logger
 from outlast.agents.usage import Usage
-from outlast.loop.approvals import Decision
+from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effect_factory import model_call
@@ -158,6 +158,8 @@ class Line:
         self._reported = ""
         self._calls: dict[str, RealtimeModelToolCallEvent] = {}
         self._running: dict[str, str] = {}
+        self._asked: dict[str, ApprovalRequest] = {}
+        """What the program was told of each call that waits for a person, by its id."""
         self._checks: dict[str, tuple[GuardrailRecord, ...]] = {}
         self._connected = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
@@ -560,8 +562,9 @@ class Line:
             case CallBegan():
                 self._running[event.call_id] = STILL_WORKING
                 self._give_notice()
-            case ApprovalNeeded():
-                self._running[event.request.call_id] = WAITING_FOR_A_PERSON
+            case ApprovalNeeded(request):
+                self._asked[request.call_id] = request
+                self._running[request.call_id] = WAITING_FOR_A_PERSON
                 self._give_notice()
             case CallEnded():
                 self._running.pop(event.call.call_id, None)
@@ -631,10 +634,18 @@ class Line:
             await self._model.send_event(event)
 
     async def decide(self, call_id: str, **fields: Any) -> None:
-        """Send a person's decision about a call that waits for it."""
+        """Send a person's decision about a call that waits for it, as the program was told of it."""
         for request in (await self._run.state()).pending_approvals:
             if request.call_id == call_id and request.kind != "worker":
-                await self._run.decide(Decision(request_id=request.id, channel="line", **fields))
+                shown = self._asked.get(call_id, request)
+                decision = Decision(
+                    request_id=request.id,
+                    channel="line",
+                    args_digest=shown.args_digest,
+                    seen=shown.seen,
+                    **fields,
+                )
+                await self._run.decide(decision)
                 return
 
     async def update_agent(self, agent: RealtimeAgent[Any]) -> None:

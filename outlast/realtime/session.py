@@ -262,6 +262,8 @@ class RealtimeSession(RealtimeModelListener):
 
         Raises:
             UserError: the session is not open.
+            AgentsException: the run refuses it, such as for other arguments than the program was
+                told of, because somebody has changed them since.
         """
         await self._open().decide(call_id, type="approve", remember=always)
 

@@ -110,7 +110,6 @@ from outlast.serve.views import (
     customer_conversation,
     inbox_item,
     new_conversation,
-    request_digest,
     request_view,
     run_list_item,
     run_view,
@@ -568,7 +567,7 @@ async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
     """Return the request that a path names, if it is still what the person saw."""
     found = await find(asked)
     request = found.request
-    if digest != request_digest(request) and request.status == "pending":
+    if digest != request.digest and request.status == "pending":
         raise DecisionRefused(
             f"Approval {request.id} is no longer what you have seen: its arguments, its tool or its "
             "policy have changed. Look at it again and decide again."
@@ -651,7 +650,7 @@ async def _decide_together(asked: DeskRequest) -> Response:
         step = waiting.get(key)
         if step is None or step.request is None:
             refused[key] = unread.get(seen.conversation) or _GONE
-        elif step.problem is not None or request_digest(step.request) != seen.digest:
+        elif step.problem is not None or step.request.digest != seen.digest:
             refused[key] = step.problem or _CHANGED
         else:
             agreed[key] = step

@@ -33,7 +33,6 @@ from outlast.loop.approvals import (
     VoteType,
 )
 from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.canonical import digest_of
 from outlast.loop.items import Item, ItemKind, call_id_of, text_of
 from outlast.loop.problems import sender_at
 from outlast.loop.state import LoopState, Status, visible_item_count
@@ -189,23 +188,6 @@ class RequestView(View):
     )
 
 
-def request_digest(request: ApprovalRequest) -> str:
-    """Return the digest of what a person sees of a request, which a decision has to name."""
-    seen = request.seen
-    return digest_of(
-        {
-            "id": request.id,
-            # A later run may have the same id, the same request and the same call.
-            "requested_at_ms": request.requested_at_ms,
-            "call_id": seen.call_id,
-            "arguments": seen.arguments,
-            "shown": seen.shown,
-            "tool": seen.tool,
-            "policy": seen.policy,
-        }
-    )
-
-
 def request_view(
     found: FoundRequest,
     caller: Caller,
@@ -244,7 +226,7 @@ def request_view(
         agent=request.agent,
         handoff_path=list(request.handoff_path),
         headline=_headline(shown, shows_arguments=bool(payloads)),
-        digest=request_digest(request),
+        digest=request.digest,
         args_digest=request.args_digest,
         edited=request.edited is not None,
         redacted=list(terms.redact),
@@ -989,7 +971,7 @@ def _bulk_step(step: BulkStep) -> BulkStepView:
         conversation=step.entry.run_id,
         request=None if request is None else request.id,
         headline=None if shown is None else _headline(shown, shows_arguments=True),
-        digest=None if request is None else request_digest(request),
+        digest=None if request is None else request.digest,
         problem=step.problem,
     )
 

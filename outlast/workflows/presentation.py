@@ -387,9 +387,8 @@ def _way(run_id: str, request: ApprovalRequest) -> str:
     verb = "approve" if "approve" in request.terms.allow else "inbox show"
     if request.kind == "worker":
         verb = "reject"
-    digest = request.args_digest
     command = (
-        rendering.decision_command(verb, run_id, request.id, digest)
+        rendering.decision_command(verb, run_id, request.id, request.digest)
         if verb != "inbox show"
         else rendering.command(verb, run_id, request.id)
     )
@@ -399,7 +398,11 @@ def _way(run_id: str, request: ApprovalRequest) -> str:
     if not request.terms.unverified:
         proof = "a signal or update from this page does not count, because it proves no sender"
         return f"Run {code(command)}; {proof}."
-    record = {"request_id": request.id, "type": request.terms.allow[0], "args_digest": digest}
+    record = {
+        "request_id": request.id,
+        "type": request.terms.allow[0],
+        "args_digest": request.args_digest,
+    }
     if audience_text(request.audiences):
         record["by"] = "your name"
     where = "to this run " if not request.run_id else "to that run "
@@ -470,6 +473,7 @@ def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:
         "name": request.name,
         "arguments": request.arguments,
         "args_digest": request.args_digest,
+        "digest": request.digest,
         "reason": request.reason,
         "args_schema": request.schema,
         "effect": request.terms.effect,

@@ -60,7 +60,6 @@ from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
-from outlast.serve.views import request_digest
 
 LONGEST_STREAM: Final = timedelta(minutes=15)
 """Then the browser connects again, so that a login that has ended ends the stream, too."""
@@ -437,7 +436,7 @@ async def _extend(asked: DeskRequest, form: Form) -> str:
         raise UserError(f"The request {request_id:.40} does not wait any more.")
     target = Target(run_id=asked.run_id, state=state, request=found, signs=await asked.desk.signs())
     asked.check("extend_budget", target)
-    if request_digest(found) != form.exact("digest"):
+    if found.digest != form.exact("digest"):
         raise Refused(409, "changed", "The request has changed. Look at it again.")
     receipt = await asked.handle.approve(found, by=asked.person)
     if receipt.is_kept:

@@ -35,7 +35,6 @@ from outlast.serve.customer_view import (
     shows_text_in_progress,
 )
 from outlast.serve.pages.budgets import Extension, extension_of
-from outlast.serve.views import request_digest
 from outlast.views.redaction import Redaction
 
 # --- States in words ------------------------------------------------------------------------------
@@ -502,7 +501,7 @@ class Waiting:
     @property
     def digest(self) -> str:
         """What a decision about it has to name."""
-        return request_digest(self.request)
+        return self.request.digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

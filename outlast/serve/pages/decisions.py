@@ -19,7 +19,7 @@ from outlast.serve.pages.page import Form
 from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest
-from outlast.serve.views import RequestView, action_of, request_digest
+from outlast.serve.views import RequestView, action_of
 
 Deed = Literal[
     "approve",
@@ -170,7 +170,7 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
 
 def _check_seen(found: FoundRequest, form: Form) -> None:
     """Refuse a decision for something else than what the person saw."""
-    if form.exact("digest") != request_digest(found.request):
+    if form.exact("digest") != found.request.digest:
         message = "It has changed since you looked at it. Look at it again, and decide again."
         raise Refused(409, "changed", message)
 

@@ -43,7 +43,7 @@ from outlast.serve.pages.page import (
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
-from outlast.serve.views import RequestView, request_digest, request_view
+from outlast.serve.views import RequestView, request_view
 
 SHOWN: Final = 100
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
@@ -287,9 +287,7 @@ async def _plan(asked: DeskRequest) -> Response:
 
 
 def _planned(steps: Sequence[BulkStep], refusal: str = "") -> dict[str, Any]:
-    rows = [
-        (step, None if step.request is None else request_digest(step.request)) for step in steps
-    ]
+    rows = [(step, None if step.request is None else step.request.digest) for step in steps]
     able = sum(step.request is not None and step.problem is None for step in steps)
     return {
         "steps": [(step, digest, quote(step.entry.run_id, safe="")) for step, digest in rows],
@@ -320,7 +318,7 @@ async def _decide_all(asked: DeskRequest) -> Response:
     agreed = [
         one
         for one in steps
-        if one.request is not None and request_digest(one.request) in seen and one.problem is None
+        if one.request is not None and one.request.digest in seen and one.problem is None
     ]
     outcomes = await Inbox(asked.desk.client).decide_all(
         agreed,

@@ -258,7 +258,7 @@ async def _answer_requests(call: A2ACall, message: Message) -> TaskId:
         found = await find_request(one.id.request_id, state, call.asked.desk.client)
         if found is None:
             raise UserError(f"There is no request {one.id.request_id!r:.80}.")
-        if not found.request.args_digest.startswith(one.id.digest):
+        if not found.request.digest.startswith(one.id.digest):
             raise UserError("The request has changed since. Read the task, and look at it again.")
         await decide(
             call.asked,

@@ -1,7 +1,5 @@
 """Reads what a front end sends: a conversation with new messages, and decisions."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -164,9 +162,7 @@ def known_parts(messages: Sequence[Message]) -> Iterator[Part]:
 
 def interrupt_id(request: ApprovalRequest) -> str:
     """Return the id under which a person is asked: another one when the request has changed."""
-    seen = request.seen
-    content = json.dumps([seen.call_id, seen.arguments, seen.shown, seen.tool, seen.policy])
-    return f"{request.id}~{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST]}"
+    return f"{request.id}~{request.digest[:_DIGEST]}"
 
 
 def answers_in(resume: Sequence[ResumeEntry] | None) -> list[Answered]:

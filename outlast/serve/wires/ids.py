@@ -75,7 +75,7 @@ class RequestId:
 
     Attributes:
         request_id: the request in its run.
-        digest: the beginning of the digest of the arguments that the client was shown.
+        digest: the beginning of the digest of what the client was shown.
     """
 
     request_id: str
@@ -87,8 +87,8 @@ class RequestId:
 
     @classmethod
     def of(cls, request: ApprovalRequest) -> "RequestId":
-        """Return the id of a request with its present arguments."""
-        return cls(request.id, request.args_digest[:16])
+        """Return the id of a request as it is now."""
+        return cls(request.id, request.digest[:16])
 
     @classmethod
     def parse(cls, text: str) -> "RequestId":

@@ -323,11 +323,11 @@ async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) 
             raise Refused(404, "request_not_found", f"There is no request {wanted.request_id!r}.")
         if not isinstance(approves, bool):
             raise UserError("approve of an mcp_approval_response must be true or false.")
-        if not found.request.args_digest.startswith(wanted.digest):
+        if not found.request.digest.startswith(wanted.digest):
             raise Refused(
                 409,
                 "request_changed",
-                "The arguments have changed since. Look at the request again.",
+                "The call or its policy has changed since. Look at the request again.",
             )
         reason = item.get("reason")
         kind = "approve" if approves else "reject"

@@ -146,7 +146,7 @@ async def _decide(
         one: waiting[one.id.request_id]
         for one in approvals
         if one.id.request_id in waiting
-        and waiting[one.id.request_id].request.args_digest.startswith(one.id.digest)
+        and waiting[one.id.request_id].request.digest.startswith(one.id.digest)
     }
     if open_ones:
         asked.check("decide", Target(run_id=state.run_id))

@@ -29,7 +29,7 @@ from outlast.loop.approvals import (
 from outlast.loop.items import Item
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.rendering import original
+from outlast.rendering import DIGEST_SHOWN, original
 from outlast.testing import call
 from outlast.testing import say as said
 from tests.hostile_text import ARGUMENTS, TEXTS, assert_visible
@@ -48,6 +48,7 @@ REQUEST = ApprovalRequest(
     reason="above 100 EUR",
     requested_at_ms=NOW_MS + 86_400_000,  # no wait to show
 )
+SEEN = REQUEST.digest[:DIGEST_SHOWN]
 STRICT = replace(
     REQUEST,
     requested_at_ms=NOW_MS,
@@ -216,26 +217,28 @@ def test_how_to_decide_is_two_commands_to_copy(capsys: pytest.CaptureFixture[str
     screen = capsys.readouterr().out
     assert screen.startswith("support-42 waits for a person:\n  call       refund (a1)\n")
     assert screen.endswith(
-        "  outlast approve support-42 a1 --digest d\n"
-        '  outlast reject support-42 a1 --digest d --message "..."\n'
+        f"  outlast approve support-42 a1 --digest {SEEN}\n"
+        f'  outlast reject support-42 a1 --digest {SEEN} --message "..."\n'
     )
 
 
 def test_only_the_decisions_that_are_allowed_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     terms = ApprovalTerms(allow=("edit", "respond"))
 
-    review.show_how_to_decide(terminal.out(), "support-42", [replace(REQUEST, terms=terms)])
+    request = replace(REQUEST, terms=terms)
+    review.show_how_to_decide(terminal.out(), "support-42", [request])
 
+    seen = request.digest[:DIGEST_SHOWN]
     assert [line for line in capsys.readouterr().out.splitlines() if "outlast" in line] == [
-        "  outlast inbox edit support-42 a1 --digest d --arguments '{...}'",
-        '  outlast inbox respond support-42 a1 --digest d --text "..."',
+        f"  outlast inbox edit support-42 a1 --digest {seen} --arguments '{{...}}'",
+        f'  outlast inbox respond support-42 a1 --digest {seen} --text "..."',
     ]
 
 
 def test_a_command_to_copy_holds_an_odd_id_as_one_word(capsys: pytest.CaptureFixture[str]) -> None:
     review.show_how_to_decide(terminal.out(), "a; rm\x1b", [REQUEST])
 
-    assert "outlast approve $'a; rm\\u001b' a1 --digest d\n" in capsys.readouterr().out
+    assert f"outlast approve $'a; rm\\u001b' a1 --digest {SEEN}\n" in capsys.readouterr().out
 
 
 # --- The arguments --------------------------------------------------------------------------------

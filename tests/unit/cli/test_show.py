@@ -25,6 +25,7 @@ from outlast.loop.start import Budget, Start
 from outlast.loop.state import Hold, Ignored, LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
+from outlast.rendering import DIGEST_SHOWN
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import AgentWorker
 from tests.unit.cli.conftest import Invoke, Open
@@ -181,7 +182,7 @@ def test_everything_a_person_needs_is_shown(capsys: pytest.CaptureFixture[str]) 
         "  UI         http://ui/support-42",
         'Billing    → refund(order_id="A-42")',
         'Billing    ← {"ok": true}',
-        "  outlast approve support-42 a1 --digest d",
+        f"  outlast approve support-42 a1 --digest {STATE.approvals[0].digest[:DIGEST_SHOWN]}",
     ):
         assert f"{line}\n" in shown
 

@@ -24,6 +24,7 @@ CREATED = Notification(
     name="refund",
     arguments='{"order": "A-17", "amount": 250}',
     args_digest="d" * 64,
+    digest="c" * 64,
     reason="over 100 €",
     effect="irreversible",
     risk="high",

@@ -83,8 +83,7 @@ async def test_a_request_is_a_message_with_buttons(slack: Slack) -> None:
         run_id="support-42",
         execution="e-1",
         request_id="a1",
-        requested_at_ms=1_000_000,
-        args_digest="d" * 64,
+        digest="c" * 64,
     )
 
 
@@ -274,11 +273,11 @@ async def test_a_reminder_is_a_reply_that_the_channel_sees(slack: Slack) -> None
 
 async def test_changed_arguments_come_with_new_buttons(slack: Slack) -> None:
     await notifier(slack).notify(CREATED)
-    changed = replace(CREATED, id="x", event="changed", args_digest="e" * 64, by="bob")
+    changed = replace(CREATED, id="x", event="changed", digest="e" * 64, by="bob")
     await notifier(slack).notify(changed)
     value = read_value(elements(slack.roots[0], "actions")[0]["value"])
     assert value is not None
-    assert value.args_digest == "e" * 64
+    assert value.digest == "e" * 64
     assert len(slack.replies_to(slack.roots[0]["ts"])) == 1
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from outlast import (
     output_guardrail,
 )
 from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.registry import Registry
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.approvals import Decision
@@ -262,6 +264,22 @@ async def test_an_approval_waits_while_the_conversation_goes_on() -> None:
         await call.heard(1)
         assert model.outputs == [("c2", "A-17 is refunded")]
         assert transcript(call.run.memory_run.state)[-1] == "message: Your money is back."
+
+
+async def test_an_approval_is_for_the_arguments_that_the_program_was_told() -> None:
+    policy = ApprovalPolicy(quorum=2, unverified="allow")
+    agent = RealtimeAgent("Desk", tools=[replace(refund, needs_approval=policy)])
+    async with calling(agent, TalkingModel([REFUND])) as call:
+        await call.session.send_message("Refund A-17")
+        await call.until("tool_approval_required")
+        edit = Decision(request_id="a1", type="edit", by="ann", edited_arguments={"order": "A-18"})
+        await call.run.decide(edit)
+        await call.run.until(lambda state: len(state.approvals[0].votes) == 1)
+        await call.session.approve_tool_call("c2")
+        request = (await call.run.state()).approvals[0]
+        assert [one.decision.type for one in request.votes] == ["edit"]
+        (ignored,) = call.run.memory_run.state.ignored
+        assert "other arguments" in ignored.why
 
 
 async def test_a_call_that_is_done_does_not_wait_for_one_that_needs_a_person() -> None:

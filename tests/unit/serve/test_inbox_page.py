@@ -15,7 +15,6 @@ from outlast.contract.wording import KEPT
 from outlast.loop.approvals import Audience
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.pages.inbox import inbox_row
-from outlast.serve.views import request_digest
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.page_desk import ANN, OWN, Entries, app, asking, client_of, run_of
 
@@ -227,7 +226,7 @@ async def test_what_can_do_harm_or_is_cut_is_looked_at_first(terms: Any, button:
 
 async def test_a_decision_in_the_list_shows_what_waits_then() -> None:
     state = asking()
-    data = {"deed": "approve", "digest": request_digest(state.approvals[0])}
+    data = {"deed": "approve", "digest": state.approvals[0].digest}
     desk = app({"r": state})
     part = {**OWN, "HX-Request": "true"}
     async with client_of(desk) as http:
@@ -252,7 +251,7 @@ async def test_a_decision_without_a_worker_is_said_to_be_kept(form: dict[str, st
     state = asking()
     desk = app({"r": state})
     run_of(desk).has_worker = False
-    data = {**form, "digest": request_digest(state.approvals[0])}
+    data = {**form, "digest": state.approvals[0].digest}
     async with client_of(desk) as http:
         answer = await http.post(
             "/inbox/requests/r/a1", data=data, headers={**OWN, "HX-Request": "true"}
@@ -282,7 +281,7 @@ async def test_nothing_chosen_and_too_much_are_refused() -> None:
 async def test_who_only_watches_decides_nothing() -> None:
     state = asking()
     desk = app({"r": state}, roles=["viewer"])
-    data = {"deed": "approve", "digest": request_digest(state.approvals[0])}
+    data = {"deed": "approve", "digest": state.approvals[0].digest}
     async with client_of(desk) as http:
         text = (await http.get("/inbox/requests/r")).text
         await http.post("/inbox/requests/r/a1", data=data, headers=OWN)

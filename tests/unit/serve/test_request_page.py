@@ -16,7 +16,6 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.state import LoopState
 from outlast.serve.access import Role
-from outlast.serve.views import request_digest
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.page_desk import (
     OWN,
@@ -40,7 +39,7 @@ def _field(text: str, name: str) -> str:
 
 
 def _digest(state: LoopState) -> str:
-    return request_digest(state.approvals[0])
+    return state.approvals[0].digest
 
 
 async def _sent(state: LoopState, **fields: Any) -> tuple[Any, Any]:

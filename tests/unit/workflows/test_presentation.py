@@ -25,7 +25,7 @@ from outlast.loop.approvals import (
 from outlast.loop.events import EffectBlocked
 from outlast.loop.state import LoopState
 from outlast.payloads.attributes import first_attributes
-from outlast.rendering import original
+from outlast.rendering import DIGEST_SHOWN, original
 from outlast.workflows import presentation
 from outlast.workflows.presentation import (
     SUMMARY_BYTES,
@@ -364,6 +364,7 @@ def test_an_approval_has_all_that_a_person_needs_to_decide() -> None:
         "name": "refund",
         "arguments": '{"amount": 500}',
         "args_digest": request.args_digest,
+        "digest": request.digest,
         "reason": "over the limit",
         "args_schema": None,
         "effect": None,
@@ -405,12 +406,10 @@ def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> N
 
 
 def test_the_details_say_how_to_decide() -> None:
-    text = details(play_in("waiting").state)
+    state = play_in("waiting").state
+    text, seen = details(state), state.approvals[0].digest[:DIGEST_SHOWN]
     assert "Waiting for approval: `refund` with the arguments `{}`, called by Triage." in text
-    assert (
-        "For anybody · risk low. Run `outlast approve support-42 a1 --digest 44136fa355b3678a`"
-        in text
-    )
+    assert f"For anybody · risk low. Run `outlast approve support-42 a1 --digest {seen}`" in text
     signal = text.partition("the signal `decide` to this run with `")[2].partition("`.")[0]
     sent = json.loads(signal)
     assert sent == {"request_id": "a1", "type": "approve", "args_digest": digest("{}")}

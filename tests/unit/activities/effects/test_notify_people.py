@@ -276,7 +276,7 @@ def test_a_notification_shows_the_reviewers_view_of_a_request(
     assert (made.votes, made.quorum, made.risk, made.due_at_ms) == (1, 2, "high", 9_000)
     assert made.arguments == '{"card": "[redacted]", "order": "A-17"}'
     assert made.url == "https://temporal.example/namespaces/desk/workflows/run%20%2F%201"
-    seen = f"--digest {request.args_digest[:16]}"
+    seen = f"--digest {request.digest[:16]}"
     assert made.commands == tuple(
         f"outlast {verb} 'run / 1' a1 {seen}" for verb in ("approve", "reject")
     )
