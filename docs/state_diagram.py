@@ -13,7 +13,6 @@ from typing import get_args, get_origin
 
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision, Person
-from outlast.loop.start import Budget
 from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
@@ -66,7 +65,7 @@ from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
-from outlast.loop.start import Parent, Start
+from outlast.loop.start import Budget, Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
 from outlast.loop.values import Failure, JsonObject
