@@ -514,7 +514,7 @@ class PreparedRun:
     notifies_later: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Call:
     """One call of the current reply, and its progress.
 

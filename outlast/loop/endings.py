@@ -12,7 +12,7 @@ from outlast.loop.checks import Candidate, FinalizedAnswer
 from outlast.loop.effects import CallModel, Effect
 from outlast.loop.events import CancelRequested, RunEnded
 from outlast.loop.items import Item, last_words, refusal_of, text_of
-from outlast.loop.revision import revised
+from outlast.loop.revision import revised, revised_call
 from outlast.loop.state import Answer, Ending, Gate, LoopState, visible_item_count
 from outlast.loop.transcript import drop_gate, last_message, record_outputs, withhold_turn
 from outlast.loop.values import Failure, Json, JsonObject
@@ -268,7 +268,7 @@ def cancel_pending(
     """
     dropped = state.calls
     calls = [
-        call if call.status == "settled" else replace(call, output=_stopped(call, output))
+        call if call.status == "settled" else revised_call(call, output=_stopped(call, output))
         for call in state.calls
         if call.status != "recorded"
     ]

@@ -14,6 +14,7 @@ from outlast.loop.effect_factory import lent_to
 from outlast.loop.effects import CallModel, Effect, RunAgent, RunTool
 from outlast.loop.events import RunForked
 from outlast.loop.fork import forked_call
+from outlast.loop.revision import revised_call
 from outlast.loop.state import Lent, LoopState, Saving, Server
 from outlast.loop.transcript import with_first_model
 from outlast.loop.votes import paused, resumed
@@ -112,10 +113,10 @@ def _call(call: Call, arguments: dict[str, str], later_ms: int) -> Call:
         parked = call.parked
         due_ms = None if parked.due_ms is None else parked.due_ms + later_ms
         parked = replace(parked, since_ms=parked.since_ms + later_ms, due_ms=due_ms)
-        call = replace(call, parked=parked)
+        call = revised_call(call, parked=parked)
     if call.status != "running" or call.call_id not in arguments:
         return call
-    return replace(call, arguments=arguments[call.call_id], edited=True, evidence=None)
+    return revised_call(call, arguments=arguments[call.call_id], edited=True, evidence=None)
 
 
 def _later(request: ApprovalRequest, from_ms: int, to_ms: int) -> ApprovalRequest:

@@ -7,7 +7,7 @@ from outlast.loop.effects import KeepLineOpen
 from outlast.loop.events import LineAttached, LineReplied
 from outlast.loop.items import Message
 from outlast.loop.problems import line_problem
-from outlast.loop.revision import revised
+from outlast.loop.revision import revised, revised_call
 from outlast.loop.state import LoopState, has_message, line_call, line_of
 from outlast.loop.transcript import (
     begin_question,
@@ -92,7 +92,7 @@ def _reply_on_line(state: LoopState, event: LineReplied) -> LoopState:
     )
     if state.phase == "acting":
         return begin_calls(revised(state, calls=(*earlier, *calls)), event.at_ms, len(earlier))
-    late = [replace(one, output=one.output or phrases.NOT_RUN_NOW) for one in calls]
+    late = [revised_call(one, output=one.output or phrases.NOT_RUN_NOW) for one in calls]
     return record_outputs(state, late)
 
 

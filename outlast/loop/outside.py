@@ -22,7 +22,7 @@ from outlast.loop.calls import Arrival, Call, OutsideWait, Parked, ToolResult
 from outlast.loop.canonical import LONGEST_NAME
 from outlast.loop.effects import RunTool
 from outlast.loop.events import ValueDelivered
-from outlast.loop.revision import revised
+from outlast.loop.revision import revised, revised_call
 from outlast.loop.state import LoopState, Receipt
 from outlast.loop.transcript import call_of, with_call, with_ignored
 from outlast.loop.values import Json, JsonObject, is_reference, placeholder
@@ -56,7 +56,7 @@ def park(
         at_ms: the time, in milliseconds since the epoch.
     """
     index = call_of(state, effect)
-    call = replace(
+    call = revised_call(
         state.calls[index],
         effect=None,
         done=wait.done,
@@ -64,13 +64,13 @@ def park(
         host=result.host,
         order=result.order,
     )
-    call = _waiting(replace(call, output_of=wait.name if wait.is_output else ""), wait, at_ms)
+    call = _waiting(revised_call(call, output_of=wait.name if wait.is_output else ""), wait, at_ms)
     early = next((one for one in call.arrived if one.name == wait.name), None)
     problem = None
     if early is not None:
         problem = result.unproven or _unsigned(call, early) or _misfit(call, wait.name, early.value)
     if early is not None and problem is not None:
-        call = replace(call, arrived=tuple(one for one in call.arrived if one is not early))
+        call = revised_call(call, arrived=tuple(one for one in call.arrived if one is not early))
         if early.waited_from_ms is not None:  # what does not count gives the wait no more time
             call = _waiting(call, wait, at_ms, since_ms=early.waited_from_ms)
         kept = tuple(one for one in state.receipts if not _is_of(one, state, call, wait.name))
@@ -93,7 +93,7 @@ def _waiting(call: Call, wait: OutsideWait, at_ms: int, since_ms: int | None = N
     looks = () if wait.every_ms is None else (at_ms + wait.every_ms,)
     due_ms = min((*ends, *looks), default=None)
     parked = Parked(wait=wait, since_ms=since_ms, due_ms=due_ms)
-    return replace(call, status="parked", parked=parked, looking=None)
+    return revised_call(call, status="parked", parked=parked, looking=None)
 
 
 # --- What arrives ----------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _arrived(
         verified=verified,
     )
     state = revised(state, receipts=(*_receipts_kept(state), receipt))
-    call = replace(call, arrived=(*call.arrived, arrival))
+    call = revised_call(call, arrived=(*call.arrived, arrival))
     return _go_on(with_call(state, index, call), index)
 
 
@@ -271,7 +271,7 @@ def _go_on(state: LoopState, index: int) -> LoopState:
             for one in state.approvals
         )
         state = revised(state, approvals=approvals)
-    return with_call(state, index, replace(call, status="planned", parked=None))
+    return with_call(state, index, revised_call(call, status="planned", parked=None))
 
 
 # --- When nothing arrives --------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def wake(state: LoopState, index: int, at_ms: int) -> LoopState:
     ends_ms = parked.ends_ms
     if parked.wait.every_ms is None or (ends_ms is not None and ends_ms <= at_ms):
         return give_up(state, index, at_ms)
-    call = replace(state.calls[index], status="planned", parked=None, looking=parked)
+    call = revised_call(state.calls[index], status="planned", parked=None, looking=parked)
     return with_call(state, index, call)
 
 
@@ -313,7 +313,7 @@ def give_up(state: LoopState, index: int, at_ms: int) -> LoopState:
     if wait.on_timeout == "ask":
         request = effect_factory.value_request(state, state.calls[index], wait, at_ms)
         parked = replace(parked, due_ms=None, request_id=request.id)
-        call = replace(state.calls[index], status="waiting", parked=parked)
+        call = revised_call(state.calls[index], status="waiting", parked=parked)
         return with_call(revised(state, approvals=(*state.approvals, request)), index, call)
     is_default = wait.on_timeout == "value"
     arrival = Arrival(

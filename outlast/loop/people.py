@@ -27,7 +27,7 @@ from outlast.loop.endings import (
 from outlast.loop.events import PersonActed
 from outlast.loop.items import Item, message_of_person, with_authors
 from outlast.loop.problems import digest_of_given_up, sender_of
-from outlast.loop.revision import revised
+from outlast.loop.revision import revised, revised_call
 from outlast.loop.state import Answer, Gate, GivenUp, Hold, Lent, LoopState, Words, line_call
 from outlast.loop.transcript import replace_answer, with_call, with_ignored
 from outlast.loop.values import Failure, JsonObject
@@ -123,7 +123,7 @@ def ask_people(state: LoopState, index: int, request: ApprovalRequest) -> LoopSt
     """Let a call wait for its approval."""
     call = state.calls[index]
     state = revised(state, approvals=(*state.approvals, request))
-    return with_call(state, index, replace(call, status="waiting", approval=request.id))
+    return with_call(state, index, revised_call(call, status="waiting", approval=request.id))
 
 
 def settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
@@ -137,24 +137,26 @@ def settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
         return outside.value_of_person(state, index, request)
     if request.status in {"approved", "edited"}:
         authors = state.question.authors
-        call = replace(call, evidence=effect_factory.evidence_of(request, call.arguments, authors))
+        call = revised_call(
+            call, evidence=effect_factory.evidence_of(request, call.arguments, authors)
+        )
         if request.edited is not None:
-            call = replace(call, arguments=request.edited, edited=True)
+            call = revised_call(call, arguments=request.edited, edited=True)
         status: CallStatus = "held" if call.plan.kind == "handoff" else "planned"
-        return with_call(state, index, replace(call, status=status))
+        return with_call(state, index, revised_call(call, status=status))
     if request.status == "expired":
-        return with_call(state, index, replace(call, status="settled", output=phrases.EXPIRED))
+        return with_call(state, index, revised_call(call, status="settled", output=phrases.EXPIRED))
     assert request.decision is not None  # noqa: S101  only a decision rejects or responds
     if request.status == "responded":
         output = phrases.as_text(request.decision.response)
-        return with_call(state, index, replace(call, status="settled", output=output))
+        return with_call(state, index, revised_call(call, status="settled", output=output))
     return with_call(state, index, rejected(call, request.decision))
 
 
 def rejected(call: Call, decision: Decision) -> Call:
     """Return a call that a person rejected; the model reads why."""
     output = decision.message or call.plan.rejection or phrases.REJECTED
-    return replace(call, status="settled", output=output)
+    return revised_call(call, status="settled", output=output)
 
 
 def settle_gate(state: LoopState, gate: Gate) -> LoopState:

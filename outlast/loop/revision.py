@@ -145,6 +145,7 @@ _PARTS: Final = {
     "storage": Storage,
 }
 _FIELDS: Final = frozenset(field.name for field in fields(LoopState))
+_CALL_FIELDS: Final = frozenset(field.name for field in fields(Call))
 _PART_OF: Final = {field.name: part for part, kind in _PARTS.items() for field in fields(kind)}
 
 
@@ -168,6 +169,19 @@ def revised(state: LoopState, **changes: Unpack[Changes]) -> LoopState:
             values[name] = value
         else:
             raise TypeError(f"LoopState has no {name}")
+    return newer
+
+
+def revised_call(call: Call, **changes: Any) -> Call:
+    """Return a call with some fields changed, as `revised` does a state.
+
+    Raises:
+        TypeError: calls have no such field.
+    """
+    if not changes.keys() <= _CALL_FIELDS:
+        raise TypeError(f"Call has no {', '.join(sorted(changes.keys() - _CALL_FIELDS))}")
+    newer = object.__new__(Call)
+    vars(newer).update(vars(call), **changes)
     return newer
 
 

@@ -48,7 +48,7 @@ from outlast.loop.people import (
 )
 from outlast.loop.problems import retry_problem, sender_at, withdraw_problem
 from outlast.loop.redacted import Redacted
-from outlast.loop.revision import revised
+from outlast.loop.revision import revised, revised_call
 from outlast.loop.start import with_agent
 from outlast.loop.state import (
     LoopState,
@@ -103,7 +103,7 @@ def _interrupt(state: LoopState) -> LoopState:
     for index, call in enumerate(state.calls):
         if call.status in {"planned", "waiting", "parked"}:
             output = phrases.STOPPED_WAITING if call.may_have_begun else phrases.SUPERSEDED
-            dropped = replace(call, status="settled", output=output, parked=None, looking=None)
+            dropped = revised_call(call, status="settled", output=output, parked=None, looking=None)
             state = outside.cleaned_up(with_call(state, index, dropped), (call,))
     return settle_requests(state, "superseded", but=gate)
 
@@ -379,7 +379,7 @@ def begin_calls(state: LoopState, at_ms: int, first: int = 0) -> LoopState:
                     run_id=kept.run_id,
                     authors=state.question.authors,
                 )
-                state = with_call(state, index, replace(call, evidence=evidence))
+                state = with_call(state, index, revised_call(call, evidence=evidence))
     return state
 
 
@@ -404,7 +404,7 @@ def act(state: LoopState) -> LoopState:
     if not handoffs:
         return _use_outputs(revised(state, calls=()), state.calls)
     winner, *others = handoffs
-    ignored = [replace(call, output=phrases.HANDOFF_IGNORED) for call in others]
+    ignored = [revised_call(call, output=phrases.HANDOFF_IGNORED) for call in others]
     state = revised(record_outputs(state, ignored), calls=(winner,))
     if not winner.plan.callback:
         return _switch_agent(state, HandoffResult())
@@ -420,10 +420,10 @@ def _start_calls(state: LoopState) -> LoopState:
             break
         if call.status == "planned" and call.form == MCP_APPROVAL:  # the provider runs the tool
             output = phrases.EDITED_ELSEWHERE if call.edited else MAY_CALL
-            state = with_call(state, index, replace(call, status="settled", output=output))
+            state = with_call(state, index, revised_call(call, status="settled", output=output))
         elif call.status == "planned":
             run = effect_factory.call_run(state, index)
-            state = with_call(state, index, replace(call, status="running", effect=run.effect))
+            state = with_call(state, index, revised_call(call, status="running", effect=run.effect))
             state = effect_factory.issue(state, run)
             if isinstance(run, RunAgent) and run.budgets:
                 lent = effect_factory.lent_to(run, state.question.responses_from)
@@ -445,7 +445,9 @@ def _record_settled(state: LoopState) -> LoopState:
         return state
     state = record_outputs(state, settled, changed=state.calls)
     calls = tuple(
-        replace(call, status="recorded" if call.status == "settled" else call.status, changes=())
+        revised_call(
+            call, status="recorded" if call.status == "settled" else call.status, changes=()
+        )
         for call in state.calls
     )
     return revised(state, calls=calls)
@@ -477,7 +479,7 @@ def tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: 
         index = call_of(state, effect)
         call = state.calls[index]
         policy = replace(call.plan.policy, fast=False)
-        call = replace(call, status="planned", plan=replace(call.plan, policy=policy))
+        call = revised_call(call, status="planned", plan=replace(call.plan, policy=policy))
         return with_call(state, index, call)
     if result.wait is not None:
         state = _with_clashes(state, effect, result, at_ms)
@@ -501,7 +503,7 @@ def _ask_again(state: LoopState, index: int, required: RequiredApproval, at_ms: 
         tool_digest=required.tool_digest,
         policy=replace(call.plan.policy, fast=False, defers=False),
     )
-    call = replace(call, plan=plan, arguments=required.arguments, evidence=None, effect=None)
+    call = revised_call(call, plan=plan, arguments=required.arguments, evidence=None, effect=None)
     request = effect_factory.approval(state, call, at_ms)
     return ask_people(with_call(state, index, call), index, request)
 
@@ -529,7 +531,7 @@ def _settle(state: LoopState, effect: RunTool | RunAgent, result: ToolResult) ->
     if call.edited:
         output = phrases.edited(output, call.arguments, _reason_of_edit(state, call))
     made = call if call.changes else result  # a tool that returned a wait ran in that attempt
-    settled = replace(
+    settled = revised_call(
         call,
         status="settled",
         output=output,
@@ -571,7 +573,7 @@ def _fail_with_call(
     if not is_handled(state, failure):  # a handler's answer is saved with the whole turn
         state = _save_finished_calls(state)
     index = call_of(state, effect)
-    call = replace(state.calls[index], status="settled", output=output)
+    call = revised_call(state.calls[index], status="settled", output=output)
     return fail_question(with_call(state, index, call), failure)
 
 
@@ -704,7 +706,7 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> LoopState:
     state = revised(state, context=apply(state.context, result.changes))
     told = phrases.handed_over(own_name or target) if result.output is None else result.output
     named = target if own_name or result.output is not None else ""  # the output names it otherwise
-    state = record_outputs(state, [replace(call, output=told)], target=named)
+    state = record_outputs(state, [revised_call(call, output=told)], target=named)
     if result.edit is not None:
         # The provider's server has the unedited items, so the next call sends all items again.
         state = revised(change_view(state, result.edit), on_server=0)

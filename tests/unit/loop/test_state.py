@@ -5,9 +5,10 @@ from typing import get_type_hints
 
 import pytest
 
+from outlast.loop.calls import Call, PlannedCall
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, Message
-from outlast.loop.revision import Changes, revised
+from outlast.loop.revision import Changes, revised, revised_call
 from outlast.loop.state import (
     Answer,
     ItemsToSave,
@@ -114,6 +115,16 @@ def test_a_revised_state_differs_in_what_was_changed_and_in_nothing_else() -> No
 def test_a_state_is_not_revised_in_what_it_does_not_have() -> None:
     with pytest.raises(TypeError, match="LoopState has no phaze"):
         revised(LoopState(), phaze="turned")  # pyright: ignore[reportCallIssue]
+
+
+def test_a_call_is_revised_by_the_names_of_its_fields() -> None:
+    plan = PlannedCall(item=0, kind="tool")
+    call = Call(plan=plan, call_id="c", name="t", arguments="{}", status="planned")
+    assert revised_call(call, status="running", effect=3) == replace(
+        call, status="running", effect=3
+    )
+    with pytest.raises(TypeError, match="Call has no state"):
+        revised_call(call, state="running")
 
 
 def test_what_changes_is_named_and_typed_as_in_the_state_and_its_parts() -> None:
