@@ -594,30 +594,36 @@ def read(kind: type[T], payload: Json | Unreadable) -> T:
             f"A newer version of outlast wrote this record (schema {version}; this version reads "
             f"up to {SCHEMA_VERSION}). Upgrade the worker."
         )
+    if kind is ModelReply and isinstance(payload, dict):
+        payload = _with_implied(cast("JsonObject", payload))
+    written, schema = _as_json(payload), adapter(kind)
     try:
-        plain = _plain(payload)
-        if kind is ModelReply and isinstance(plain, dict):
-            plain = _with_implied(cast("JsonObject", plain))
-        return cast("T", adapter(kind).validate_python(plain))
+        return cast("T", schema.validate_json(written))
+    except ValidationError:
+        pass  # what is wrong is said of the values, in words that states have recorded
+    try:
+        return cast("T", schema.validate_python(from_json(written)))
     except ValidationError as error:
         raise UnreadableRecordError(_explain(kind, error)) from None
+    except ValueError:  # it is nested too deep
+        raise UnreadableRecordError(NOT_JSON) from None
 
 
-def _plain(payload: Json) -> Json:
+def _as_json(payload: Json) -> bytes:
     """Return a payload as JSON that can be written again.
 
     Lone surrogates are replaced, and NaN and infinities become null: people and programs send them,
     but a run must be able to carry its state on.
 
     Raises:
-        UnreadableRecordError: the payload is nested too deep, or is no JSON.
+        UnreadableRecordError: the payload is no JSON.
     """
     try:
-        return from_json(to_json(payload, inf_nan_mode="null"))
+        return to_json(payload, inf_nan_mode="null")
     except ValueError:
         pass
     try:
-        return from_json(json.dumps(payload, ensure_ascii=False).encode(errors="replace"))
+        return json.dumps(payload, ensure_ascii=False).encode(errors="replace")
     except (ValueError, TypeError, RecursionError):
         raise UnreadableRecordError(NOT_JSON) from None
 
