@@ -116,6 +116,8 @@ async def _whole(
             effect = replace(effect, arrived=await _whole_arrivals(content, effect.arrived))
         case _:
             pass
+    if effect is request.effect and items is request.items:
+        return request
     return EffectRequest(effect=effect, items=items)
 
 
@@ -136,6 +138,8 @@ async def _whole_conversation(
 async def _whole_items(
     content: LargeContent, items: Sequence[Item], words_for: Gone
 ) -> tuple[Item, ...]:
+    if not items:
+        return ()
     raws = await content.whole_items([item.raw for item in items], words_for=words_for)
     return tuple(
         item if raw is item.raw else replace(item, raw=raw)
