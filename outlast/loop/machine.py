@@ -109,7 +109,6 @@ from outlast.loop.events import (
     RunEnded,
     RunForked,
     RunStarted,
-    SignalUnreadable,
     TimePassed,
     ValueDelivered,
 )
@@ -317,6 +316,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
     state: LoopState, event: Event
 ) -> LoopState:
     match event:
+        case EffectAnswered() | EffectFailed():  # first: nearly every event is one
+            return effect_results.effect_answered(state, event)
         case RunStarted():
             return _run_started(event)
         case RunForked():
@@ -347,10 +348,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return endings.run_ended(state, event)
         case EffectBlocked():
             return effect_results.effect_blocked(state, event)
-        case SignalUnreadable():
+        case _:  # `SignalUnreadable`
             return with_ignored(state, event.at_ms, event.name, event.problem)
-        case _:
-            return effect_results.effect_answered(state, event)
 
 
 def _run_started(event: RunStarted) -> LoopState:
