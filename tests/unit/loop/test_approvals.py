@@ -110,6 +110,26 @@ def test_arguments_without_names_are_redacted_as_a_whole(arguments: str) -> None
     assert json.loads(reviewed(arguments, ("iban",))) == REDACTED
 
 
+def test_the_digest_of_a_request_is_of_what_it_shows() -> None:
+    request = ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="refund",
+        agent="Desk",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=1,
+    )
+    assert request.digest == replace(request, reminders=3, reason="later").digest
+    for change in (
+        {"args_digest": "other"},
+        {"tool_digest": "other"},
+        {"requested_at_ms": 2},
+        {"terms": ApprovalTerms(quorum=2)},
+    ):
+        assert request.digest != replace(request, **change).digest
+
+
 def test_an_edit_keeps_the_values_that_its_author_did_not_see() -> None:
     before = '{"iban": "DE99", "cents": 5}'
     edited: JsonObject = {"iban": REDACTED, "cents": 4, "note": REDACTED}
