@@ -43,7 +43,7 @@ _STYLES = {
 _WHO_STYLE = "bold blue"
 _SIGNS = {"tool_called": "→ ", "tool_output": "← "}
 _USAGE = ("requests", "input_tokens", "output_tokens", "total_tokens")
-_APPROVAL = ("id", "agent", "arguments", "args_digest", "reason", "status")
+_APPROVAL = ("id", "agent", "arguments", "args_digest", "digest", "reason", "status")
 """The fields in the JSON of a result."""
 
 _TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})

@@ -56,6 +56,7 @@ AREAS = {
     ),
     "loop": Area(["outlast/loop"], ["tests/unit/loop"], bar=88),
     "contract": Area(["outlast/contract"], ["tests/unit/contract"], bar=70),
+    "views": Area(["outlast/views"], ["tests/unit/views"], bar=70),
     "streams": Area(
         ["outlast/streams"],
         ["tests/unit/streams", "tests/unit/client/read/test_delta_poller.py"],

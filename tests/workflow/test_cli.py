@@ -119,7 +119,7 @@ async def test_a_refund_is_asked_for_shown_listed_approved_and_talked_about(
             waiting = [row["run_id"] for row in await terminal.json("list", "--waiting")]
     assert run_id in (await terminal.outlast("list", "--agent", "Billing")).out
 
-    seen = ("--yes", "--digest", record["approvals"][0]["args_digest"][:16])
+    seen = ("--yes", "--digest", record["approvals"][0]["digest"][:16])
     unasked = await terminal.outlast("approve", run_id)
     assert unasked.code == 2
     assert f"outlast approve {run_id} a1 {seen[1]} {seen[2]} --yes" in unasked.err

@@ -190,7 +190,7 @@ async def test_a_run_goes_on_with_a_new_key(client: Client, tmp_path: Path) -> N
         )
         await handle.wait_for_people()
         state = await handle.state()
-        digest = state.pending_approvals[0].args_digest
+        digest = state.pending_approvals[0].digest
     now = with_codec(client, codec_of("new"))
     async with worker(codec_of("new")):
         decision = ("--by", "readable-person", "--yes", "--digest", digest)

@@ -108,7 +108,7 @@ async def test_what_a_nested_run_asks_is_seen_and_decided_at_the_root(
     with pytest.raises(DecisionRefused):
         await handle.approve("e3.a2")
     (request,) = await handle.approvals()
-    seen = ("--yes", "--digest", request.args_digest)
+    seen = ("--yes", "--digest", request.digest)
     await command(server, "approve", handle.id, "e3.a1", "--by", "ann", *seen)
     result = await desk.result(handle)
     assert (result.final_output, ran) == ("Done.", ["A"])

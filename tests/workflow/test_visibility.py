@@ -177,7 +177,7 @@ async def test_the_metadata_say_where_the_run_is_and_what_a_person_can_do(desk: 
     )
     assert asked in metadata.current_details
     [request] = await handle.approvals()
-    seen = request.args_digest
+    seen = request.digest
     assert f"· risk low. Run `outlast approve {handle.id} a1 --digest {seen[:16]}`" in (
         metadata.current_details
     )

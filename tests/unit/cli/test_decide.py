@@ -181,7 +181,7 @@ async def test_a_script_decides_only_for_the_arguments_that_somebody_has_seen(
     handle = await waiting_run(client, await open_desk(ScriptedModel(REFUND, "Done.")), run_id)
     monkeypatch.setattr(terminal, "is_attended", lambda: False)
     (request,) = await handle.approvals()
-    seen = request.args_digest[:16]
+    seen = request.digest[:16]
 
     unseen = await cli("approve", run_id, "--yes")
     vague = await cli("approve", run_id, "--yes", "--digest", seen[:5])
@@ -190,10 +190,10 @@ async def test_a_script_decides_only_for_the_arguments_that_somebody_has_seen(
     done = await cli("approve", run_id, "--yes", "--digest", seen)
 
     assert [one.exit_code for one in (unseen, vague, alone, other, done)] == [2, 2, 2, 5, 0]
-    assert "name the arguments that you have seen" in unseen.stderr
+    assert "so name what you have seen" in unseen.stderr
     assert "write at least 12 of the digest" in vague.stderr
     assert f"`outlast approve {run_id} a1 --digest {seen} --yes`" in alone.stderr
-    assert "a1 has other arguments than those that you have seen" in other.stderr
+    assert "a1 shows something else than what you have seen" in other.stderr
 
 
 async def test_what_is_too_long_to_be_seen_is_not_asked_about(
