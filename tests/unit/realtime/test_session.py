@@ -268,7 +268,8 @@ async def test_an_approval_waits_while_the_conversation_goes_on() -> None:
 
 async def test_an_approval_is_for_the_arguments_that_the_program_was_told() -> None:
     policy = ApprovalPolicy(quorum=2, unverified="allow")
-    agent = RealtimeAgent("Desk", tools=[replace(refund, needs_approval=policy)])
+    guarded: Any = replace(refund, needs_approval=policy)
+    agent = RealtimeAgent("Desk", tools=[guarded])
     async with calling(agent, TalkingModel([REFUND])) as call:
         await call.session.send_message("Refund A-17")
         await call.until("tool_approval_required")
