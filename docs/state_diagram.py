@@ -65,7 +65,7 @@ from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
-from outlast.loop.start import Budget, Parent, Start
+from outlast.loop.start import Budget, Customer, Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
 from outlast.loop.values import Failure, JsonObject
@@ -281,7 +281,7 @@ def _starts() -> Iterator[RunStarted]:
             settings={},
             context_type="dict",
             chain_id="c",
-            requester="rob",
+            customer=Customer("rob"),
             takeover=SHORT,
         ),
     ):

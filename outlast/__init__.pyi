@@ -276,6 +276,7 @@ from outlast.client.start.tenant import Tenant as Tenant
 from outlast.loop.approvals import ApprovalRequest as ApprovalRequest
 from outlast.loop.approvals import Decision as Decision
 from outlast.loop.approvals import Person as Person
+from outlast.loop.start import Customer as Customer
 from outlast.loop.values import DEFAULT_MAX_TURNS as DEFAULT_MAX_TURNS
 from outlast.machine.computer import AsyncComputer as AsyncComputer
 from outlast.machine.computer import Button as Button

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import hmac
 import os
 import re
 import secrets
@@ -36,10 +37,14 @@ FORMAT: Final = "encryption-format"
 AES_256_GCM: Final = b"outlast-aes-256-gcm-1"
 """The only format so far: a key for each payload, derived from the secret key and a random salt."""
 
+FOR_DIGESTS: Final = b"outlast-digest-1"
+"""Digests have a key of their own, which is derived from the secret key."""
+
 KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
+_DIGEST: Final = 32  # 128 bits in hexadecimal
 _KEY_ID: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
@@ -121,6 +126,21 @@ class EncryptionCodec(PayloadCodec):
             UndecodablePayload: one is damaged, not encrypted, or under a key that is not known.
         """
         return [self._decrypted(payload) for payload in payloads]
+
+    def digests_of(self, text: str) -> list[str]:
+        """Return a keyed digest of a text for each key, the current key's first.
+
+        Runs are found by the digest of their customer: whoever reads search attributes without a
+        key can neither read it nor compare it with a list of customers.
+        """
+        others = [key_id for key_id in self._keys if key_id != self._current]
+        found = [self._digest(key_id, text) for key_id in (self._current, *others)]
+        return [*found, text] if self.accepts_plain else found
+
+    def _digest(self, key_id: str, text: str) -> str:
+        key = HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=None, info=FOR_DIGESTS)
+        secret = key.derive(self._keys[key_id])
+        return hmac.digest(secret, self._scope + b"\0" + text.encode(), "sha256").hex()[:_DIGEST]
 
     def _encrypted(self, payload: Payload) -> Payload:
         key_id = self._current.encode()

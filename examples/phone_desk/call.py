@@ -51,14 +51,18 @@ async def listen(session: RealtimeSession, show: Callable[[str], None]) -> None:
 async def main(*, live: bool = False, run_id: str = "call-42") -> None:
     """Make the call, decide, and read the answer."""
     async with AsyncExitStack() as stack:
-        config, run_config = RealtimeModelConfig(), RunConfig(requester="cust-1001")
+        config, run_config = RealtimeModelConfig(), RunConfig()
         if not live:
             server = await stack.enter_async_context(provider())
             config = RealtimeModelConfig(url=server.url, api_key="none")
             run_config.model = writer()
         runner = RealtimeRunner(reception, label="phone call", notice_after=timedelta(seconds=8))
         session = await runner.run(
-            id=run_id, context=Customer(), model_config=config, run_config=run_config
+            id=run_id,
+            context=Customer(),
+            customer="cust-1001",
+            model_config=config,
+            run_config=run_config,
         )
         async with session:
             await speak(session)

@@ -20,7 +20,8 @@ async def start(runner: type[Runner], run_id: str, customer_id: str, text: str) 
         id=run_id,
         keep_open=True,
         context=Customer(customer_id=customer_id),
-        run_config=run_config(requester=customer_id),
+        customer=customer_id,  # who never decides about their own refund
+        run_config=run_config(),
     )
 
 

@@ -63,15 +63,7 @@ human_wanted = ApprovalPolicy(
 )
 
 
-def run_config(requester: str) -> RunConfig:
-    """Return the settings of a conversation.
-
-    Args:
-        requester: the customer, who never decides about their own refund.
-    """
+def run_config() -> RunConfig:
+    """Return the settings of a conversation."""
     leads = ApprovalPolicy(audience=LEADS, risk="medium")
-    return RunConfig(
-        requester=requester,
-        takeover=leads,
-        budgets=[Budget(tokens=settings.tokens(), ask=leads)],
-    )
+    return RunConfig(takeover=leads, budgets=[Budget(tokens=settings.tokens(), ask=leads)])

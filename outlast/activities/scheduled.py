@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.contract import failures, names, records
 from outlast.contract.records import ScheduledRecord, SendRecord
 from outlast.loop.values import JsonObject
-from outlast.payloads.attributes import first_attributes
+from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.rendering import excerpt, inline_within, joined
 
 LONGEST_SUMMARY: Final = 200
@@ -90,7 +90,11 @@ async def _send(
     conversation: WorkflowHandle[Any, Any], record: ScheduledRecord, message_id: str
 ) -> None:
     message = SendRecord(
-        input=record.input, message_id=message_id, mode=record.mode, stream=record.stream
+        input=record.input,
+        message_id=message_id,
+        mode=record.mode,
+        stream=record.stream,
+        author=record.author,
     )
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -121,12 +125,17 @@ async def _start(record: ScheduledRecord, message_id: str) -> None:
         )
     run = replace(record.start, input=record.input, message_id=message_id)
     tenant = activity.info().priority.fairness_key or ""
+    whose = (tenant, listed_customer(activity.client(), run))
     # The namespace may be of an older version, or may have lost its search attributes.
-    ways = [(run, tenant), *([(run, "")] if tenant else []), (replace(run, visibility=False), "")]
+    ways = [
+        (run, whose),
+        *([(run, ())] if any(whose) else []),
+        (replace(run, visibility=False), ()),
+    ]
     try:
-        for way, listed_tenant in ways:
+        for way, listed in ways:
             try:
-                await _start_run(record, way, listed_tenant)
+                await _start_run(record, way, listed)
             except RPCError as error:
                 if "search attribute" not in error.message or not way.visibility:
                     raise
@@ -138,7 +147,9 @@ async def _start(record: ScheduledRecord, message_id: str) -> None:
         ) from error
 
 
-async def _start_run(record: ScheduledRecord, run: records.RunInput, listed_tenant: str) -> None:
+async def _start_run(
+    record: ScheduledRecord, run: records.RunInput, whose: tuple[str, ...]
+) -> None:
     info = activity.info()
     shown = run.input if isinstance(run.input, str) else f"{len(run.input)} items"
     await activity.client().start_workflow(
@@ -148,7 +159,7 @@ async def _start_run(record: ScheduledRecord, run: records.RunInput, listed_tena
         task_queue=info.task_queue,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         memo={names.MEMO_INPUT_DIGEST: record.digest, names.MEMO_MESSAGE: run.message_id},
-        search_attributes=first_attributes(run.agent, listed_tenant) if run.visibility else None,
+        search_attributes=first_attributes(run.agent, *whose) if run.visibility else None,
         static_summary=inline_within(joined(run.agent, ": ", excerpt(shown, 80)), LONGEST_SUMMARY),
         priority=info.priority,  # the tenant's, from the schedule
     )

@@ -189,7 +189,7 @@ async def delete(
     ] = None,
     person: Annotated[
         str | None,
-        typer.Option("--person", help="All runs that worked for this person, their requester."),
+        typer.Option("--person", help="All runs that worked for the customer with this id."),
     ] = None,
     why: Annotated[
         str,

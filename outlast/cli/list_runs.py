@@ -58,6 +58,9 @@ async def list_runs(
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
     ] = False,
+    customer: Annotated[
+        str | None, typer.Option("--customer", help="Only runs for the customer with this id.")
+    ] = None,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -81,7 +84,9 @@ async def list_runs(
     from outlast.client import runs
 
     client = (await caller.connect()).client
-    criteria = runs.RunFilter(status=status, agent=agent, waiting=waiting, nested=by is None)
+    criteria = runs.RunFilter(
+        status=status, agent=agent, waiting=waiting, customer=customer, nested=by is None
+    )
     async with terminal.waiting(terminal.err(), "listing runs"):
         found = await runs.find_runs(client, criteria, limit=limit)
         is_short = len(found) <= COSTS_UP_TO

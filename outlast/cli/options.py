@@ -64,6 +64,11 @@ Group: TypeAlias = Annotated[
     str | None, typer.Option("--group", help="Only what this group or person decides.")
 ]
 
+Customer: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--customer", metavar="ID", help="For whom the run works, as you call them."),
+]
+
 Target: TypeAlias = Annotated[
     str | None,
     typer.Argument(

@@ -52,15 +52,15 @@ async def run(
     ] = 10,
     detach: options.Detach = False,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
+    customer: options.Customer = None,
     by: By = None,
 ) -> ExitCode:
     """Ask an agent and wait for the answer, until a person has to decide, or a tool waits.
 
     Events are printed on standard error, the answer on standard output. After Ctrl-C the run
-    continues, and the same command with its --id joins it again. The run is yours: where a policy
-    excludes the requester, somebody else decides.
+    continues, and the same command with its --id joins it again. You are the author of the question:
+    where a policy excludes the requester, somebody else decides.
     """
-    from outlast.agents.config.run_config import RunConfig
     from outlast.cli.json_values import parse_json
     from outlast.client.start.runner import Runner
 
@@ -76,7 +76,8 @@ async def run(
         stream=stream,
         client=connection.client,
         task_queue=task_queue,
-        run_config=RunConfig(requester=sender(by).subject),
+        customer=customer,
+        author=sender(by).subject,
     )
     if not detach:
         return await _wait_for_answer(caller, connection, handle, _is_settled)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 import typer
 
 from outlast.cli import options, terminal
-from outlast.cli.caller import Caller, on_server, sender
+from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.durations import coming_time, length_option, rough, shown_time
 from outlast.clock import now_ms
 from outlast.rendering import command, excerpt, joined, named
@@ -136,6 +136,8 @@ async def create(
     context: Context = None,
     max_turns: MaxTurns = None,
     tenant: Tenant = None,
+    customer: options.Customer = None,
+    by: By = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
 ) -> None:
     """Create a schedule: it starts an agent, or messages a conversation, at set times.
@@ -156,6 +158,8 @@ async def create(
         keep_open=keep_open,
         stream=stream,
         tenant=tenant,
+        customer=customer,
+        author=sender(by).subject,
         agent=agent,
         to=to,
     )

@@ -144,7 +144,8 @@ class AuditRecord:
         arrived_at_ms: when the server had what a person sent.
         due_at_ms: when a reminder, an escalation or an expiry was due; of a new request, when it
             expires; of a wait, when it ends by itself.
-        requester: the person for whom the run works.
+        customer: the id of the person for whom the run works.
+        authors: the members of the team who wrote the question that the entry belongs to.
         audience: who may decide at that time; without people and groups, everybody.
         quorum: how many different people have to approve.
         arguments: the arguments as people may see them, as JSON text: of a request, and of a vote
@@ -183,7 +184,8 @@ class AuditRecord:
     made_at_ms: int | None = None
     arrived_at_ms: int | None = None
     due_at_ms: int | None = None
-    requester: str = ""
+    customer: str = ""
+    authors: tuple[str, ...] = ()
     audience: Audience | None = None
     quorum: int | None = None
     arguments: str = ""
@@ -238,7 +240,8 @@ def records_between(
         event="ignored",
         run_id=after.run_id,
         root_run_id=root_run_id,
-        requester=after.start.requester,
+        customer=after.start.customer.id,
+        authors=after.question.authors,
     )
     if isinstance(event, RunForked):
         # What people did until then is in the audit of the source.

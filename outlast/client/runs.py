@@ -31,6 +31,7 @@ from outlast.contract.searchability import searchable
 from outlast.loop.approvals import Risk
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.payloads.attributes import listed_as
 from outlast.pricing import Cost
 from outlast.visibility.queries import before, equals, is_any_of, search_error, starts_with
 
@@ -67,10 +68,12 @@ class RunFilter:
         id_prefix: the beginning of the run's id.
         nested: whether runs nested in others are listed, too.
         tenant: the tenant that the run belongs to.
+        customer: the id of the person for whom the run works.
         group: a group, or a person, who may decide what the run waits for, and not everybody may.
         risk: the highest risk of what the run waits for.
         due_before: only runs with a request that expires or goes to further people before this
             time.
+        listed_customers: what the customer may be listed as, as `on` says, in the place of its id.
 
     Raises:
         UserError: there is no such status or risk.
@@ -82,9 +85,11 @@ class RunFilter:
     id_prefix: str = ""
     nested: bool = True
     tenant: str | None = None
+    customer: str | None = None
     group: str | None = None
     risk: Risk | None = None
     due_before: datetime | None = None
+    listed_customers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.risk is not None and self.risk not in get_args(Risk):
@@ -102,12 +107,36 @@ class RunFilter:
             and run.run_id.startswith(self.id_prefix)
             and (self.nested or not run.is_nested)
             and (self.tenant is None or run.tenant == searchable(self.tenant))
+            and (not self._customers or run.customer in self._customers)
             and (self.group is None or searchable(self.group) in run.people)
         )
 
     @property
     def _is_about_requests(self) -> bool:
         return self.waiting or (self.group, self.risk, self.due_before) != (None, None, None)
+
+    @property
+    def _customers(self) -> tuple[str, ...]:
+        """Return what the customer may be listed as; nothing for any customer."""
+        return self.listed_customers or (
+            () if self.customer is None else (searchable(self.customer),)
+        )
+
+    def on(self, client: Client) -> "RunFilter":
+        """Return the filter for the runs of a client, which may list customers by digests.
+
+        Raises:
+            UserError: the client's codec has no digests, so that nobody is found by customer.
+        """
+        if self.customer is None:
+            return self
+        listed = listed_as(client, self.customer)
+        if not listed:
+            raise UserError(
+                "Runs cannot be found by customer here: contents are encrypted, and the codec has "
+                "no method digests_of. The EncryptionCodec of outlast.encryption has one."
+            )
+        return replace(self, listed_customers=listed)
 
     def query(self) -> str:
         """Return the filter in Temporal's query language; `accepts` is stricter."""
@@ -129,6 +158,8 @@ class RunFilter:
             terms.append(equals(names.ATTRIBUTE_AGENT, searchable(self.agent)))
         if self.tenant is not None:
             terms.append(equals(names.ATTRIBUTE_TENANT, searchable(self.tenant)))
+        if self._customers:
+            terms.append(is_any_of(names.ATTRIBUTE_CUSTOMER, self._customers))
         if self._is_about_requests:
             # Runs that have ended keep the attributes that they had.
             terms.append("ExecutionStatus = 'Running'")
@@ -161,6 +192,8 @@ class ListedRun:
             ended; None if nobody read its history for them, or if it cannot be read.
         is_nested: whether it is the run of an agent that works as a tool of another run.
         tenant: the tenant that the run belongs to; empty for none.
+        customer: what the run's customer is listed as, a digest where contents are encrypted; empty
+            for none.
         people: the groups and people who may decide what it waits for, where not everybody may.
     """
 
@@ -175,6 +208,7 @@ class ListedRun:
     cost: Cost | None = None
     is_nested: bool = False
     tenant: str = ""
+    customer: str = ""
     people: tuple[str, ...] = ()
 
     def record(self) -> JsonObject:
@@ -187,6 +221,7 @@ class ListedRun:
             "pending_approvals": self.approvals,
             "waits_for": self.waits_for or None,
             "tenant": self.tenant or None,
+            "customer": self.customer or None,
             "tokens": None if self.cost is None else self.cost.tokens,
             "cost": None if self.cost is None else self.cost.record(),
             "started": self.started.isoformat(),
@@ -236,7 +271,7 @@ async def list_runs(
         UserError: the limit does not fit, or the namespace lacks the search attributes.
         ServerUnavailable: the server does not answer.
     """
-    wanted = criteria or RunFilter()
+    wanted = (criteria or RunFilter()).on(client)
     check_page(limit)
     looked_at = 0
     while True:
@@ -419,5 +454,6 @@ def listed_run(execution: WorkflowExecutionInfo) -> ListedRun:
         is_nested=is_nested(execution),
         # Runs of older versions have only the fairness key, which few servers list.
         tenant=found.get(names.ATTRIBUTE_TENANT) or execution.priority.fairness_key,
+        customer=found.get(names.ATTRIBUTE_CUSTOMER) or "",
         people=tuple(one for one in texts_of(found) if one != names.ANYBODY_MAY) if is_open else (),
     )

@@ -39,11 +39,11 @@ from outlast.contract.records import (
     UnreadableRecordError,
     WithdrawRecord,
     budgets_of,
+    customer_of,
     first_message_of,
     message_of,
     read,
     read_carried,
-    requester_of,
     takeover_of,
 )
 from outlast.loop.calls import AgentResult, RequiredApproval
@@ -96,7 +96,7 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         handled=record.handled,
         parent=record.parent,
         chain_id=chain_id,
-        requester=requester_of(record.settings),
+        customer=customer_of(record.settings),
         takeover=takeover_of(record.settings),
         budgets=budgets_of(record.settings),
     )

@@ -73,6 +73,7 @@ ATTRIBUTE_GROUPS: Final = "OutlastWaitingGroups"
 ATTRIBUTE_RISK: Final = "OutlastRisk"
 ATTRIBUTE_DUE: Final = "OutlastDue"
 ATTRIBUTE_TENANT: Final = "OutlastTenant"
+ATTRIBUTE_CUSTOMER: Final = "OutlastCustomer"
 SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_AGENT: "Keyword",
     ATTRIBUTE_STATUS: "Keyword",
@@ -82,6 +83,7 @@ SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_RISK: "Keyword",
     ATTRIBUTE_DUE: "Datetime",
     ATTRIBUTE_TENANT: "Keyword",
+    ATTRIBUTE_CUSTOMER: "Keyword",
 }
 """The search attributes to register on the namespace, with their types.
 
@@ -89,10 +91,13 @@ A namespace of a server on SQL has room for 10 attributes of the type Keyword, a
 other type, so a new one has to be worth its place.
 """
 
-WITHOUT_TENANT: Final = {
-    name: kind for name, kind in SEARCH_ATTRIBUTES.items() if name != ATTRIBUTE_TENANT
+ATTRIBUTES_OF_OWNERS: Final = (ATTRIBUTE_TENANT, ATTRIBUTE_CUSTOMER)
+"""The search attributes that say whose a run is, which only runs with a tenant or a customer have."""
+
+WITHOUT_OWNERS: Final = {
+    name: kind for name, kind in SEARCH_ATTRIBUTES.items() if name not in ATTRIBUTES_OF_OWNERS
 }
-"""The search attributes of every run; `ATTRIBUTE_TENANT` is only on runs with a tenant."""
+"""The search attributes of every run."""
 
 ListedStatus: TypeAlias = Literal[
     "running",
@@ -124,7 +129,7 @@ SETTING_RUN_START: Final = "on_run_start"
 SETTING_AS_TOOL: Final = "as_tool"
 """The setting of a nested run with the tool call that it answers."""
 
-SETTING_REQUESTER: Final = "requester"
+SETTING_CUSTOMER: Final = "customer"
 """The setting with the person for whom a run works."""
 
 SETTING_TAKEOVER: Final = "takeover"

@@ -20,7 +20,7 @@ from outlast.contract.names import (
     SCHEMA_VERSION,
     SETTING_AS_TOOL,
     SETTING_BUDGETS,
-    SETTING_REQUESTER,
+    SETTING_CUSTOMER,
     SETTING_TAKEOVER,
     SETTINGS_OF_TRACE,
     SIGNAL_LEND,
@@ -45,7 +45,7 @@ from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
 from outlast.loop.redacted import Redacted
 from outlast.loop.spending import model_uses, spent_of_parent
-from outlast.loop.start import Budget, Parent
+from outlast.loop.start import NOBODY, Budget, Customer, Parent
 from outlast.loop.state import LoopState, redacted_in
 from outlast.loop.values import (
     DEFAULT_MAX_TURNS,
@@ -67,7 +67,7 @@ NOT_INHERITED: Final = frozenset(
 )
 """Settings that a nested run does not take from its parent."""
 
-ALWAYS_INHERITED: Final = (*SETTINGS_OF_TRACE, SETTING_REQUESTER, SETTING_TAKEOVER)
+ALWAYS_INHERITED: Final = (*SETTINGS_OF_TRACE, SETTING_CUSTOMER, SETTING_TAKEOVER)
 """Settings that a nested run takes from its parent, even if it has settings of its own."""
 
 ANY_FAILURE: Final = "*"
@@ -144,7 +144,8 @@ class RunInput:
         parent: the parent of a nested run.
         remembered: the decisions of the parent's conversation that apply to a nested run.
         redacted: the values that the parent hides from people.
-        authors: the members of the team who wrote what a nested run works for.
+        authors: the members of the team who wrote the first message, or what a nested run works
+            for.
         carried: the state of the run that this one continues, or is forked from.
         fork: where the run is forked from, which then has these settings. A nested run has that of
             its parent.
@@ -208,6 +209,7 @@ class ScheduledRecord:
         input: the message: a text, or Responses items.
         mode: when a busy run takes it.
         stream: stream the model calls for the answer.
+        author: the member of the team who wrote it; empty for nobody.
         start: the start of the conversation where it is not open, without its first message; None
             if a schedule must not start it.
         digest: tells whether another start with that id means the same run.
@@ -217,6 +219,7 @@ class ScheduledRecord:
     input: str | list[JsonObject]
     mode: SendMode = "steer"
     stream: bool = False
+    author: str = ""
     start: RunInput | None = None
     digest: str = ""
 
@@ -468,9 +471,14 @@ def spent_of(state: LoopState) -> JsonObject:
     return written
 
 
-def requester_of(settings: JsonObject | None) -> str:
-    """Return the person for whom a run works; empty if its settings do not say."""
-    return str((settings or {}).get(SETTING_REQUESTER) or "")
+def customer_of(settings: JsonObject | None) -> Customer:
+    """Return the person for whom a run works; `NOBODY` if its settings do not say.
+
+    Raises:
+        UnreadableRecordError: the setting does not fit.
+    """
+    written: Json = (settings or {}).get(SETTING_CUSTOMER)
+    return NOBODY if written is None else read(Customer, written)
 
 
 def takeover_of(settings: JsonObject | None) -> ApprovalTerms:

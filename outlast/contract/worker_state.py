@@ -98,11 +98,11 @@ class WorkerState:
         lineages: which run each execution belongs to.
         on_end: called with the namespace and the first execution of a run whose workflow ends.
         lacks_attributes: the worker's namespace lacked search attributes at the last check.
-        lacks_tenant: it lacked the one of tenants, which only runs with a tenant need.
+        lacks_owners: it lacked one that only runs with a tenant or a customer need.
     """
 
     requests: OfferedRequests = field(default_factory=OfferedRequests)
     lineages: Lineages = field(default_factory=Lineages)
     on_end: Callable[[str, str], None] = field(default=_nothing, repr=False)
     lacks_attributes: bool = False
-    lacks_tenant: bool = False
+    lacks_owners: bool = False

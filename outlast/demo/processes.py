@@ -48,12 +48,12 @@ def examples_dir() -> Path:
     raise DemoFailed(f"The example {EXAMPLE} is not installed, neither in nor beside {package}.")
 
 
-def desk_settings(customer_id: str) -> RunConfig:
-    """Return the settings of a customer's conversation, as the example defines them."""
+def desk_settings() -> RunConfig:
+    """Return the settings of a conversation, as the example defines them."""
     directory = str(examples_dir())
     if directory not in sys.path:
         sys.path.insert(0, directory)
-    return import_module(POLICIES).run_config(requester=customer_id)
+    return import_module(POLICIES).run_config()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from outlast.demo.processes import (
     start_worker,
 )
 from outlast.demo.responses_server import ResponsesServer
-from outlast.demo.story import CUSTOMER, Staff, Story
+from outlast.demo.story import Staff, Story
 from outlast.dev import EmbeddedServer
 from outlast.dev.data_dir import run_link
 
@@ -101,7 +101,7 @@ async def _set_and_play(
         database=database,
         narrator=narrator,
         staff=staff,
-        settings=desk_settings(CUSTOMER),
+        settings=desk_settings(),
         hire=hire,
         link=run_link(server.ui_url or "", server.info.namespace, run_id),
         patience=_PATIENCE if environment else _PATIENCE_WITH_A_REAL_MODEL,

@@ -158,6 +158,7 @@ class Story:
             id=self.run_id,
             keep_open=True,
             context={"customer_id": CUSTOMER},
+            customer=CUSTOMER,
             run_config=replace(self.settings, heartbeat_timeout=HEARTBEAT),
             stream=self.desk is not None,
             client=self.client,

@@ -80,7 +80,7 @@ def sender_at(
     return Sender(
         at_ms=at_ms,
         verified=verified,
-        requesters=with_authors(authors, (state.start.requester,)),
+        requesters=with_authors(authors, (state.start.customer.id,)),
         holder=holder,
     )
 

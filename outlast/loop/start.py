@@ -14,6 +14,25 @@ Spending: TypeAlias = Literal["tokens", "cost_micros", "model_calls", "tool_call
 Scope: TypeAlias = Literal["run", "question", "agent"]
 
 
+@dataclass(frozen=True, slots=True)
+class Customer:
+    """The person for whom a run works.
+
+    Attributes:
+        id: what your program calls this person; runs are found, exported and deleted by it.
+        name: what people call them.
+        language: the language in which they are written to, as a BCP 47 tag such as `de`; empty if
+            it is not known.
+    """
+
+    id: str = ""
+    name: str = ""
+    language: str = ""
+
+
+NOBODY: Final = Customer()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """A limit of a run's spending.
@@ -69,7 +88,7 @@ class Start:
         handled: codes of the failures that a handler may turn into answers; `*` for all.
         parent: the parent of a nested run.
         chain_id: identifies the run across all its histories; unchanged by a reset.
-        requester: the person for whom the run works; empty if nobody says.
+        customer: the person for whom the run works; `NOBODY` if nobody says.
         takeover: who may take the conversation over.
         budgets: what the run may spend before a person decides whether it goes on.
     """
@@ -84,7 +103,7 @@ class Start:
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     chain_id: str = ""
-    requester: str = ""
+    customer: Customer = NOBODY
     takeover: ApprovalTerms = DEFAULT_TERMS
     budgets: tuple[Budget, ...] = ()
 

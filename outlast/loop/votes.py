@@ -52,8 +52,8 @@ class Sender:
     Attributes:
         at_ms: when the run takes it, in milliseconds since the epoch.
         verified: whether the sender proved who they are.
-        requesters: the person for whom the run works, and the members of the team who wrote the
-            question.
+        requesters: who asks for it: the members of the team who wrote the question, and the
+            customer for whom the run works.
         holder: the person who has the conversation; empty for nobody, and None where it cannot be
             taken over, as in a nested run.
     """

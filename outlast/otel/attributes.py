@@ -91,6 +91,8 @@ class Describer:
                 attributes[c.ATTEMPT] = origin.attempt
             if origin.tenant:
                 attributes[c.TENANT] = origin.tenant
+            if origin.customer:
+                attributes[c.USER_ID] = origin.customer
         elif trace.group_id:
             attributes[c.CONVERSATION_ID] = trace.group_id
         if kind := error_type(span):

@@ -18,6 +18,7 @@ from outlast.client.start.options import Placed, check_place, run_input
 from outlast.client.start.run_host import RunHost
 from outlast.client.start.runner import Runner
 from outlast.client.start.tenant import as_tenant
+from outlast.loop.start import Customer
 from outlast.loop.values import DEFAULT_MAX_TURNS
 from outlast.ports.model import Model
 from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
@@ -90,6 +91,7 @@ class RealtimeRunner(Placed):
         hooks: RealtimeRunHooks[Any] | str | None = None,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
+        customer: Customer | str | None = None,
     ) -> RealtimeSession:
         """Return a session, which starts when it is entered.
 
@@ -106,6 +108,7 @@ class RealtimeRunner(Placed):
             hooks: hooks of the run. Hooks of model calls are called for text turns only.
             run_config: settings of the run, such as the model of text turns.
             max_turns: the maximum number of model calls for one question.
+            customer: who speaks, as for `Runner.start`.
 
         Raises:
             UserError: an argument does not fit.
@@ -127,6 +130,7 @@ class RealtimeRunner(Placed):
             hooks=cast("Any", hooks),
             run_config=config,
             max_turns=max_turns,
+            customer=customer,
         )
         run = SessionRun(
             id=id or f"call-{secrets.token_hex(6)}",

@@ -57,7 +57,7 @@ class SessionRun:
         digest = await description.memo_value(names.MEMO_INPUT_DIGEST, "")
         if has_other_owner(digest, start_digest(self.record, self.tenant)):
             raise RunAlreadyStarted(
-                f"The id {self.id!r} is in use by a run of another tenant or requester. Choose "
+                f"The id {self.id!r} is in use by a run of another tenant or customer. Choose "
                 "another id."
             )
         await self.host.follow(handle, description)

@@ -18,7 +18,6 @@ from starlette.routing import BaseRoute
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
@@ -47,6 +46,7 @@ from outlast.serve.bodies import (
     BulkPlanBody,
     CancelBody,
     ClaimBody,
+    CustomerBody,
     DecisionBody,
     ExtendBody,
     FinishBody,
@@ -161,7 +161,9 @@ async def _start(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, StartBody)
     agent = _agent(asked, body.agent)
     content = await readable_pictures(body.input)
-    handle = await _begin(asked, agent, content, run_id=body.id, tenant=body.tenant)
+    handle = await _begin(
+        asked, agent, content, run_id=body.id, tenant=body.tenant, customer=body.customer
+    )
     token = None
     if may(asked.caller, "mint_token") is None and asked.desk.tokens is not None:
         with suppress(UserError):  # the desk has the public key alone: it checks tokens only
@@ -189,6 +191,7 @@ async def _begin(
     *,
     run_id: str | None,
     tenant: str | None = None,
+    customer: CustomerBody | None = None,
     message_id: str | None = None,
 ) -> RunHandle:
     options = RunOptions(
@@ -196,10 +199,10 @@ async def _begin(
         task_queue=asked.desk.task_queue,
         id=run_id,
         tenant=tenant,
+        customer=None if customer is None else customer.customer,
+        author=author_of(asked.caller) or None,
         patience=PATIENCE,
     )
-    if author := author_of(asked.caller):
-        options["run_config"] = RunConfig(requester=author)
     # By its name: this process hosts no runs.
     return await Runner.start(
         agent.name, content, keep_open=True, stream=True, message_id=message_id, **options
@@ -215,6 +218,7 @@ async def _list(asked: DeskRequest) -> Response:
         id_prefix=query.prefix,
         nested=query.nested,
         tenant=query.tenant,
+        customer=query.customer,
         group=query.group,
         risk=query.risk,
         due_before=query.due_before,

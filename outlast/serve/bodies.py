@@ -18,6 +18,7 @@ from outlast.contract.names import ListedStatus
 from outlast.loop.actions import HoldMode
 from outlast.loop.approvals import Person, Risk
 from outlast.loop.events import CancelMode
+from outlast.loop.start import Customer
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES
 from outlast.serve.problems import Refused
@@ -52,6 +53,19 @@ QueryT = TypeVar("QueryT", bound=Query)
 # --- Conversations -------------------------------------------------------------------------------
 
 
+class CustomerBody(Body):
+    """The person for whom a conversation is."""
+
+    id: str = Field(description="What your program calls this person.")
+    name: str = Field(default="", description="What people call them.")
+    language: str = Field(default="", description="A language tag, such as `de`.")
+
+    @property
+    def customer(self) -> Customer:
+        """The person as a run records them."""
+        return Customer(self.id, self.name, self.language)
+
+
 class StartBody(Body):
     """Begins a conversation, which stays open."""
 
@@ -65,6 +79,9 @@ class StartBody(Body):
         "conversation. Default: a new one.",
     )
     tenant: str | None = Field(default=None, description="Whose conversation it is.")
+    customer: CustomerBody | None = Field(
+        default=None, description="For whom it is. Nobody changes it later."
+    )
 
 
 class MessageBody(Body):
@@ -358,6 +375,7 @@ class RunsQuery(_Paged):
     status: ListedStatus | None = None
     agent: str | None = Field(default=None, description="The active agent.")
     tenant: str | None = None
+    customer: str | None = Field(default=None, description="The id of the customer.")
     waiting: bool = Field(default=False, description="Only what waits for a person's decision.")
     group: str | None = Field(default=None, description="Only what this group may decide.")
     risk: Risk | None = None

@@ -7,7 +7,6 @@ from typing import cast
 from starlette.requests import Request
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.start.runner import Runner
 from outlast.loop.state import LoopState, has_message
@@ -106,7 +105,7 @@ async def _started(
             message_id=message_id,
             client=desk.client,
             task_queue=desk.task_queue,
-            run_config=RunConfig(requester=author_of(asked.caller) or None),
+            author=author_of(asked.caller) or None,
         )
     except RunAlreadyStarted:
         return None

@@ -572,11 +572,20 @@ def aside_views(state: LoopState, caller: Caller) -> list[AsideView]:
     ]
 
 
+class CustomerView(View):
+    """The person for whom a run works."""
+
+    id: str
+    name: str
+    language: str
+
+
 class RunView(View):
     """A run as the team sees it."""
 
     id: str
     status: Status
+    customer: CustomerView | None = Field(description="The person for whom it works.")
     agent: str
     handoff_path: list[str]
     waits_for: str = Field(description="What an open run waits for, in words; empty if it works.")
@@ -644,10 +653,13 @@ def run_view(
     said, done = words or {}, dict[str, Any]()
     if steps is not None:
         done = {"steps": [_step_view(one, hides, sees_payloads=shows) for one in steps]}
-    parent = state.start.parent
+    parent, customer = state.start.parent, state.start.customer
     return RunView(
         id=state.run_id,
         status=state.status,
+        customer=CustomerView(id=customer.id, name=customer.name, language=customer.language)
+        if customer.id
+        else None,
         agent=state.agent,
         handoff_path=list(state.handoff_path),
         waits_for=waits_for(state),
@@ -680,6 +692,9 @@ class RunListItem(View):
     status: ListedStatus
     agent: str
     tenant: str
+    customer: str = Field(
+        description="The id of the customer; a digest of it where contents are encrypted."
+    )
     waits_for: str
     pending_requests: int
     started_at: datetime
@@ -702,6 +717,7 @@ def run_list_item(run: ListedRun) -> RunListItem:
         status=run.status,
         agent=run.agent,
         tenant=run.tenant,
+        customer=run.customer,
         waits_for=run.waits_for,
         pending_requests=run.approvals,
         started_at=run.started,

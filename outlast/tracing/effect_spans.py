@@ -15,6 +15,7 @@ from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
 from outlast.contract.names import (
     SETTING_AS_TOOL,
     SETTING_CALLER,
+    SETTING_CUSTOMER,
     TRACE,
     question_key,
     run_of_key,
@@ -234,11 +235,13 @@ def _scope_of_question(
     """Return the scope of an agent's work on a question, outside of turns."""
     settings, key = given.value, question_key(run_id, started_at_ms, question)
     outer = outer_call(settings)
+    customer: JsonObject = (settings or {}).get(SETTING_CUSTOMER) or {}
     origin = Origin(
         run_id=run_id,
         root_id=run_id if outer is None else run_of_key(outer.root),
         question=question,
         agent=agent,
+        customer=_text(customer.get("id")) or "",
         caller=_text((settings or {}).get(SETTING_CALLER)) or "",
     )
     return _scope_of_agent(settings, key, agent, handovers)._replace(origin=origin)

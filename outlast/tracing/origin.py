@@ -14,6 +14,7 @@ class Origin(NamedTuple):
         execution: Temporal's run id of the execution; empty in memory.
         attempt: the number of the attempt of an effect; 0 for stages of the run.
         tenant: the tenant of the run; empty without one.
+        customer: the id of the person for whom the run works; empty if nobody says.
         caller: the `traceparent` of the program that started the run; empty without one.
         queued_seconds: how long the attempt waited for a worker, if the engine says so.
     """
@@ -25,5 +26,6 @@ class Origin(NamedTuple):
     execution: str = ""
     attempt: int = 0
     tenant: str = ""
+    customer: str = ""
     caller: str = ""
     queued_seconds: float | None = None

@@ -22,15 +22,15 @@ async def watch_search_attributes(client: Client, state: WorkerState) -> None:
     while True:
         lacks_any = await lacks_search_attributes(client, names.SEARCH_ATTRIBUTES)
         lacks = lacks_any
-        if lacks_any:  # the namespace of an older version lacks only the tenant's
-            lacks = await lacks_search_attributes(client, names.WITHOUT_TENANT)
+        if lacks_any:  # the namespace of an older version lacks only these
+            lacks = await lacks_search_attributes(client, names.WITHOUT_OWNERS)
         if lacks is not None:
-            if lacks_any and not lacks and not state.lacks_tenant:
+            if lacks_any and not lacks and not state.lacks_owners:
                 logger.warning(
-                    "The namespace %r lacks the search attribute %s. New runs cannot be found by "
-                    "tenant. `outlast doctor --fix` adds it.",
+                    "The namespace %r lacks search attributes of %s. New runs cannot be found by "
+                    "tenant and customer. `outlast doctor --fix` adds them.",
                     client.namespace,
-                    names.ATTRIBUTE_TENANT,
+                    " or ".join(names.ATTRIBUTES_OF_OWNERS),
                 )
             if lacks and not state.lacks_attributes:
                 logger.warning(
@@ -39,5 +39,5 @@ async def watch_search_attributes(client: Client, state: WorkerState) -> None:
                     client.namespace,
                     ", ".join(names.SEARCH_ATTRIBUTES),
                 )
-            state.lacks_attributes, state.lacks_tenant = lacks, bool(lacks_any)
+            state.lacks_attributes, state.lacks_owners = lacks, bool(lacks_any)
         await asyncio.sleep(LOOKS_EVERY.total_seconds())

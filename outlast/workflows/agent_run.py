@@ -61,7 +61,7 @@ from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState, line_of, redacted_in
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
-from outlast.payloads.attributes import TENANT, first_attributes
+from outlast.payloads.attributes import CUSTOMER, TENANT, first_attributes
 from outlast.payloads.failures import engine_failure
 from outlast.payloads.readable import json_of
 from outlast.views.redaction import shown_notices, told
@@ -548,7 +548,7 @@ class AgentRun:
                     id=effect.nested_id,
                     result_type=RawValue,
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-                    search_attributes=first_attributes(effect.target, _tenant())
+                    search_attributes=first_attributes(effect.target, *_owners())
                     if listed
                     else None,
                     static_summary=presentation.summary(self._state, effect),
@@ -741,7 +741,7 @@ class AgentRun:
         self._writes += 1
         worker = self._worker
         is_lacking = worker is not None and (
-            worker.lacks_attributes or (worker.lacks_tenant and bool(_tenant()))
+            worker.lacks_attributes or (worker.lacks_owners and any(_owners()))
         )
         lacking = workflow.unsafe.is_replaying() or is_lacking
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
@@ -803,6 +803,7 @@ def _json(value: Any) -> Any:
     return json_of(workflow.payload_converter(), value)
 
 
-def _tenant() -> str:
-    """Return the tenant that this run is listed with; empty for none."""
-    return workflow.info().typed_search_attributes.get(TENANT, "")
+def _owners() -> tuple[str, str]:
+    """Return the tenant and the customer that this run is listed with; empty for none."""
+    listed = workflow.info().typed_search_attributes
+    return listed.get(TENANT, ""), listed.get(CUSTOMER, "")

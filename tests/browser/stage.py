@@ -149,7 +149,8 @@ class Stage:
         given: dict[str, Any] = {
             "keep_open": True,
             "context": {"customer_id": CUSTOMER},
-            "run_config": run_config(requester=CUSTOMER) if agent == "Triage" else None,
+            "run_config": run_config() if agent == "Triage" else None,
+            "customer": CUSTOMER if agent == "Triage" else None,
             "stream": True,
             **options,
         }

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.async_api import Page, Route
 
-from outlast import RunConfig
+from outlast import Customer
 from outlast.client.identity import person
 from tests.browser.hostile import HOSTILE, marks_on, watch
 from tests.browser.hostile_agents import GROUP
@@ -22,7 +22,7 @@ RUN: Final = "<img src=x onerror=planted() data-planted=1>/\"'&?#%2e"
 RUNS: Final = (RUN, "hostile shelf", "hostile answer", "hostile tool")
 WANTED: Final = 60
 SOMEBODY: Final = Person(HOSTILE[10], (GROUP, "billing"))
-WHO: Final = RunConfig(requester=HOSTILE[12])
+WHO: Final = Customer(HOSTILE[12], HOSTILE[13])
 FILTERS: Final = ("agent", "starts", "status", "tenant", "who", "show", "tool", "q", "page", "run")
 
 
@@ -49,7 +49,7 @@ async def pages(hostile_stage: Stage) -> list[str]:
     }
     book = {"book": {text: text for text in HOSTILE[:30]}}
     form, shelf, talk, _ = [
-        await stage.start_run("Hostile", said, run, tenant=HOSTILE[10], run_config=WHO)
+        await stage.start_run("Hostile", said, run, tenant=HOSTILE[10], customer=WHO)
         for run, said in zip(
             RUNS,
             (

@@ -149,7 +149,7 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
     """For whom a run works, who may take it over, and what it may spend, as its settings say."""
     wanted: JsonObject = {}
     if draw(st.booleans()):
-        wanted[names.SETTING_REQUESTER] = REQUESTER
+        wanted[names.SETTING_CUSTOMER] = {"id": REQUESTER}
     if draw(st.booleans()):
         takeover = ApprovalTerms(
             audience=draw(st.sampled_from(AUDIENCES)), unverified=draw(st.booleans())
@@ -163,7 +163,7 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
         ]
     return {
         "settings": wanted or None,
-        "requester": records.requester_of(wanted),
+        "customer": records.customer_of(wanted),
         "takeover": records.takeover_of(wanted),
         "budgets": records.budgets_of(wanted),
     }
@@ -267,7 +267,7 @@ def acceptable(
 
 
 def _sender(play: Play, *, verified: bool) -> Sender:
-    requesters = (play.state.start.requester, *play.state.question.authors)
+    requesters = (play.state.start.customer.id, *play.state.question.authors)
     return Sender(at_ms=play.now_ms, verified=verified, requesters=tuple(filter(None, requesters)))
 
 
@@ -366,7 +366,7 @@ def flawed(play: Play, request: ApprovalRequest, good: PersonActed[Decision], fl
         "unknown": {"request_id": "a99"},
         "stranger": {"by": "zoe", "groups": ("guests",)},
         "nameless": {"by": None, "groups": ()},
-        "requester": {"by": play.state.start.requester or "x", "groups": ("team", "leads")},
+        "requester": {"by": play.state.start.customer.id or "x", "groups": ("team", "leads")},
         "voter": {"type": "approve", "by": request.votes[-1].decision.by if request.votes else "zoe"},
         "unverified": {},
         "type": {"type": next((x for x in ALL_DECISIONS if x not in request.terms.allow), "edit")},

@@ -330,7 +330,7 @@ def not_for(
     excludes = terms.audience.exclude_requester
     if not by and (names or listed or excludes or terms.quorum > 1):
         return "nobody says who it is"
-    askers = {state.start.requester, *state.question.authors}
+    askers = {state.start.customer.id, *state.question.authors}
     if excludes and canonical_name(by) in {canonical_name(one) for one in askers if one}:
         return "the requester is excluded"
     if (names or listed) and by not in names and listed.isdisjoint(groups):

@@ -85,6 +85,23 @@ async def test_keys_rotate() -> None:
         await decrypted(EncryptionCodec({"new": NEW}, "new"), await encrypted(before))
 
 
+def test_digests_need_the_key_and_the_scope() -> None:
+    keys = {"a": os.urandom(32), "b": os.urandom(32)}
+    both = EncryptionCodec(keys, "b").digests_of("c-17")
+    assert len(set(both)) == len(both) == len(keys)
+    assert both == EncryptionCodec(keys, "b").digests_of("c-17"), "the same each time"
+    assert EncryptionCodec({"a": keys["a"]}, "a").digests_of("c-17") == both[1:], "current first"
+    others = [
+        EncryptionCodec(keys, "b").digests_of("c-18"),
+        EncryptionCodec(keys, "b", scope="test").digests_of("c-17"),
+        EncryptionCodec({"b": os.urandom(32)}, "b").digests_of("c-17"),
+    ]
+    assert not set(both) & {one for digests in others for one in digests}
+    assert all(len(one) == 32 and "c-17" not in one for one in both)
+    plain = EncryptionCodec(keys, "b", accept_plain=True).digests_of("c-17")
+    assert plain == [*both, "c-17"], "runs from before the encryption are found, too"
+
+
 async def test_every_changed_bit_is_found() -> None:
     codec, sealed = codec_of(), await encrypted(codec_of())
     for at in range(0, len(sealed.data) * 8, 7):

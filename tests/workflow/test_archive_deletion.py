@@ -13,7 +13,6 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import RunNotFound, UserError
 from outlast.archive import Archive, Sweep, archive_status, use_archive, verify
 from outlast.archive.archive import digest_of_run, folder_of
@@ -112,7 +111,7 @@ async def test_the_runs_of_a_person_are_deleted_and_no_others(desk: Desk, tmp_pa
     replies = [[call("help", "h1", input="a hand")], say("I helped."), say("Done.")]
     await desk.open(boss, model=ScriptedModel(*replies, always=echo), archive=archive)
     shared = desk.new_id()
-    hers = await desk.start(boss, "Do it", run_config=RunConfig(requester=f"Ann@{place}"))
+    hers = await desk.start(boss, "Do it", customer=f"Ann@{place}")
     await desk.result(hers)
     once = await closed_run_of(desk, boss, shared, f"ann@{place}")
     [first] = await archived(archive, once, 1)
@@ -128,8 +127,8 @@ async def test_the_runs_of_a_person_are_deleted_and_no_others(desk: Desk, tmp_pa
     assert stays.execution_id != first.execution_id
     assert (await past(await Runner.attach(shared, client=desk.client)))[
         -1
-    ].state.start.requester == f"bob@{place}"
-    assert (await past(theirs))[-1].state.start.requester == f"anna@{place}"
+    ].state.start.customer.id == f"bob@{place}"
+    assert (await past(theirs))[-1].state.start.customer.id == f"anna@{place}"
     entries = [one async for one in archive.entries()]
     assert {one.run_id for one in entries} == {shared, theirs.id}, "nested runs are gone, too"
     assert [one.problem for one in await verify(archive)] == ["", ""]
@@ -138,7 +137,7 @@ async def test_the_runs_of_a_person_are_deleted_and_no_others(desk: Desk, tmp_pa
 
 
 async def closed_run_of(desk: Desk, agent: Agent[Any], run_id: str, person: str) -> RunHandle:
-    handle = await desk.start(agent, "Hello", id=run_id, run_config=RunConfig(requester=person))
+    handle = await desk.start(agent, "Hello", id=run_id, customer=person)
     await desk.result(handle)
     return handle
 
@@ -283,8 +282,7 @@ async def items(session: Any) -> int:
 
 
 async def asked(desk: Desk, session: Any, person: str) -> RunHandle:
-    config = RunConfig(requester=person)
-    handle = await desk.start(DESK, "Hello", session=session, run_config=config)
+    handle = await desk.start(DESK, "Hello", session=session, customer=person)
     await desk.result(handle)
     return handle
 

@@ -114,7 +114,7 @@ async def test_a_member_of_staff_does_not_decide_about_what_they_ask_for(
     """One begins the conversation, another one writes in it later."""
     agent = clerk(OTHERS)
     await desk.open(agent, model=ScriptedModel(refunds(5), "Refunded.", refunds(6), "Again."))
-    async with team(desk, agent, "ann", "bob", "cy") as (ann, bob, cy):
+    async with team(desk, agent, "ann", "bob") as (ann, bob):
         run_id = f"run-{secrets.token_hex(6)}"
         run = RunHandle(desk.client, await route(ann, run_id, "Refund, please."))
         desk.ids.append(run.id)
@@ -125,13 +125,34 @@ async def test_a_member_of_staff_does_not_decide_about_what_they_ask_for(
         await desk.until_status(run, "idle")
         assert await route(bob, run.id, "One more refund, please.") == run.id
         await desk.until(run, waits_for(1))
-        for asker in (ann, bob):
-            status, words = await decided(asker, run)
-            assert (status, ASKED in words) == (409, True), words
-        assert (await decided(cy, run))[0] == 200
+        status, words = await decided(bob, run)
+        assert (status, ASKED in words) == (409, True), words
+        assert (await decided(ann, run))[0] == 200, "who began it did not ask for this"
         state = await desk.until_status(run, "idle")
-        assert [one.authors for one in state.answers] == [(), ("bob",)]
+        assert [one.authors for one in state.answers] == [("ann",), ("bob",)]
         await run.cancel()
+
+
+async def test_the_customer_never_decides_and_the_author_only_what_others_asked(desk: Desk) -> None:
+    agent = clerk(OTHERS)
+    await desk.open(agent, model=ScriptedModel(refunds(5), "Refunded.", refunds(6), "Again."))
+    run = await desk.start(agent, keep_open=True, customer="cara", author="ann")
+
+    async def excluded(*names: str) -> None:
+        await desk.until(run, waits_for(1))
+        (request,) = await run.approvals()
+        for name in names:
+            with pytest.raises(DecisionRefused, match=ASKED):
+                await run.approve(request, by=person(name, groups=["billing"]))
+
+    await excluded("cara", "ann")
+    await run.approve("a1", by=person("bob", groups=["billing"]))
+    await desk.until_status(run, "idle")
+    await run.send("One more, please.")  # by the customer
+    await excluded("cara")
+    await run.approve((await run.approvals())[0], by=person("ann", groups=["billing"]))
+    await desk.until_status(run, "idle")
+    await run.cancel()
 
 
 async def test_a_customers_question_is_decided_by_whoever_wrote_an_earlier_one(desk: Desk) -> None:

@@ -13,7 +13,6 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import (
     ModelBehaviorError,
@@ -150,10 +149,7 @@ async def test_another_customer_with_the_same_words_and_id_reads_no_answer_of_th
     first = await desk.run(HELPER, "My IBAN?", id=run_id, context={"customer": 1})
     second = await desk.run(HELPER, "My IBAN?", id=run_id, context={"customer": 2})
     assert (first.final_output, second.final_output) == ("Your IBAN is DE02.", "I do not know you.")
-    requester = RunConfig(requester="eve")
-    third = await desk.run(
-        HELPER, "My IBAN?", id=run_id, context={"customer": 2}, run_config=requester
-    )
+    third = await desk.run(HELPER, "My IBAN?", id=run_id, context={"customer": 2}, customer="eve")
     assert third.final_output == "Nor you."
 
 

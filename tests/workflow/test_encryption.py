@@ -28,6 +28,7 @@ from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.encryption import EncryptionCodec
 from outlast.loop.approvals import Person
+from outlast.loop.start import Customer
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import AgentWorker
 from tests.workflow.codecs import Sealed, with_codec
@@ -35,7 +36,7 @@ from tests.workflow.laws import check_run
 
 WORDS = (
     "message instructions context argument result text reason guardrail error nested answer "
-    "decider requester note"
+    "decider requester name note"
 )
 SECRETS = [f"secret-{word}" for word in WORDS.split()]
 READABLE = ["readable-group", "readable-person", "readable-holder", "readable-tenant"]
@@ -103,7 +104,7 @@ async def encrypted_runs(client: Client) -> str:
             task_queue="q",
             context=Notes(),
             tenant="readable-tenant",
-            run_config=RunConfig(requester="secret-requester"),
+            customer=Customer("secret-requester", "secret-name"),
         )
         await handle.wait_for_people()
         await handle.hold(by="readable-holder")

@@ -173,7 +173,7 @@ async def test_runs_of_tenants_are_listed_in_the_namespace_of_an_older_version(
     replies = [call("ask_clerk", "c1", input="A?")], "From the clerk.", "Done."
     worker = await desk.open(outer, model=ScriptedModel(*replies))
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not worker._plugin._deps.state.lacks_tenant:  # noqa: ASYNC110  nothing announces it
+        while not worker._plugin._deps.state.lacks_owners:  # noqa: ASYNC110  nothing announces it
             await asyncio.sleep(0.02)
     assert "lacks the search attribute OutlastTenant. New runs cannot" in caplog.text
 

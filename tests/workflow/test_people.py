@@ -9,7 +9,6 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
-from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -52,7 +51,7 @@ async def test_a_decision_that_a_rule_refuses_changes_nothing(desk: Desk, channe
         desk,
         clerk(policy, ran),
         ScriptedModel(refunds(50), "Done."),
-        run_config=RunConfig(requester="cara"),
+        customer="cara",
     )
     before, events = await handle.approvals(), await desk.event_types(handle)
     said = await refusal(desk, handle, channel, by(EVE))

@@ -241,7 +241,7 @@ async def test_a_request_three_agents_down_is_listed_at_the_root_and_decided_the
     audience = Audience(groups=["billing"], exclude_requester=True)
     agent, model = three_deep(ApprovalPolicy(audience=audience, unverified="allow"), ran)
     await desk.open(agent, model=model)
-    handle = await desk.start(agent, run_config=RunConfig(requester="ann"))
+    handle = await desk.start(agent, customer="ann")
     await desk.until_status(handle, "waiting")
     [request] = await handle.approvals()
     assert (request.id, request.agent) == ("e3.e3.e3.a1", "Clerk")

@@ -228,7 +228,7 @@ async def test_another_process_goes_on_with_the_same_call(desk: Desk) -> None:
     assert len(server.received("conversation.item.delete")) == 1, "the second looked for the last"
 
 
-async def test_the_call_of_another_requester_is_not_joined(desk: Desk) -> None:
+async def test_the_call_of_another_customer_is_not_joined(desk: Desk) -> None:
     agent = front()
     await desk.open(agent)
     run_id = f"{desk.queue}-call"
@@ -236,8 +236,8 @@ async def test_the_call_of_another_requester_is_not_joined(desk: Desk) -> None:
         async with calling(desk, server, agent, run_id) as first:
             await first.session.send_message("Hi")
             await first.answers(1)
-        with pytest.raises(RunAlreadyStarted, match="of another tenant or requester"):
-            async with calling(desk, server, agent, run_id, run_config=RunConfig(requester="eve")):
+        with pytest.raises(RunAlreadyStarted, match="of another tenant or customer"):
+            async with calling(desk, server, agent, run_id, customer="eve"):
                 pass
 
 

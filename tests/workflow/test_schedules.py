@@ -124,13 +124,15 @@ async def test_a_firing_starts_a_run_like_any_other(desk: Desk, schedules: Sched
     await desk.open(clerk(), model=ScriptedModel("Report."))
     name = new(desk)
     at = now() + SOON
-    config = RunConfig(budgets=[Budget(model_calls=7)], requester="ann")
+    config = RunConfig(budgets=[Budget(model_calls=7)])
     created = await schedules.create(
         name,
         "Report, please.",
         Times(at=at),
         agent="Clerk",
         tenant="acme",
+        customer="ann",
+        author="bob",
         run_config=config,
         note="for the board",
     )
@@ -147,7 +149,7 @@ async def test_a_firing_starts_a_run_like_any_other(desk: Desk, schedules: Sched
     assert (await desk.result(handle)).final_output == "Report."
     state = await handle.state()
     assert [one.limit for one in state.start.budgets] == [7]
-    assert state.start.requester == "ann"
+    assert (state.start.customer.id, state.answers[0].authors) == ("ann", ("bob",))
     description = await handle.check()
     assert description.raw_info.priority.fairness_key == "acme"
     assert (await description.static_summary()) == "Clerk: Report, please."

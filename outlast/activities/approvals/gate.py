@@ -21,6 +21,7 @@ from outlast.agents.mcp.tools import source_of
 from outlast.agents.registry import target_of
 from outlast.agents.tools.definition import FunctionTool
 from outlast.contract.identity import LONGEST_VOTE_AGE_MS, IdentityKeys, Place, proof_problem
+from outlast.contract.records import customer_of
 from outlast.loop.approvals import (
     ApprovalTerms,
     Decision,
@@ -202,9 +203,9 @@ class _Check:
         if decision.type not in {"approve", "edit"} or decision.type not in terms.allow:
             return f"its type is {decision.type}"
         audiences = (terms.audience, *(step.audience for step in terms.escalations))
-        requester = str(self.invocation.settings.get("requester") or "")
+        customer = customer_of(self.invocation.settings)
         # Whether the sender is verified is checked below, by the proof.
-        requesters = with_authors(self.evidence.authors, (requester,))
+        requesters = with_authors(self.evidence.authors, (customer.id,))
         sender = Sender(at_ms=clock.now_ms(), verified=True, requesters=requesters)
         problem = person_problem(terms, audiences, decision.person, sender)
         if problem:

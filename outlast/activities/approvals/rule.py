@@ -24,13 +24,14 @@ from outlast.agents.registry import effect_of
 from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
+from outlast.contract.records import customer_of
 from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, DecisionType
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject
 
-NO_REQUESTER = (
-    "The run does not name its requester, so only members of the team who wrote a message of the "
+NO_CUSTOMER = (
+    "The run does not name its customer, so only members of the team who wrote a message of the "
     "question are excluded."
 )
 
@@ -217,15 +218,15 @@ class _Point:
     def gated(self, policy: ApprovalPolicy) -> ApprovalRule:
         """Return the rule under which a person decides."""
         terms = policy.terms(self.effect, possible=self.possible)
-        requester = self.invocation.settings.get("requester")
-        is_unnamed = terms.audience.exclude_requester and not requester
+        customer = customer_of(self.invocation.settings)
+        is_unnamed = terms.audience.exclude_requester and not customer.id
         rule = ApprovalRule(
             needs_approval=True,
             reason=policy.reason,
             terms=terms,
             schema=self.schema if "edit" in terms.allow else None,
         )
-        return _because(rule, NO_REQUESTER if is_unnamed else "")
+        return _because(rule, NO_CUSTOMER if is_unnamed else "")
 
     async def _judge(self, policy: ApprovalPolicy) -> tuple[bool, str]:
         if policy.when is None:

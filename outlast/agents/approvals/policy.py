@@ -70,7 +70,7 @@ class Audience:
     Attributes:
         subjects: people by name.
         groups: groups by name; each of their members may decide.
-        exclude_requester: whether the person for whom the run works, and members of the team who
+        exclude_requester: whether the customer for whom the run works, and members of the team who
             wrote the question, may not decide.
     """
 

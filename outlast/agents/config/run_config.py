@@ -21,7 +21,6 @@ from outlast.agents.checks import (
     a,
     check_fields,
     check_flag,
-    check_name,
     check_type,
     one_of,
     optional,
@@ -235,8 +234,6 @@ class RunConfig:
         stream_interval: the time between two heartbeats with a streamed model's text; from 20
             milliseconds to a minute. By default 50 milliseconds; in Temporal Cloud, which bills each
             heartbeat, 120 milliseconds and more as the text grows.
-        requester: the person for whom the run works, whom a policy may exclude from its decisions.
-            Nested runs work for the same person.
         takeover: who may take the conversation over; only the audience, `unverified` and `risk` of
             the policy matter. None: anybody who proves who they are.
         budgets: what the run may spend before a person decides whether it goes on.
@@ -276,7 +273,6 @@ class RunConfig:
     output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
     heartbeat_timeout: timedelta | None = None
     stream_interval: timedelta | None = None
-    requester: str | None = None
     takeover: ApprovalPolicy | None = None
     budgets: Sequence[Budget] | None = None
 
@@ -296,8 +292,8 @@ class RunConfig:
 
 
 _ARGUMENTS_OF_RUN = frozenset({
-    "auto_previous_response_id", "context", "conversation_id", "error_handlers", "hooks", "id",
-    "max_turns", "previous_response_id", "session",
+    "author", "auto_previous_response_id", "context", "conversation_id", "customer",
+    "error_handlers", "hooks", "id", "max_turns", "previous_response_id", "session", "tenant",
 })  # fmt: skip
 
 SHORTEST_STREAM_INTERVAL = timedelta(milliseconds=20)  # workers hold heartbeats back for this long
@@ -389,7 +385,6 @@ _RULES: Final[dict[str, Rule]] = {
     "output_guardrail_blocked_message": optional(_check_blocked_message),
     "heartbeat_timeout": optional(a(timedelta, "a timedelta")),
     "stream_interval": optional(_check_interval),
-    "requester": optional(check_name),
     "takeover": optional(a(ApprovalPolicy, "an ApprovalPolicy")),
     "budgets": optional(list_of(Budget, "use Budget(...)")),
 }

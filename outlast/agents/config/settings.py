@@ -65,7 +65,6 @@ _PLAIN: dict[str, object] = {
     "group_id": None,
     "trace_metadata": None,
     "tool_name_collision_policy": "warn",
-    "requester": None,
 }
 """Fields that are written unchanged, with the value that is left out."""
 

@@ -128,7 +128,7 @@ class Deletion:
             raise await RunAddress(self.client, run_id).translate(error) from error
 
     async def delete_person(self, person: str) -> list[Tombstone]:
-        """Delete the runs that worked for a person, as their `requester` says.
+        """Delete the runs that worked for a person: whose `customer` has this id.
 
         Raises:
             UserError: one of the runs is open, or its session cannot be opened here.
@@ -172,7 +172,8 @@ class Deletion:
                 if error.status is RPCStatusCode.NOT_FOUND:
                     continue  # it was deleted meanwhile
                 raise await RunAddress(self.client, run_id).translate(error) from error
-            if state.start.requester and same_person(state.start.requester, person):
+            customer = state.start.customer.id
+            if customer and same_person(customer, person):
                 these = found if state.start.parent is None else nested
                 these[run_id, chain] = sessions_of([state])
         return found | nested

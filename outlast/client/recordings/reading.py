@@ -157,7 +157,7 @@ def run_keys(
 async def _keys(
     client: Client, criteria: RunFilter, since: datetime | None, query: str
 ) -> AsyncGenerator[Key]:
-    terms = [criteria.query()]
+    terms = [criteria.on(client).query()]
     if since is not None:
         at = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         terms.append(f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')")

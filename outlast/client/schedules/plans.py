@@ -14,7 +14,13 @@ from outlast.agents.errors import UserError
 from outlast.agents.references import RunReferences
 from outlast.client.results.local_definitions import RemoteAgent
 from outlast.client.schedules.times import Times
-from outlast.client.start.options import StartOptions, check_place, run_input, start_options
+from outlast.client.start.options import (
+    StartOptions,
+    authors_of,
+    check_place,
+    run_input,
+    start_options,
+)
 from outlast.client.start.runner import priority_of, run_summary
 from outlast.client.start.same_run import start_digest
 from outlast.client.start.tenant import Tenant, as_tenant
@@ -24,7 +30,7 @@ from outlast.clock import now_ms
 from outlast.contract import names, records
 from outlast.loop.items import SendMode
 from outlast.loop.values import JsonObject
-from outlast.payloads.attributes import first_attributes
+from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.ports.session import is_open, open_session
 from outlast.rendering import cut, inline_within, joined
 
@@ -83,6 +89,7 @@ class Plan:
         digest: tells whether another start means the same run.
         text: the beginning of the message.
         tenant: whose run it is.
+        customer: what the run's customer is listed as; empty for none.
     """
 
     id: str
@@ -91,6 +98,7 @@ class Plan:
     digest: str
     text: str
     tenant: Tenant | None
+    customer: str = ""
 
     @property
     def agent(self) -> str:
@@ -140,7 +148,7 @@ class Plan:
         }
 
     def action(
-        self, task_queue: str, *, visibility: bool, tenant: bool = True
+        self, task_queue: str, *, visibility: bool, owners: bool = True
     ) -> temporal.ScheduleActionStartWorkflow:
         """Return Temporal's action, with search attributes or without."""
         action = temporal.ScheduleActionStartWorkflow(
@@ -153,8 +161,9 @@ class Plan:
             priority=priority_of(self.tenant),
         )
         if visibility and self.scheduled is None:
-            listed_tenant = self.tenant.name if tenant and self.tenant is not None else ""
-            action.typed_search_attributes = first_attributes(self.agent, listed_tenant)
+            tenant = self.tenant.name if self.tenant is not None else ""
+            whose = (tenant, self.customer) if owners else ()
+            action.typed_search_attributes = first_attributes(self.agent, *whose)
         return action
 
 
@@ -185,10 +194,20 @@ async def plan_of(
             input=content,
             mode=options.get("mode", "steer"),
             stream=options.get("stream", False),
+            author="".join(authors_of(options.get("author"))),
             digest=digest,
         )
     )
-    return Plan(id=id, run=run, scheduled=scheduled, digest=digest, text=text, tenant=tenant)
+    customer = "" if run is None else listed_customer(client, run)
+    return Plan(
+        id=id,
+        run=run,
+        scheduled=scheduled,
+        digest=digest,
+        text=text,
+        tenant=tenant,
+        customer=customer,
+    )
 
 
 async def _run(
@@ -245,7 +264,11 @@ def schedule_of(
 
 def digest_of(plan: Plan, task_queue: str, times: Times, options: ScheduleOptions) -> str:
     """Return what tells whether another call creates the same schedule."""
-    what = [plan.workflow, plan.payload(visibility=False), task_queue, repr(plan.tenant)]
+    # Whoever creates it, it is the same schedule.
+    run = None if plan.run is None else replace(plan.run, authors=())
+    scheduled = None if plan.scheduled is None else replace(plan.scheduled, author="")
+    payload = replace(plan, run=run, scheduled=scheduled).payload(visibility=False)
+    what = [plan.workflow, payload, task_queue, repr(plan.tenant)]
     policy = [
         str(options.get(name)) for name in ("overlap", "catch_up", "pause_on_failure", "paused")
     ]

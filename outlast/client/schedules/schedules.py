@@ -106,8 +106,8 @@ class Schedules:
         digest = digest_of(plan, self._queue, times, options)
         memo = plan.memo(times, digest)
 
-        async def start(*, visibility: bool, tenant: bool = True) -> object:
-            action = plan.action(self._queue, visibility=visibility, tenant=tenant)
+        async def start(*, visibility: bool, owners: bool = True) -> object:
+            action = plan.action(self._queue, visibility=visibility, owners=owners)
             schedule = schedule_of(action, times, options)
             return await self._client.create_schedule(id, schedule, memo=memo)
 

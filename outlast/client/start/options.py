@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.checks import check_argument_names, with_checked_arguments
+from outlast.agents.checks import check_argument_names, check_name, with_checked_arguments
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.config.session_input import check_session
@@ -23,12 +23,15 @@ from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
 from outlast.agents.hooks import RunHooks, RunHooksBase, check_run_hooks, overrides
 from outlast.agents.references import RunReferences, base_name
+from outlast.client.start.customer import as_customer
 from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.transport.messages import check_input
 from outlast.client.transport.outages import patience_of
 from outlast.contract import failures, names, records
+from outlast.loop.canonical import LONGEST_NAME
 from outlast.loop.events import ServerThread
 from outlast.loop.items import only_text
+from outlast.loop.start import Customer
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import check_client
@@ -50,6 +53,10 @@ class StartOptions(TypedDict, total=False):
 
     Attributes:
         context: a pydantic model, dataclass or JSON value for the agent's callables.
+        customer: for whom the run works, as a `Customer` or an id, and so do its nested runs. Runs
+            are found and deleted by it, and a policy with `exclude_requester` keeps it from deciding.
+        author: the member of the team who writes the input; None: the customer does. A policy with
+            `exclude_requester` keeps the authors of a question from deciding about it.
         max_turns: the maximum number of model calls for one answer; None for no limit; default 10.
         hooks: `RunHooks`, or their registered name at the worker.
         run_config: settings of the run, or a dict of them.
@@ -61,6 +68,8 @@ class StartOptions(TypedDict, total=False):
     """
 
     context: Any
+    customer: Customer | str | None
+    author: str | None
     max_turns: int | None
     hooks: RunHooks[Any] | str | None
     run_config: RunConfig | Mapping[str, Any] | None
@@ -74,8 +83,8 @@ class StartOptions(TypedDict, total=False):
 class RunOptions(StartOptions, total=False):
     """The options of `Runner.run`, `run_sync`, `run_streamed` and `start`.
 
-    Besides these, the options with which a run starts: `context`, `max_turns`, `hooks`,
-    `run_config`, `error_handlers`, `previous_response_id`, `auto_previous_response_id`,
+    Besides these, the options with which a run starts: `context`, `customer`, `author`,
+    `max_turns`, `hooks`, `run_config`, `error_handlers`, `previous_response_id`, `auto_previous_response_id`,
     `conversation_id` and `session`.
 
     Attributes:
@@ -134,6 +143,8 @@ def run_input(
     settings = write_run_config(config, name_of) | _further_settings(
         options.get("hooks"), handlers, session, name_of, stream=stream
     )
+    if (customer := as_customer(options.get("customer"))) is not None:
+        settings[names.SETTING_CUSTOMER] = records.write(customer)
     if isinstance(content, list) and only_text(content) is not None:
         settings[AS_ITEMS] = True
     return records.RunInput(
@@ -147,6 +158,7 @@ def run_input(
         session=session is not None,
         thread=thread,
         handled=tuple(CODES[kind] for kind in handlers),
+        authors=authors_of(options.get("author")),
     )
 
 
@@ -261,6 +273,14 @@ def _further_settings(
         and overrides(cast("RunHooksBase[Any, Any]", hooks), "on_run_start"),
     }
     return {key: value for key, value in settings.items() if value}
+
+
+def authors_of(author: object) -> tuple[str, ...]:
+    """Return the members of the team who write the input of a start; refuse no name."""
+    if author is None:
+        return ()
+    check_name("author=", author)
+    return (cast("str", author)[:LONGEST_NAME],)
 
 
 def _check_max_turns(max_turns: object) -> None:

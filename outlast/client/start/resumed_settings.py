@@ -17,12 +17,12 @@ from outlast.client.start.options import RunOptions, StartOptions, run_input, st
 from outlast.client.start.same_run import has_other_owner, start_digest
 from outlast.client.start.tenant import as_tenant
 from outlast.contract import names
-from outlast.contract.records import RunInput
+from outlast.contract.records import RunInput, customer_of, write
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 
-_CHOSEN_BY_START: Final = frozenset({"context"})
-"""Options of a start that are compared elsewhere."""
+_CHOSEN_BY_START: Final = frozenset({"author", "context"})
+"""Options of a start that are compared elsewhere, or say only who wrote its input."""
 
 _OF_TRACE: Final = frozenset({"trace_id", "workflow_name", "group_id", "trace_metadata"})
 """Settings that the trace around the start replaces; nothing differs without them."""
@@ -60,8 +60,8 @@ async def check_resumed(handle: RunHandle, state: LoopState, passed: PassedSetti
     tenant = as_tenant(options.get("tenant"))
     if tenant is None:
         return
-    requester = state.start.requester or None
-    record = RunInput(settings={names.SETTING_REQUESTER: requester})
+    customer: JsonObject = write(state.start.customer)
+    record = RunInput(settings={names.SETTING_CUSTOMER: customer} if customer else None)
     description = await handle.check()
     digest = await description.memo_value(names.MEMO_INPUT_DIGEST, "")
     if has_other_owner(digest, start_digest(record, tenant)):
@@ -125,6 +125,7 @@ def _compared(record: RunInput, state: LoopState) -> Iterator[tuple[str, Json, J
     before, now = state.start.settings or {}, record.settings or {}
     thread, of_run = record.thread, state.server.thread
     yield "max_turns", record.max_turns, state.start.max_turns
+    yield "customer", customer_of(now).id, customer_of(before).id
     for name, key in (("hooks", HOOKS), ("error_handlers", ERROR_HANDLERS)):
         yield name, _named(now.get(key)), _named(before.get(key))
     session = names.SETTING_SESSION

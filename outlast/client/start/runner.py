@@ -50,7 +50,7 @@ from outlast.contract import names, records
 from outlast.loop.events import CancelMode
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
-from outlast.payloads.attributes import first_attributes
+from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import pause_engine
 from outlast.ports.session import is_open, open_session
@@ -177,7 +177,7 @@ class Runner(Placed):
         """Run an agent, and wait for the answer, or until a person has to decide.
 
         The same id and input resume the same run, also in another process after a crash; a
-        completed run returns its answer again. Context, tenant, requester and session have to be
+        completed run returns its answer again. Context, tenant, customer and session have to be
         the same, too. With a `RunState`, the decisions are sent to the
         waiting run, which has its own settings and turn count, and reading continues. Its settings
         may be passed again; others are refused. `RunOptions` describes the options.
@@ -264,7 +264,7 @@ class Runner(Placed):
             id, that run is returned.
 
         Raises:
-            RunAlreadyStarted: a run with another agent, input, context, tenant, requester or
+            RunAlreadyStarted: a run with another agent, input, context, tenant, customer or
                 session uses the id.
             UserError: the context is not data, or an argument does not fit.
             ServerUnavailable: no Temporal server answers.
@@ -583,8 +583,11 @@ async def start_workflow(
     payload = records.write(await with_content_stored(client, record))
     await check_size(client, payload)
 
-    async def start(*, visibility: bool, tenant: bool = True) -> WorkflowHandle[Any, Any]:
-        listed_tenant = run.tenant.name if tenant and run.tenant is not None else ""
+    tenant = run.tenant.name if run.tenant is not None else ""
+    customer = listed_customer(client, record)
+
+    async def start(*, visibility: bool, owners: bool = True) -> WorkflowHandle[Any, Any]:
+        whose = (tenant, customer) if owners else ()
         return await client.start_workflow(
             names.WORKFLOW,
             payload | {"visibility": True} if visibility else payload,
@@ -592,7 +595,7 @@ async def start_workflow(
             task_queue=run.queue,
             id_reuse_policy=reuse,
             memo=_memo(run),
-            search_attributes=first_attributes(record.agent, listed_tenant) if visibility else None,
+            search_attributes=first_attributes(record.agent, *whose) if visibility else None,
             static_summary=run_summary(record),
             # Activities, nested runs and the run's next histories inherit it.
             priority=priority_of(run.tenant),

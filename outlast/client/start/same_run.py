@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 from outlast.blobs import large_content
 from outlast.client.start.tenant import Tenant
 from outlast.contract import names, records
-from outlast.contract.records import RunInput
+from outlast.contract.records import RunInput, customer_of
 from outlast.loop.start import OWN_AGENTS
 from outlast.loop.values import Json, JsonObject
 
-_OWNER: Final = "tenant or requester"
+_OWNER: Final = "tenant or customer"
 _PARTS: Final = ("agent or input", "context", _OWNER, "conversation")
 _CLASS: Final = re.compile(r'("\$(?:class|value|enum)": "[^"]*#[0-9a-f]{8})/[0-9a-f]{8}-\d+(?=")')
 """The name of a class made in a function: what follows the slash is another one in each process."""
@@ -34,7 +34,7 @@ def start_digest(record: RunInput, tenant: Tenant | None, *, is_new_session: boo
     parts: list[Json] = [
         [record.agent, record.input, record.keep_open],
         record.context,
-        [tenant.name if tenant is not None else None, settings.get(names.SETTING_REQUESTER)],
+        [tenant.name if tenant is not None else None, customer_of(settings).id or None],
         None if is_new_session else _conversation(record, settings),
     ]
     texts = (_CLASS.sub(r"\1", json.dumps(part, sort_keys=True)) for part in parts)
@@ -86,5 +86,5 @@ def difference(before: str, now: str) -> str:
 
 
 def has_other_owner(before: str, now: str) -> bool:
-    """Whether two starts are for different tenants or requesters."""
+    """Whether two starts are for different tenants or customers."""
     return before.count(".") == now.count(".") and _OWNER in difference(before, now)

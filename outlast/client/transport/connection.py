@@ -175,7 +175,7 @@ async def add_search_attributes(client: Client) -> bool:
 class Start(Protocol[R_co]):
     """Starts something, with search attributes or without, and with the tenant's or without."""
 
-    async def __call__(self, *, visibility: bool, tenant: bool = True) -> R_co:
+    async def __call__(self, *, visibility: bool, owners: bool = True) -> R_co:
         """Start it."""
         ...
 
@@ -189,11 +189,11 @@ async def with_search_attributes(client: Client, start: Start[T]) -> T:
             raise
         if await add_search_attributes(client):
             return await start(visibility=True)
-        lacks_tenant = names.ATTRIBUTE_TENANT in str(error)
-    if lacks_tenant:
+        lacks_owners = any(one in str(error) for one in names.ATTRIBUTES_OF_OWNERS)
+    if lacks_owners:
         # A namespace that an older version set up has all the others.
         try:
-            return await start(visibility=True, tenant=False)
+            return await start(visibility=True, owners=False)
         except RPCError as error:
             if not _lacks_attribute(error):
                 raise

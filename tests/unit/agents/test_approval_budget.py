@@ -10,7 +10,7 @@ from outlast import ApprovalPolicy, Budget, RunConfig
 from outlast.agents.config.settings import write_run_config
 from outlast.agents.errors import UserError
 from outlast.agents.references import RunReferences
-from outlast.contract.records import budgets_of, requester_of, takeover_of
+from outlast.contract.records import budgets_of, takeover_of
 from outlast.loop.approvals import Audience
 
 
@@ -63,15 +63,13 @@ def test_a_budget_that_makes_no_sense_is_refused(fields: dict[str, Any], problem
         Budget(**fields)
 
 
-def test_a_run_keeps_its_requester_its_budgets_and_who_may_take_over() -> None:
+def test_a_run_keeps_its_budgets_and_who_may_take_over() -> None:
     config = RunConfig(
-        requester="mara",
         takeover=ApprovalPolicy(audience="support", unverified="allow"),
         budgets=[Budget(tokens=50_000, ask=ApprovalPolicy(audience="leads"))],
     )
     settings = write_run_config(config, RunReferences().name)
 
-    assert requester_of(settings) == "mara"
     assert takeover_of(settings).audience == Audience(groups=("support",))
     (budget,) = budgets_of(settings)
     assert budget == config.budgets[0].record if config.budgets else None
@@ -80,7 +78,6 @@ def test_a_run_keeps_its_requester_its_budgets_and_who_may_take_over() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"requester": ""}, "requester"),
         ({"takeover": "support"}, "an ApprovalPolicy"),
         ({"budgets": [1]}, "holds 1: use Budget"),
         ({"budgets": Budget(tokens=1)}, "budgets"),

@@ -105,7 +105,6 @@ EVERYTHING: dict[str, Any] = {
     "output_guardrail_blocked_message": "withheld",
     "heartbeat_timeout": timedelta(seconds=5),
     "stream_interval": timedelta(seconds=1),
-    "requester": "mara",
     "takeover": ApprovalPolicy(audience="support"),
     "budgets": [Budget(tokens=50_000)],
 }

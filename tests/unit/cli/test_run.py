@@ -215,14 +215,15 @@ async def test_who_asks_on_the_command_line_does_not_decide_about_it(
     await RunHandle(client, run_id).cancel("after_turn")
 
 
-async def test_a_run_is_that_of_the_person_whom_the_command_names(
+async def test_a_run_is_for_the_customer_whom_the_command_names(
     cli: Invoke, client: Client, run_id: str
 ) -> None:
     asked = ("run", "Helper", "Hi", "--id", run_id, "--task-queue", "nobody-is-here", "--detach")
-    assert (await cli(*asked, "--by", "ann")).exit_code == 0
-    other = await cli(*asked, "--by", "bob")
+    assert (await cli(*asked, "--by", "ann", "--customer", "c-1")).exit_code == 0
+    assert (await cli(*asked, "--by", "bob", "--customer", "c-1")).exit_code == 0, "the same run"
+    other = await cli(*asked, "--by", "ann", "--customer", "c-2")
     assert other.exit_code == 2
-    assert "requester" in other.stderr
+    assert "another tenant or customer" in other.stderr
     await client.get_workflow_handle(run_id).terminate()
 
 

@@ -31,6 +31,12 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
         (RunFilter(agent='say "x"'), " AND OutlastAgent STARTS_WITH 'say '"),
         (RunFilter(tenant="O'Neill"), " AND OutlastTenant = 'O''Neill'"),
         (RunFilter(tenant='say "x"'), " AND OutlastTenant STARTS_WITH 'say '"),
+        (RunFilter(customer="O'Neill"), " AND OutlastCustomer IN ('O''Neill')"),
+        (RunFilter(customer='say "x"'), ""),
+        (
+            RunFilter(customer="c-17", listed_customers=("d1", "d2")),
+            " AND OutlastCustomer IN ('d1', 'd2')",
+        ),
         (RunFilter(agent="\n"), ""),
         (
             RunFilter(waiting=True),
@@ -78,6 +84,11 @@ def test_a_filter_looks_again_at_what_a_server_cannot_search_for() -> None:
     assert RunFilter(tenant="acme").accepts(_run(tenant="acme"))
     assert not RunFilter(tenant="acme").accepts(_run(tenant="other"))
     assert not RunFilter(tenant="acme").accepts(_run())
+    assert RunFilter(customer='say "x"').accepts(_run(customer='say "x"'))
+    assert not RunFilter(customer='say "x"').accepts(_run(customer="say y"))
+    assert not RunFilter(customer="c-17").accepts(_run())
+    digests = RunFilter(customer="c-17", listed_customers=("d1", "d2"))
+    assert [digests.accepts(_run(customer=one)) for one in ("d2", "c-17")] == [True, False]
     assert RunFilter(group='say "x"').accepts(_run(people=('say "x"', "leads")))
     assert not RunFilter(group='say "x"').accepts(_run(people=("say y",)))
 

@@ -58,7 +58,7 @@ from outlast.loop.events import (
     ValueDelivered,
 )
 from outlast.loop.items import Message
-from outlast.loop.start import Budget, Parent, Start
+from outlast.loop.start import Budget, Customer, Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from tests.laws.driver import Play, play_in, reply_of, said, tool
@@ -74,7 +74,7 @@ APPROVE = {"request_id": "a1", "type": "approve"}
 def test_the_input_becomes_the_start() -> None:
     settings: JsonObject = {
         "a": 1,
-        "requester": "ann",
+        "customer": {"id": "ann"},
         "takeover": {"audience": {"groups": ["support"]}},
         "budgets": [{"of": "tokens", "limit": 5}],
     }
@@ -108,7 +108,7 @@ def test_the_input_becomes_the_start() -> None:
             session=True,
             handled=("*",),
             parent=Parent(run_id="root", prefix="e1."),
-            requester="ann",
+            customer=Customer("ann"),
             takeover=SUPPORT,
             budgets=(LIMIT,),
         ),

@@ -27,6 +27,7 @@ from outlast.loop.events import LineAttached, TimePassed
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.problems import say_problem
+from outlast.loop.start import Customer
 from outlast.loop.state import LoopState, stands_still
 from outlast.loop.values import Json
 from outlast.loop.votes import next_due_ms
@@ -220,7 +221,7 @@ def test_time_that_is_told_late_comes_to_the_same(terms: ApprovalTerms, steps: l
     Reminders that were missed are one. A request that escalates when it expires gets its whole time
     again from when that is told, so being late may only leave people more time.
     """
-    play = Play.ready(requester=people.REQUESTER)
+    play = Play.ready(customer=Customer(people.REQUESTER))
     play.replies(gated("pay", "c1", terms=terms))
     until_ms = play.now_ms + sum(steps)
     late, _ = advance(play.state, TimePassed(at_ms=until_ms))

@@ -24,7 +24,7 @@ from outlast.loop.effects import (
     RunHandoff,
 )
 from outlast.loop.items import message_of_person
-from outlast.loop.start import Parent
+from outlast.loop.start import Customer, Parent
 from outlast.loop.state import items_of, visible_item_count
 from outlast.loop.transcript import record_prepared_input
 from outlast.loop.values import Json, JsonObject
@@ -163,7 +163,7 @@ def test_only_verified_people_decide_where_the_terms_demand_it() -> None:
 
 def test_the_person_for_whom_a_run_works_may_be_excluded() -> None:
     terms = ApprovalTerms(audience=Audience(exclude_requester=True))
-    play = waiting(terms=terms, requester="ann")
+    play = waiting(terms=terms, customer=Customer("ann"))
     play.decided("a1", by="ann")
     assert "somebody else" in play.state.ignored[0].why
     play.decided("a1", by="bob")
@@ -188,7 +188,7 @@ def asking(play: Play, call_id: str, *authors: str) -> Play:
 
 
 def test_the_authors_of_a_question_may_be_excluded_each_of_them() -> None:
-    play = Play.ready(requester="rob", keep_open=True)
+    play = Play.ready(customer=Customer("rob"), keep_open=True)
     play.replies(said("Hello."))
     asking(play, "c1", "ann", "bob", "ann", "")
     assert play.state.question.authors == ("ann", "bob")

@@ -8,6 +8,7 @@ from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalTerms, Audience, EscalationStep
 from outlast.loop.effects import CallModel, CheckInput, SaveSession
 from outlast.loop.items import text_of
+from outlast.loop.start import Customer
 from outlast.loop.state import items_of, items_to_save, turn_start
 from outlast.loop.values import Failure, JsonObject
 from outlast.loop.votes import deadline_ms, next_due_ms
@@ -228,7 +229,7 @@ def test_a_holder_hands_the_conversation_over_to_a_colleague() -> None:
 def test_a_conversation_is_handed_over_only_to_whoever_may_have_it() -> None:
     people = Audience(subjects=("ann", "eve", "cora"), exclude_requester=True)
     terms = ApprovalTerms(audience=people)
-    play = play_in("idle", keep_open=True, takeover=terms, requester="cora")
+    play = play_in("idle", keep_open=True, takeover=terms, customer=Customer("cora"))
     play.holds("ann")
     for to, why in (
         ("bob", "bob may not do this. It is for ann or eve or cora."),

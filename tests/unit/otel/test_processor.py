@@ -360,6 +360,17 @@ async def test_a_failed_call_has_the_kind_of_its_error_and_no_text_of_it() -> No
     assert SECRET not in str([(span.status.description, span.attributes) for span in spans])
 
 
+def test_spans_say_for_whom_the_run_works() -> None:
+    settings: JsonObject = {"customer": {"id": "c-17", "name": "Maria Olsen"}}
+    state = LoopState(run_id="r", start=Start(started_at_ms=1_000, settings=settings))
+    stage = Stage(kind="question", question=0, since_ms=1_000)
+    with exporting() as exported:
+        StageSpans(Registry([Agent(name="A")])).report(state, (StageEnded(stage=stage, at_ms=2_000),))
+        (span,) = exported.spans()
+        assert (span.attributes or {})["user.id"] == "c-17"
+        assert "Maria" not in str(span.attributes)
+
+
 def test_a_repeated_workflow_task_repeats_no_span() -> None:
     state = LoopState(run_id="r", start=Start(started_at_ms=1_000))
     stage = Stage(kind="question", question=0, since_ms=1_000)

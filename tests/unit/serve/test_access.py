@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.loop import start
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Audience, Claim, Person
 from outlast.loop.state import LoopState
 from outlast.serve.access import (
@@ -231,7 +232,7 @@ def test_no_role_opens_a_request_for_others() -> None:
 
 
 def test_the_requester_does_not_decide_where_the_policy_says_so() -> None:
-    play = Play.ready(requester="ann")
+    play = Play.ready(customer=start.Customer("ann"))
     audience = Audience(groups=("billing",), exclude_requester=True)
     target = Target(state=play.state, request=request_of(audience=audience))
     assert may(staff("decider"), "decide", target) == (

@@ -18,11 +18,11 @@ def pay(amount: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requester", "authors", "runs"),
+    ("customer", "authors", "runs"),
     [("", (), True), ("rob", ("bob",), True), ("rob", ("bob", "Ann"), False), ("ann", (), False)],
 )
 async def test_a_worker_runs_no_call_that_only_its_requesters_have_approved(
-    requester: str, authors: tuple[str, ...], *, runs: bool
+    customer: str, authors: tuple[str, ...], *, runs: bool
 ) -> None:
     raw: Any = call("pay", "c1", amount=5)
     decision = Decision(request_id="a1", type="approve", by="ann")
@@ -33,7 +33,7 @@ async def test_a_worker_runs_no_call_that_only_its_requesters_have_approved(
         evidence=Evidence(decisions=(decision,), authors=authors),
         execution=None,
     )
-    invocation = invocation_of(settings={"requester": requester})
+    invocation = invocation_of(settings={"customer": {"id": customer}})
     verdict = await tool_verdict(pay, invocation, raw, guarded)
     assert (verdict.required is None) is runs
     if verdict.required is not None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from outlast.activities.approvals.rule import (
     APPROVED,
-    NO_REQUESTER,
+    NO_CUSTOMER,
     ApprovalRule,
     answer_rule,
     approval_rule_of,
@@ -259,10 +259,10 @@ async def test_a_call_that_nobody_may_edit_needs_no_schema() -> None:
     assert (gate.terms.allow, gate.schema) == (("approve", "reject"), None)
 
 
-@pytest.mark.parametrize(("requester", "reason"), [("ann", None), ("", NO_REQUESTER)])
-async def test_a_run_that_names_no_requester_says_so(requester: str, reason: str | None) -> None:
+@pytest.mark.parametrize(("customer", "reason"), [("ann", None), ("", NO_CUSTOMER)])
+async def test_a_run_that_names_no_customer_says_so(customer: str, reason: str | None) -> None:
     policy = ApprovalPolicy(audience=Audience(exclude_requester=True))
-    invocation = invocation_of(settings={"requester": requester})
+    invocation = invocation_of(settings={"customer": {"id": customer}})
     gate = await approval_rule_of(paying(policy), call("pay", "c1", amount=5), invocation)
     assert gate.reason == reason
 

@@ -1,10 +1,12 @@
 """What the firings of a schedule do, and which schedules are refused before anything is sent."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from temporalio.common import TypedSearchAttributes
+from temporalio.converter import DataConverter
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.budget import Budget
@@ -15,7 +17,8 @@ from outlast.client.schedules.plans import check_schedule, digest_of, plan_of
 from outlast.client.start.tenant import Tenant
 from outlast.contract import names, records
 from outlast.contract.blobs import OWN, escape_item
-from outlast.payloads.attributes import TENANT
+from outlast.loop.start import Customer
+from outlast.payloads.attributes import CUSTOMER, TENANT
 
 DAILY = Times(cron="0 9 * * *")
 PASSED = Times(at=datetime(2020, 1, 1, tzinfo=UTC))
@@ -68,16 +71,24 @@ def test_one_run_may_stay_open() -> None:
 
 
 async def test_a_run_is_that_of_any_start() -> None:
-    config = RunConfig(budgets=[Budget(model_calls=3)], requester="ann")
-    options = ScheduleOptions(agent="Desk", run_config=config, max_turns=5, tenant=Tenant("a", 2))
-    plan = await plan_of(None, "report", "Report, please.", options)  # pyright: ignore[reportArgumentType]
+    config = RunConfig(budgets=[Budget(model_calls=3)])
+    options = ScheduleOptions(
+        agent="Desk",
+        run_config=config,
+        max_turns=5,
+        tenant=Tenant("a", 2),
+        customer=Customer("c-17", "Maria", "de"),
+        author="ann",
+    )
+    client: Any = SimpleNamespace(data_converter=DataConverter.default)
+    plan = await plan_of(client, "report", "Report, please.", options)
     action = plan.action("q", visibility=True)
 
     assert (action.workflow, action.id, action.task_queue) == ("AgentRun", "report", "q")
     assert (action.priority.fairness_key, action.priority.fairness_weight) == ("a", 2)
     attributes = action.typed_search_attributes
     assert isinstance(attributes, TypedSearchAttributes)
-    assert attributes.get(TENANT) == "a"
+    assert (attributes.get(TENANT), attributes.get(CUSTOMER)) == ("a", "c-17")
     assert action.memo == {names.MEMO_INPUT_DIGEST: plan.digest}
     assert action.static_summary == "Desk: Report, please."
     run = records.read(records.RunInput, action.args[0])
@@ -87,7 +98,8 @@ async def test_a_run_is_that_of_any_start() -> None:
     )
     assert run.visibility
     assert [one.limit for one in records.budgets_of(run.settings)] == [3]
-    assert records.requester_of(run.settings) == "ann"
+    assert records.customer_of(run.settings) == Customer("c-17", "Maria", "de")
+    assert run.authors == ("ann",)
 
 
 async def test_a_message_holds_the_start_of_its_conversation() -> None:

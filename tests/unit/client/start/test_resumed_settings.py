@@ -63,8 +63,8 @@ SAME: list[tuple[RunOptions, RunOptions]] = [
     ({"max_turns": None}, {"max_turns": None}),
     ({"tenant": "acme"}, {"tenant": "acme"}),
     (
-        {"tenant": "acme", "run_config": RunConfig(requester="ann")},
-        {"tenant": "acme", "run_config": RunConfig(requester="ann")},
+        {"tenant": "acme", "customer": "ann"},
+        {"tenant": "acme", "customer": "ann"},
     ),
     ({"hooks": Watching()}, {"hooks": Watching()}),
     ({"hooks": "desk"}, {"hooks": "desk"}),
@@ -138,7 +138,7 @@ async def test_the_id_of_a_run_in_memory_is_compared_too() -> None:
 def test_every_setting_that_is_written_is_compared() -> None:
     config = as_run_config({
         "model": "m", "model_settings": {"temperature": 1.0}, "workflow_name": "W",
-        "tool_not_found_behavior": "raise", "requester": "ann", "session_settings": {"limit": 1},
+        "tool_not_found_behavior": "raise", "session_settings": {"limit": 1},
         "output_guardrail_blocked_message": "No.", "nest_handoff_history": True,
     })  # fmt: skip
     assert write_run_config(config, RunReferences().name).keys() <= CONFIG_FIELDS.keys()

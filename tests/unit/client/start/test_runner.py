@@ -347,7 +347,7 @@ async def test_what_makes_a_question_the_same() -> None:
         await digest_of(A, [{"role": "user", "content": "Hello"}]),
         await digest_of(A, "Hello", context={"customer": 1}),
         await digest_of(A, "Hello", tenant="acme"),
-        await digest_of(A, "Hello", run_config=RunConfig(requester="mara")),
+        await digest_of(A, "Hello", customer="mara"),
         await digest_of(A, "Hello", session=SQLiteSession("mara")),
         await digest_of(A, "Hello", conversation_id="conv_1"),
         await digest_of(A, "Hello", previous_response_id="resp_1"),
@@ -362,8 +362,8 @@ async def test_what_makes_a_question_the_same() -> None:
     ("options", "words"),
     [
         ({"context": {"customer": 7}}, "another context. Use"),
-        ({"tenant": "acme"}, "another tenant or requester. Use"),
-        ({"run_config": RunConfig(requester="mara")}, "another tenant or requester. Use"),
+        ({"tenant": "acme"}, "another tenant or customer. Use"),
+        ({"customer": "mara"}, "another tenant or customer. Use"),
         ({"session": SQLiteSession("mara")}, "another conversation. Use"),
     ],
 )
