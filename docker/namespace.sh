@@ -18,7 +18,8 @@ until known=$(temporal operator search-attribute list --namespace "$NAMESPACE" 2
 done
 
 for attribute in OutlastAgent:Keyword OutlastStatus:Keyword OutlastPendingApprovals:Int OutlastWaitsFor:Keyword \
-    OutlastWaitingGroups:KeywordList OutlastRisk:Keyword OutlastDue:Datetime OutlastTenant:Keyword; do
+    OutlastWaitingGroups:KeywordList OutlastRisk:Keyword OutlastDue:Datetime OutlastTenant:Keyword \
+    OutlastCustomer:Keyword; do
     name=${attribute%%:*}
     case "$known" in
     *"$name"*) ;;

@@ -45,6 +45,16 @@ _COLUMNS = (
 )
 
 
+_OfCustomer: TypeAlias = Annotated[
+    str | None, typer.Option("--customer", help="Only runs for the customer with this id.")
+]
+
+
+_COSTS_LEFT_OUT = (
+    f"Tokens and costs are left out of a list of more than {COSTS_UP_TO} runs: --costs reads them."
+)
+
+
 @on_server
 async def list_runs(
     caller: Caller,
@@ -58,9 +68,7 @@ async def list_runs(
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
     ] = False,
-    customer: Annotated[
-        str | None, typer.Option("--customer", help="Only runs for the customer with this id.")
-    ] = None,
+    customer: _OfCustomer = None,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -104,11 +112,7 @@ async def list_runs(
     if len(rows) == limit and not (caller.as_json and by is None):
         terminal.say(terminal.err(), f"Limited to {limit}: there may be more, see --limit.")
     if not reads and costs is None:
-        terminal.say(
-            terminal.err(),
-            "Tokens and costs are left out of a list of more than "
-            f"{COSTS_UP_TO} runs: --costs reads them.",
-        )
+        terminal.say(terminal.err(), _COSTS_LEFT_OUT)
 
 
 def _show_rows(rows: "list[ListedRun]") -> None:

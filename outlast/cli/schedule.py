@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
 import typer
 
@@ -158,17 +158,13 @@ async def create(
         keep_open=keep_open,
         stream=stream,
         tenant=tenant,
-        customer=customer,
         author=sender(by).subject,
         agent=agent,
         to=to,
     )
-    if mode is not None:
-        chosen["mode"] = mode
-    if max_turns is not None:
-        chosen["max_turns"] = max_turns
-    if context is not None:
-        chosen["context"] = parse_json(context, "--context")
+    read = None if context is None else parse_json(context, "--context")
+    given = {"mode": mode, "max_turns": max_turns, "customer": customer, "context": read}
+    chosen.update(cast("ScheduleOptions", {k: v for k, v in given.items() if v is not None}))
     client = (await caller.connect()).client
     made = await Schedules(client, task_queue=task_queue).create(schedule_id, text, times, **chosen)
     first = made.next[:1]

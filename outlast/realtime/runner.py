@@ -118,9 +118,7 @@ class RealtimeRunner(Placed):
         registry = self._registry(context)
         config = self._run_config(run_config)
         definitions = LocalDefinitions(self._agent, run_config=config, context=context)
-        patience, store = self._place.get("patience"), self._place.get("blob_store")
-        own = definitions.program_context
-        host = RunHost(self._agent, client, queue, own, patience, blob_store=store)
+        host = self._host(definitions)
         record = run_input(
             self._agent,
             "",
@@ -143,6 +141,17 @@ class RealtimeRunner(Placed):
             tenant=as_tenant(self._place.get("tenant")),
         )
         return self._session(run, registry, model_config or RealtimeModelConfig())
+
+    def _host(self, definitions: LocalDefinitions) -> RunHost:
+        place = self._place
+        return RunHost(
+            self._agent,
+            place.get("client"),
+            place.get("task_queue"),
+            definitions.program_context,
+            place.get("patience"),
+            blob_store=place.get("blob_store"),
+        )
 
     def _registry(self, context: object) -> Registry:
         registry = Registry([self._agent], tell_apart=True)

@@ -160,7 +160,12 @@ async def test_a_firing_starts_a_run_like_any_other(desk: Desk, schedules: Sched
 
     # A start with the same id and input is the same run, as of any run.
     same = await desk.start(
-        "Clerk", "Report, please.", id=firing.run_id, tenant="acme", run_config=config
+        "Clerk",
+        "Report, please.",
+        id=firing.run_id,
+        customer="ann",
+        tenant="acme",
+        run_config=config,
     )
     assert (await same.check()).run_id == description.run_id
 

@@ -312,7 +312,8 @@ def _check_agent(options: ScheduleOptions, *, repeats: bool) -> None:
         raise UserError("Only a message has a mode: name a conversation (to), too.")
     if to is not None:
         check_place(to, is_new=agent is not None)
-        if agent is None and (unused := StartOptions.__optional_keys__ & options.keys()):
+        of_runs = StartOptions.__optional_keys__ - {"author"}  # a message has one, too
+        if agent is None and (unused := of_runs & options.keys()):
             raise UserError(
                 f"{', '.join(sorted(unused))} would start a conversation: name an agent, too."
             )

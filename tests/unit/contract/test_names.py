@@ -101,6 +101,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         "OutlastRisk": "Keyword",
         "OutlastDue": "Datetime",
         "OutlastTenant": "Keyword",
+        "OutlastCustomer": "Keyword",
     }
     assert names.SETTINGS_OF_TRACE == (
         "trace_id",

@@ -37,7 +37,7 @@ from outlast.agents.registry import Registry
 from outlast.contract.stages import Stage, StageEnded
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
-from outlast.loop.values import Usage
+from outlast.loop.values import JsonObject, Usage
 from outlast.otel import OpenTelemetryProcessor
 from outlast.otel.exporting import otlp_json
 from outlast.ports.model import ModelError, ModelRequest, ModelResponse
@@ -365,7 +365,9 @@ def test_spans_say_for_whom_the_run_works() -> None:
     state = LoopState(run_id="r", start=Start(started_at_ms=1_000, settings=settings))
     stage = Stage(kind="question", question=0, since_ms=1_000)
     with exporting() as exported:
-        StageSpans(Registry([Agent(name="A")])).report(state, (StageEnded(stage=stage, at_ms=2_000),))
+        StageSpans(Registry([Agent(name="A")])).report(
+            state, (StageEnded(stage=stage, at_ms=2_000),)
+        )
         (span,) = exported.spans()
         assert (span.attributes or {})["user.id"] == "c-17"
         assert "Maria" not in str(span.attributes)
