@@ -329,7 +329,7 @@ def _of_people(state: LoopState, depth: int) -> Iterator[Event]:
             yield _decision(Decision(request_id=request.id, type="respond", response="x"))
             yield TimePassed(at_ms=ONE_DAY_MS)
     yield PersonActed(at_ms=0, action=HoldAction(**fields_of(ANN)))
-    yield PersonActed(at_ms=0, action=HoldAction(**fields_of(ANN), mode="cancel"))
+    yield PersonActed(at_ms=0, action=HoldAction(**fields_of(ANN), mode="immediate"))
     if state.phase == "held":
         yield PersonActed(
             at_ms=0, action=SayAction(**fields_of(ANN), message_id=f"s{depth}", text="hello")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 @by_person
 async def hold(
     caller: PersonCaller,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Cancel a model call under way, instead of waiting.")
+    after_turn: Annotated[
+        bool, typer.Option("--after-turn", help="Let an answer under way arrive first.")
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Take the conversation from whoever else has it.")
@@ -24,10 +24,13 @@ async def hold(
         str | None, typer.Option("--to", help="The person to whom you hand your conversation over.")
     ] = None,
 ) -> None:
-    """Take a conversation over: the agent does nothing until you release it."""
-    if to is not None and (force or cancel):
-        raise UserError("--to hands over what you hold: leave out --force and --cancel.")
-    handle, mode = await caller.handle(), "cancel" if cancel else "finish"
+    """Take a conversation over: the agent does nothing until you release it.
+
+    An answer that it is writing is withdrawn.
+    """
+    if to is not None and (force or after_turn):
+        raise UserError("--to hands over what you hold: leave out --force and --after-turn.")
+    handle, mode = await caller.handle(), "after_turn" if after_turn else "immediate"
     if to is not None:
         receipt = await caller.send(handle, lambda: handle.hand_over(by=caller.person, to=to))
         _show(caller, receipt, f"{receipt.by} has the conversation now.")
@@ -35,7 +38,7 @@ async def hold(
     receipt = await caller.send(
         handle, lambda: handle.hold(by=caller.person, mode=mode, force=force)
     )
-    now = "waits" if cancel else "finishes a turn under way, and then waits"
+    now = "finishes a turn under way, and then waits" if after_turn else "waits; tools finish"
     done = f"{receipt.by} has the conversation. The agent {receipt.agent} {now}."
     if receipt.approved:
         done += f" That approved {', '.join(receipt.approved)}."

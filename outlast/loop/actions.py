@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from outlast.loop.approvals import Decision, Person
 
-HoldMode: TypeAlias = Literal["finish", "cancel"]
+HoldMode: TypeAlias = Literal["immediate", "after_turn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,13 @@ class HoldAction(PersonRecord):
     """A person takes the conversation over; the agent does nothing until it is released.
 
     Attributes:
-        mode: whether a model call under way may finish, or is cancelled.
+        mode: whether a model call under way is cancelled, so that no half answer arrives under the
+            person's first words, or may finish with what it leads to.
         to: who gets the conversation, if its holder hands it over; empty for the sender.
         force: take it from whoever else has it.
     """
 
-    mode: HoldMode = "finish"
+    mode: HoldMode = "immediate"
     to: str = ""
     force: bool = False
 

@@ -143,7 +143,7 @@ HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
     HumanAction[HoldAction](
         name="hold",
         record=HoldAction,
-        usage='Take the conversation over: {"by": "...", "mode": "finish" or "cancel"}',
+        usage='Take the conversation over: {"by": "...", "mode": "immediate" or "after_turn"}',
         about="conversation",
         problem=hold_problem,
         apply=people.hold_conversation,

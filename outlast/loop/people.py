@@ -219,9 +219,9 @@ def _budget_failure(state: LoopState, index: int, why: str | None) -> Failure:
 
 
 def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopState:
-    """Give the conversation to a person, as soon as the turn is over.
+    """Give the conversation to a person, as soon as what has begun is over.
 
-    Meanwhile no time passes for requests.
+    A model call under way is cancelled, unless the person lets it end. Meanwhile no time passes for requests.
     """
     by = event.action.to or event.person.subject
     if state.hold is not None:  # handed over, or taken from somebody: the agent waits already
@@ -233,7 +233,7 @@ def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopS
     state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
     if state.phase == "idle":
         return revised(state, phase="turned")
-    if state.phase == "thinking" and event.action.mode == "cancel" and line_call(state) is None:
+    if state.phase == "thinking" and event.action.mode == "immediate" and line_call(state) is None:
         return stop_thinking(state)
     return state
 

@@ -133,8 +133,8 @@ class HoldBody(Body):
     """Takes a conversation over."""
 
     mode: HoldMode = Field(
-        default="finish",
-        description="`finish` lets a model call under way end first; `cancel` cancels it.",
+        default="immediate",
+        description="`immediate` cancels a model call under way; `after_turn` lets it end first.",
     )
     force: bool = Field(default=False, description="Take it from whoever else has it.")
     to: str | None = Field(

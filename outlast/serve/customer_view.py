@@ -81,6 +81,7 @@ class CustomerView:
         has_ended: whether the conversation takes no more messages.
         waits_for: what the conversation waits for, in the words that a policy has for the customer;
             None without any.
+        with_colleague: whether a member of the team has the conversation.
     """
 
     messages: tuple[CustomerMessage, ...]
@@ -88,6 +89,7 @@ class CustomerView:
     works: bool = False
     has_ended: bool = False
     waits_for: str | None = None
+    with_colleague: bool = False
 
 
 # --- Reading ---------------------------------------------------------------------------------------
@@ -108,6 +110,7 @@ def customer_view(state: LoopState) -> CustomerView:
         works=not has_ended and bool(state.question.answering or state.inbox),
         has_ended=has_ended,
         waits_for=next((one for one in texts if one is not None), None),
+        with_colleague=state.phase == "held",
     )
 
 

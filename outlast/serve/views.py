@@ -35,6 +35,7 @@ from outlast.loop.approvals import (
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item, ItemKind, call_id_of, text_of
 from outlast.loop.problems import sender_at
+from outlast.loop.start import Customer
 from outlast.loop.state import LoopState, Status, visible_item_count
 from outlast.loop.values import Failure, Json, JsonObject, Usage
 from outlast.loop.votes import aged, deadline_ms, refusal
@@ -580,6 +581,10 @@ class CustomerView(View):
     language: str
 
 
+def _customer_view(one: Customer) -> CustomerView | None:
+    return CustomerView(id=one.id, name=one.name, language=one.language) if one.id else None
+
+
 class RunView(View):
     """A run as the team sees it."""
 
@@ -653,13 +658,11 @@ def run_view(
     said, done = words or {}, dict[str, Any]()
     if steps is not None:
         done = {"steps": [_step_view(one, hides, sees_payloads=shows) for one in steps]}
-    parent, customer = state.start.parent, state.start.customer
+    parent = state.start.parent
     return RunView(
         id=state.run_id,
         status=state.status,
-        customer=CustomerView(id=customer.id, name=customer.name, language=customer.language)
-        if customer.id
-        else None,
+        customer=_customer_view(state.start.customer),
         agent=state.agent,
         handoff_path=list(state.handoff_path),
         waits_for=waits_for(state),

@@ -584,7 +584,7 @@ class Play:
         return self.take(TimePassed(at_ms=self.now_ms))
 
     def holds(
-        self, by: str = "ann", mode: HoldMode = "finish", **fields: Any
+        self, by: str = "ann", mode: HoldMode = "after_turn", **fields: Any
     ) -> tuple[Command, ...]:
         """A person takes the conversation over, or hands it over."""
         action = HoldAction(by=by, mode=mode, **fields)

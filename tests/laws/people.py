@@ -430,7 +430,7 @@ def _hold_or_say(play: Play, a: int, b: int) -> PersonActed[HoldAction | SayActi
             action=SayAction(**fields_of(person), message_id=name, text=f"said {b}"),
             verified=verified,
         )
-    mode = "cancel" if (a // 2) % 2 else "finish"
+    mode = "immediate" if (a // 2) % 2 else "after_turn"
     hands_over = b % 2 == 0 if play.state.hold is not None else b % 12 == 4
     to = PEOPLE[b % len(PEOPLE)].subject if hands_over else ""
     return PersonActed(

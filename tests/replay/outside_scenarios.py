@@ -107,7 +107,7 @@ async def _take_over_by_signals(handle: RunHandle) -> None:
     await handle.wait_for_people()
     run = handle.client.get_workflow_handle(handle.id)
     await run.signal("claim", {"request_id": "a1", "by": "ann", "minutes": 30})
-    await run.signal("hold", {"by": "ann", "mode": "cancel"})
+    await run.signal("hold", {"by": "ann", "mode": "after_turn"})
     await run.signal("say", {"by": "ann", "text": "I am Ann."})
     await run.signal("release", {"by": "ann", "note": "Done."})
     await run.signal("release", {"by": "bob"})

@@ -46,7 +46,7 @@ PERSON: dict[str, Any] = {"by": "ann", "display": "Ann", "groups": ("billing",),
 ACTIONS = {
     "decide": Decision(request_id="a1", type="edit", edited_arguments={"amount": 4}, **PERSON),
     "claim": ClaimAction(request_id="a1", minutes=5, **PERSON),
-    "hold": HoldAction(mode="cancel", **PERSON),
+    "hold": HoldAction(mode="immediate", **PERSON),
     "say": SayAction(text="I am Ann. ✓", message_id="p1", **PERSON),
     "release": ReleaseAction(note="Done.", to="Orders", **PERSON),
 }

@@ -275,7 +275,7 @@ async def test_the_words_of_a_person_are_the_answer_of_a_streamed_run(desk: Desk
         async for event in stream.stream_events():
             seen.append(event)
             if deltas(seen) == 1 and "held" not in statuses(seen):
-                await handle.hold(by=ANN, mode="cancel")
+                await handle.hold(by=ANN, mode="immediate")
             if statuses(seen) == ["held"] and event.type == "status_stream_event":
                 await handle.say("I am Ann.", by=ANN)
                 await handle.release(by=ANN)

@@ -145,7 +145,7 @@ async def test_a_hold_may_cancel_the_model_call_under_way(
     await desk.open(agent, model=model)
     handle = await desk.start(agent, keep_open=True, run_config=ANYBODY)
     await desk.pending_activity(handle, lambda one: one.activity_type.name == names.ACTIVITY_MODEL)
-    await act(desk, handle, "update", "hold", by=ANN, mode="cancel")
+    await act(desk, handle, "update", "hold", by=ANN, mode="immediate")
     assert (await handle.state()).status == "held", "also while the turn under way ends"
     state = await desk.until(handle, lambda one: one.phase == "held")
     assert state.items[1:] == ()

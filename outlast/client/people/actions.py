@@ -406,14 +406,15 @@ class People(ABC):
         return await self._claim(request, by, 0, force=force)
 
     async def hold(
-        self, *, by: By, mode: HoldMode = "finish", force: bool = False
+        self, *, by: By, mode: HoldMode = "immediate", force: bool = False
     ) -> TakeoverReceipt:
         """Take the conversation over: the agent does nothing until `release`.
 
         Messages that arrive meanwhile are for the person, who answers with `say`. Requests for a
-        person, of policies with `takeover=True`, are approved by it. `finish` lets a model call
-        under way, and what it leads to, end first; `cancel` cancels the model call. `force` takes
-        the conversation from whoever else has it.
+        person, of policies with `takeover=True`, are approved by it. A model call
+        under way is cancelled, and its unfinished answer withdrawn from streams; with `after_turn`
+        it ends first, with what it leads to. Tools that have begun finish. `force` takes the
+        conversation from whoever else has it.
 
         Raises:
             UserError: the run has ended, somebody else has the conversation, or this person may not

@@ -355,7 +355,8 @@ _Deed = Callable[[DeskRequest, Form], Awaitable[str]]
 
 async def _hold(asked: DeskRequest, form: Form) -> str:
     force = form.exact("force") == "yes"
-    receipt = await asked.handle.hold(by=asked.person, force=force)
+    mode = "after_turn" if form.exact("mode") == "after_turn" else "immediate"
+    receipt = await asked.handle.hold(by=asked.person, mode=mode, force=force)
     return _of_approved(receipt)
 
 

@@ -605,6 +605,11 @@ class Conversation:
         return len(self.steps)
 
     @property
+    def writes(self) -> bool:
+        """Whether the agent writes an answer, which a takeover withdraws."""
+        return self.state.phase == "thinking" and not self.holder
+
+    @property
     def customer_waits(self) -> bool:
         """Whether the customer waits for the person who has the conversation."""
         return bool(self.holder) and bool(self.state.inbox or self.state.question.answering)

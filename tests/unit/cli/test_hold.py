@@ -105,9 +105,7 @@ async def test_a_conversation_is_held_when_its_turn_is_over(
     held = await cli("hold", run_id)
 
     me = os_user().subject
-    assert held.stdout == (
-        f"{me} has the conversation. The agent Slow finishes a turn under way, and then waits.\n"
-    )
+    assert held.stdout == (f"{me} has the conversation. The agent Slow waits; tools finish.\n")
     gate.set()
     await handle.wait(lambda state: state.phase == "held")
     taken = await cli("hold", run_id, "--by", "eve")  # a name without proof
@@ -143,7 +141,7 @@ async def test_a_conversation_is_handed_to_a_colleague_and_taken_from_them(
         assert "bob has the conversation. Only who has it speaks in it" in refused.stderr
     vague = await cli("hold", run_id, "--to", "eve", "--force")
     assert vague.exit_code == 2
-    assert "leave out --force and --cancel" in vague.stderr
+    assert "leave out --force and --after-turn" in vague.stderr
     assert await holder() == "bob"
 
     taken = await cli("hold", run_id, "--force", "--json")

@@ -162,8 +162,8 @@ OF_PEOPLE: list[tuple[str, dict[str, Any], Event]] = [
     ),
     (
         "hold",
-        {**ANN, "mode": "cancel"},
-        PersonActed(at_ms=7, action=HoldAction(**fields_of(PERSON), mode="cancel")),
+        {**ANN, "mode": "after_turn"},
+        PersonActed(at_ms=7, action=HoldAction(**fields_of(PERSON), mode="after_turn")),
     ),
     ("hold", {}, PersonActed(at_ms=7, action=HoldAction())),
     (

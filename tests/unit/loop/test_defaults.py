@@ -22,7 +22,7 @@ OTHERS: dict[str, Any] = {
     "CleanUp.form": "function_call",
     "CancelRequested.mode": "immediate",
     "Budget.per": "run",
-    "HoldAction.mode": "finish",
+    "HoldAction.mode": "immediate",
     "Decision.remember_scope": "tool",
     "Decision.remember_until": "conversation",
     "FinalizedAnswer.final": True,

@@ -56,7 +56,7 @@ MANY, SOME = examples(24), examples(10)
 EFFECTIVE = (
     *(f"{kind}: {what}" for kind in ("approve", "reject") for what in ("tool", "output", "budget")),
     *("edit: tool", "edit: budget", "respond: tool", "approve and remember: tool"),
-    *("claim", "claim by force", "hold, cancel", "hold, finish", "say"),
+    *("claim", "claim by force", "hold, immediate", "hold, after_turn", "say"),
     *("release", "release to another agent", "withdraw a message", "time passes, something is due"),
     *("deliver", "deliver, while nothing waits", "set aside", "take back"),
     *("message, queue", "message, steer", "message, interrupt"),

@@ -84,13 +84,13 @@ def test_what_is_said_is_saved_in_the_session() -> None:
     assert play.state.saving.queued_up_to == len(play.state.items)
 
 
-@pytest.mark.parametrize("mode", ["finish", "cancel"])
+@pytest.mark.parametrize("mode", ["after_turn", "immediate"])
 def test_a_hold_comes_when_the_model_call_is_over_or_cancels_it(mode: Any) -> None:
     play = Play.ready(keep_open=True)
     call = play.only(CallModel)
     play.holds(mode=mode)
     assert play.state.status == "held"
-    if mode == "finish":
+    if mode == "after_turn":
         assert play.state.phase == "thinking"
         play.replies(said("Hello to you."))
         assert play.answers() == [(("start",), None)]
@@ -100,7 +100,7 @@ def test_a_hold_comes_when_the_model_call_is_over_or_cancels_it(mode: Any) -> No
     assert play.state.phase == "held"
 
 
-@pytest.mark.parametrize("mode", ["finish", "cancel"])
+@pytest.mark.parametrize("mode", ["after_turn", "immediate"])
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_run_comes_to_rest_with_the_person_wherever_it_is(situation: str, mode: Any) -> None:
     play = play_in(situation, keep_open=True)
@@ -689,7 +689,7 @@ def test_a_hold_does_not_cancel_the_model_call_of_a_line() -> None:
     play = play_in("idle", keep_open=True)
     play.attached()
     play.hears("m2")
-    play.holds(mode="cancel")
+    play.holds(mode="immediate")
     assert play.state.phase == "thinking"
     play.hears("m3", mode="interrupt")
     assert play.state.phase == "thinking"

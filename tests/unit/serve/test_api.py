@@ -207,7 +207,7 @@ BODIES: Mapping[tuple[str, str], str] = {
         "take-back",
         '{"item": 1, "reason": "x"}',
     ): "The body has no field 'reason'. It has: item, part.",
-    ("hold", '{"mode": "later"}'): "The field 'mode' should be 'finish' or 'cancel'.",
+    ("hold", '{"mode": "later"}'): "The field 'mode' should be 'immediate' or 'after_turn'.",
     ("say", "{}"): "The body lacks the field 'text'.",
     ("requests/a1/decide", '{"type": "approve"}'): "The body lacks the field 'digest'.",
     (

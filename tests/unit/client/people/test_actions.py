@@ -211,9 +211,9 @@ async def test_a_claim_lasts_up_to_a_day(minutes: Any) -> None:
 async def test_a_person_takes_the_conversation_speaks_and_gives_it_back() -> None:
     client = FakeClient(answer=HELD)
     handle = handle_on(client)
-    receipt = await handle.hold(by="ann", mode="cancel")
+    receipt = await handle.hold(by="ann", mode="after_turn")
     assert (receipt.status, receipt.by, receipt.agent) == ("held", "ann", "Billing")
-    assert sent(client)[:2] == ("hold", {"by": "ann", "mode": "cancel"})
+    assert sent(client)[:2] == ("hold", {"by": "ann", "mode": "after_turn"})
     await handle.say("Hello.", by="ann", message_id="p1")
     assert sent(client) == ("say", {"by": "ann", "text": "Hello.", "message_id": "p1"}, "p1")
     await handle.hand_over(by="ann", to="bob")
@@ -229,7 +229,7 @@ async def test_a_person_takes_the_conversation_speaks_and_gives_it_back() -> Non
 async def test_what_cannot_be_meant_is_refused_before_it_is_sent() -> None:
     client = FakeClient(answer=HELD)
     handle = handle_on(client)
-    with pytest.raises(UserError, match=r"hold\(mode=...\) must be 'finish' or 'cancel'"):
+    with pytest.raises(UserError, match=r"hold\(mode=...\) must be 'immediate' or 'after_turn'"):
         await handle.hold(by="ann", mode=cast("Any", "now"))
     with pytest.raises(UserError, match="must be a text that says something"):
         await handle.say(" ", by="ann")
