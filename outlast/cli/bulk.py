@@ -13,10 +13,10 @@ from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.consent import Consent, Digest, Yes
 from outlast.cli.exit_codes import ExitCode
 from outlast.clock import now_ms
-from outlast.contract.wording import KEPT, request_line
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import Sender, claim_refusal
 from outlast.rendering import DIGEST_SHOWN, command, counted, excerpt
+from outlast.views.words import KEPT, request_line
 
 if TYPE_CHECKING:
     from outlast.client.inbox import BulkOutcome, BulkStep
@@ -101,8 +101,14 @@ async def _decide(
     if caller.as_json:
         terminal.print_json([_record(one) for one in outcomes])
     else:
-        done = counted(len(outcomes) - len(refused), "request")
-        terminal.say(terminal.out(), f"You {_DONE[kind]} {done}.")
+        taken = [one for one in outcomes if one.receipt is not None and not one.receipt.is_kept]
+        settled = [one for one in taken if one.receipt and one.receipt.status != "pending"]
+        terminal.say(terminal.out(), f"You {_DONE[kind]} {counted(len(settled), 'request')}.")
+        if waiting := len(taken) - len(settled):
+            line = (
+                f"Your vote counts for {counted(waiting, 'request')}: further people have to agree."
+            )
+            terminal.say(terminal.out(), line)
         for one in refused:
             terminal.say(terminal.err(), f"{one.run_id} {one.request_id}: {one.refused}")
         for one in outcomes:

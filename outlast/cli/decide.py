@@ -13,7 +13,6 @@ from outlast.cli.caller import PersonCaller, by_person
 from outlast.cli.consent import Consent, Digest, Yes
 from outlast.cli.durations import shown_time
 from outlast.clock import now_ms
-from outlast.contract.wording import KEPT
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import command, decision_command
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
     from outlast.client.people.actions import ClaimReceipt, DecisionReceipt
     from outlast.client.people.nested_requests import FoundRequest
-    from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType, RequestKind
+    from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
     from outlast.loop.state import LoopState
     from outlast.loop.votes import Sender
 
@@ -57,49 +56,6 @@ _QUESTIONS: Final[dict["DecisionType", str]] = {
     "reject": "Reject it?",
     "respond": "Answer in its place?",
 }
-_OUTCOMES: Final[dict[str, tuple[str, dict["RequestKind", str]]]] = {
-    "approved": (
-        "Approved",
-        {
-            "tool": "The call runs.",
-            "handoff": "The handoff goes on.",
-            "output": "The user gets the answer.",
-            "budget": "The run goes on.",
-            "worker": "It waits on.",
-        },
-    ),
-    "edited": (
-        "Approved with changes",
-        {
-            "tool": "The call runs with the changed arguments.",
-            "handoff": "The handoff goes on with the changed arguments.",
-            "output": "The user gets the changed answer.",
-            "budget": "The run goes on with the changed budget.",
-            "worker": "It waits on.",
-        },
-    ),
-    "rejected": (
-        "Rejected",
-        {
-            "tool": "The call does not run; the model reads why.",
-            "handoff": "The handoff does not happen; the model reads why.",
-            "output": "The user does not get the answer; the model writes another one.",
-            "budget": "The run does not go on with this question.",
-            "worker": "The run goes on without it; the model reads why it was not carried out.",
-        },
-    ),
-    "responded": (
-        "Answered",
-        {
-            "tool": "The call does not run; the model reads your answer as its output.",
-            "handoff": "The handoff does not happen; the model reads your answer.",
-            "output": "The user gets your answer.",
-            "budget": "The run goes on.",
-            "worker": "It waits on.",
-        },
-    ),
-}
-"""What a settled request means, by its status and kind."""
 
 
 @by_person
@@ -336,8 +292,7 @@ class _Chosen:
         decision = self._decision(kind, **fields)
         receipt = await self.send(lambda handle, _: handle.decide(decision))
         record = {**self.record(receipt), **({"edited_arguments": edited} if edited else {})}
-        sentence = outcome(request, receipt, self.caller.person.subject)
-        self.caller.show(record, sentence, _further(request, fields))
+        self.caller.show(record, receipt.words(request), _further(request, fields))
 
     def record(self, receipt: "DecisionReceipt") -> JsonObject:
         """Return a receipt for programs."""
@@ -347,6 +302,7 @@ class _Chosen:
             "votes": receipt.votes,
             "votes_needed": receipt.votes_needed,
             "is_kept": receipt.is_kept,
+            "is_queued": receipt.is_queued,
             "by": self.caller.person.subject,
             "tool": self.request.name,
             "arguments": self.found.shown.arguments,
@@ -445,29 +401,6 @@ def _remembered(remember: str | None, until: str | None) -> dict[str, Any]:
         return {}
     until = until or "conversation"
     return {"remember": True, "remember_scope": remember, "remember_until": until}
-
-
-def outcome(request: "ApprovalRequest", receipt: "DecisionReceipt", by: str) -> str:
-    """Return what became of the decision of a person, as a sentence."""
-    if receipt.is_kept:
-        return KEPT
-    if receipt.status == "pending":
-        return f"{receipt.votes} of {receipt.votes_needed} votes; waits for {_others(request, receipt)}."
-    word, then = _OUTCOMES.get(receipt.status, (receipt.status, {}))
-    return f"{word} by {receipt.by or by}. {then.get(request.kind, '')}"
-
-
-def _others(request: "ApprovalRequest", receipt: "DecisionReceipt") -> str:
-    audiences = request.audiences
-    missing = receipt.votes_needed - receipt.votes
-    people = "another person" if missing == 1 else f"{missing} other people"
-    subjects = dict.fromkeys(name for one in audiences for name in one.subjects)
-    groups = dict.fromkeys(name for one in audiences for name in one.groups)
-    if not (subjects or groups):
-        return people
-    if not subjects:
-        return f"{people} of {' or '.join(groups)}"
-    return f"{people}: {' or '.join([*subjects, *(f'somebody of {one}' for one in groups)])}"
 
 
 def _further(request: "ApprovalRequest", fields: dict[str, Any]) -> str:

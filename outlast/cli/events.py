@@ -15,7 +15,6 @@ from outlast.agents.items.call_outputs import output_content
 from outlast.cli.durations import iso_time, rough, shown_time
 from outlast.client.read.events import InStream, item_name, status_event
 from outlast.contract.blobs import readable
-from outlast.contract.wording import with_parts
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import arguments_of, name_of
@@ -54,6 +53,7 @@ from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
 from outlast.rendering import call_line, counted, named
 from outlast.views.redaction import NOTHING, Redaction, redaction_of
+from outlast.views.words import with_parts
 
 _WAITS: Final[dict[RequestKind, str]] = {
     "tool": "",

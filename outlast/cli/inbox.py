@@ -16,9 +16,10 @@ from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.durations import rough
 from outlast.clock import now_ms
-from outlast.contract.wording import request_line
 from outlast.loop.values import JsonObject
 from outlast.rendering import command, counted, excerpt, joined, named
+from outlast.views.redaction import redaction_of
+from outlast.views.words import asked_again, request_line, void_words
 
 if TYPE_CHECKING:
     from outlast.client.inbox import HeldConversation, Inbox, InboxEntry
@@ -115,6 +116,9 @@ async def inbox_show(caller: Caller, run_id: options.RunId, approval: ApprovalId
             review.show_how_to_decide(terminal.out(), run_id, [one], words)
         else:
             review.show_approval(terminal.out(), one, one.run_id or run_id, words[one.id])
+            if (again := asked_again(one, state.approvals)) is not None:
+                void = redaction_of(state).text(void_words(again))
+                review.say_facts(terminal.out(), [("void", void)])
 
 
 def _refuse_options(ctx: typer.Context) -> None:

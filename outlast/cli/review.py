@@ -13,17 +13,15 @@ from outlast.cli import terminal
 from outlast.cli.durations import rough, shown_time
 from outlast.cli.view import WHO_WIDTH, say_facts
 from outlast.clock import now_ms
-from outlast.contract.wording import ON_EXPIRY, budget_line, who_may_decide
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     ApprovalRequest,
     DecisionType,
     RequestKind,
     Vote,
-    VoteType,
 )
-from outlast.loop.votes import audience_text
 from outlast.rendering import counted, joined, named
+from outlast.views.words import VOTED, budget_line, deadlines, who_may_decide
 
 LONGEST_ARGUMENTS = 20_000
 """The maximum number of characters of a call's arguments in an approval request."""
@@ -38,13 +36,6 @@ SHOWN_WAIT = timedelta(minutes=1)
 """A request that has waited less is shown without its wait."""
 
 _BAR: Final = ("│", "dim")
-_VOTED: Final[dict[VoteType, str]] = {
-    "approve": "approved",
-    "edit": "changed the arguments",
-    "reject": "rejected",
-    "respond": "answered",
-    "withdraw": "withdrew their votes",
-}
 COMMANDS: Final[dict[DecisionType, tuple[str, str]]] = {
     "approve": ("approve", ""),
     "reject": ("reject", '--message "..."'),
@@ -163,11 +154,11 @@ def _vote(vote: Vote, request: ApprovalRequest) -> str:
     void = "; void: for earlier arguments" if earlier else "; withdrawn" if not stands else ""
     void = "" if decision.type == "withdraw" else void
     who, when = decision.by or "somebody", shown_time(vote.at_ms)
-    return joined(named(who), f" ({proof}) {_VOTED[decision.type]} at {when}{void}")
+    return joined(named(who), f" ({proof}) {VOTED[decision.type]} at {when}{void}")
 
 
 def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
-    claim, terms = request.claim, request.terms
+    claim = request.claim
     if claim is not None and claim.until_ms > now_ms:
         until = shown_time(claim.until_ms)
         yield "claimed", joined(named(claim.by), f" works on it until {until}")
@@ -179,13 +170,8 @@ def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
     if request.paused_at_ms is not None:
         yield "paused", "no time passes while a person has the conversation"
         return
-    for step in terms.escalations[request.escalated :][:1]:
-        at_ms = request.counts_from_ms + step.after_ms
-        whom = audience_text((step.audience,)) or "anybody"
-        yield "escalates", joined(f"{_until(at_ms, now_ms)}: ", named(whom), " may decide, too")
-    if request.expires_at_ms is not None:
-        due = _until(request.expires_at_ms, now_ms)
-        yield "due", f"{due}: {ON_EXPIRY[terms.on_expiry]}"
+    for one in deadlines(request):
+        yield "due", joined(_until(one.at_ms, now_ms), ", ", one.then)
 
 
 def _until(at_ms: int, now_ms: int) -> str:

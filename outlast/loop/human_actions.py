@@ -77,7 +77,13 @@ def _decision_receipt(state: LoopState, decision: Decision) -> JsonObject:
         "by": request.settled_by,
         "votes": len(request.standing_votes),
         "votes_needed": request.terms.quorum,
+        **({"is_queued": True} if is_queued(state, request.id) else {}),
     }
+
+
+def is_queued(state: LoopState, request_id: str) -> bool:
+    """Whether a call that people have approved waits for calls before it."""
+    return any(one.status == "planned" for one in state.calls if one.request_id == request_id)
 
 
 def _claim_receipt(state: LoopState, action: ClaimAction) -> JsonObject:

@@ -7,11 +7,13 @@ details, made visible and cut, and for the medium to escape.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, cast
 
+from outlast.loop.approvals import ApprovalStatus
 from outlast.loop.notices import NoticeEvent
 from outlast.ports.notifier import Notification
 from outlast.rendering import argument_lines, counted, cut, excerpt, named, visible, visible_lines
+from outlast.views.words import STATUS
 
 LONGEST_ARGUMENTS: Final = 2_500
 """How many characters of the arguments a message shows."""
@@ -44,13 +46,6 @@ _HEADLINES: Final[dict[NoticeEvent, str]] = {
     "waiting": "The user has written, and waits for the person who has the conversation",
 }
 
-_DECISIONS: Final = {
-    "approved": "Approved",
-    "edited": "Approved with other arguments",
-    "rejected": "Rejected",
-    "responded": "Answered by a person",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Detail:
@@ -63,7 +58,8 @@ class Detail:
 def headline(notice: Notification) -> str:
     """Return the first line of a notification, which holds no text of others."""
     if notice.event == "decided":
-        return _DECISIONS.get(notice.status, "Decided")
+        word = STATUS.get(cast("ApprovalStatus", notice.status), "decided")
+        return f"{word[0].upper()}{word[1:]}"
     return _HEADLINES[notice.event]
 
 
@@ -88,7 +84,7 @@ def details(notice: Notification) -> tuple[Detail, ...]:
         due, quorum = notice.due_at_ms, notice.quorum
         shown["For"] = audience_text(notice)
         shown["Votes"] = f"{notice.votes} of {quorum} people" if quorum > 1 else ""
-        shown["Until"] = "" if due is None else time_text(due)
+        shown["Until"] = "" if due is None else _detail(f"{time_text(due)}, {notice.then}")
     return tuple(
         Detail(label, text) for label, text in shown.items() if text or label in {"What", "Agent"}
     )

@@ -12,6 +12,7 @@ from outlast.loop.approvals import ApprovalRequest, DecisionType, Risk
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.values import JsonObject
 from outlast.rendering import command, decision_command
+from outlast.views.words import deadlines
 
 UI_URL: Final = "OUTLAST_UI_URL"
 """The environment variable with the address of the Temporal UI, for links to runs."""
@@ -51,7 +52,8 @@ class Notification:
         quorum: how many different people have to approve.
         votes: how many have, for the present arguments.
         allow: the types of decision.
-        due_at_ms: when the request expires; None if it never does.
+        due_at_ms: when the request expires or goes to further people; None for never.
+        then: what happens at that time, in words.
         message: what the person wrote to the model, if the request is decided.
         url: the run in the Temporal UI, if `OUTLAST_UI_URL` is set.
         commands: the commands that decide, for people to copy.
@@ -84,6 +86,7 @@ class Notification:
     votes: int = 0
     allow: tuple[DecisionType, ...] = ()
     due_at_ms: int | None = None
+    then: str = ""
     message: str | None = None
     url: str | None = None
     commands: tuple[str, ...] = ()
@@ -158,6 +161,7 @@ def notification(
             url=url,
         )
     audiences = request.audiences
+    due = next(iter(deadlines(request)), None)
     return Notification(
         # A reset run may use the id of a request again, for other arguments at another time.
         id=f"{run_id}/{request.id}/{notice.event}/{notice.number}@{request.requested_at_ms}",
@@ -185,7 +189,8 @@ def notification(
         quorum=request.terms.quorum,
         votes=len(request.standing_votes),
         allow=_allowed(request),
-        due_at_ms=request.expires_at_ms,
+        due_at_ms=due.at_ms if due is not None else None,
+        then=due.then if due is not None else "",
         message=request.decision.message if request.decision is not None else None,
         url=url,
         commands=_commands(request, run_id),

@@ -36,7 +36,7 @@ from outlast.client.runs import RunFilter, list_runs
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
 from outlast.client.timeline import Timeline
-from outlast.loop.approvals import Decision
+from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import Action, Customer, Program, Staff, groups_of, may
@@ -518,9 +518,9 @@ async def _decide(asked: DeskRequest) -> Response:
     asked.check(action_of(request, body.type))
     match body.type:
         case "ask_back":
-            return _decided(await handle.ask_back(request, body.question or "", by=person))
+            return _decided(await handle.ask_back(request, body.question or "", by=person), request)
         case "withdraw":
-            return _decided(await handle.withdraw_vote(request, by=person))
+            return _decided(await handle.withdraw_vote(request, by=person), request)
         case kind:
             decision = Decision(
                 request_id=request.id,
@@ -535,7 +535,7 @@ async def _decide(asked: DeskRequest) -> Response:
                 remember_scope=body.remember or "tool",
                 remember_until=body.until or "conversation",
             )
-    return _decided(await _send_decision(asked, found, decision))
+    return _decided(await _send_decision(asked, found, decision), request)
 
 
 async def _extend(asked: DeskRequest) -> Response:
@@ -556,7 +556,7 @@ async def _extend(asked: DeskRequest) -> Response:
         seen=request.seen,
         **changed,
     )
-    return _decided(await _send_decision(asked, found, decision))
+    return _decided(await _send_decision(asked, found, decision), request)
 
 
 async def _send_decision(
@@ -579,11 +579,11 @@ async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
     return found
 
 
-def _decided(receipt: DecisionReceipt) -> Response:
-    return _answer(_receipt_view(receipt))
+def _decided(receipt: DecisionReceipt, request: ApprovalRequest) -> Response:
+    return _answer(_receipt_view(receipt, request))
 
 
-def _receipt_view(receipt: DecisionReceipt) -> DecisionReceiptView:
+def _receipt_view(receipt: DecisionReceipt, request: ApprovalRequest) -> DecisionReceiptView:
     return DecisionReceiptView(
         run_id=receipt.run_id,
         request_id=receipt.request_id,
@@ -592,6 +592,8 @@ def _receipt_view(receipt: DecisionReceipt) -> DecisionReceiptView:
         votes_needed=receipt.votes_needed,
         by=receipt.by,
         is_kept=receipt.is_kept,
+        is_queued=receipt.is_queued,
+        words=receipt.words(request),
     )
 
 
@@ -664,18 +666,23 @@ async def _decide_together(asked: DeskRequest) -> Response:
     decided = dict(zip(agreed, outcomes, strict=True))
     keys = dict.fromkeys((one.conversation, one.request) for one in body.requests)
     return _answer(
-        BulkOutcomes(outcomes=[_outcome(key, decided.get(key), refused.get(key)) for key in keys])
+        BulkOutcomes(
+            outcomes=[
+                _outcome(key, agreed.get(key), decided.get(key), refused.get(key)) for key in keys
+            ]
+        )
     )
 
 
 def _outcome(
-    key: tuple[str, str], outcome: BulkOutcome | None, refused: str | None
+    key: tuple[str, str], step: BulkStep | None, outcome: BulkOutcome | None, refused: str | None
 ) -> BulkOutcomeView:
     receipt = None if outcome is None else outcome.receipt
+    request = None if step is None else step.request
     return BulkOutcomeView(
         conversation=key[0],
         request=key[1],
-        receipt=None if receipt is None else _receipt_view(receipt),
+        receipt=None if receipt is None or request is None else _receipt_view(receipt, request),
         refused=refused if outcome is None else outcome.refused,
     )
 

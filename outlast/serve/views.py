@@ -23,7 +23,6 @@ from outlast.client.runs import ListedRun
 from outlast.client.timeline import MODEL_STEPS, Check, Step, StepKind, StepStatus
 from outlast.contract.blobs import readable
 from outlast.contract.names import ListedStatus
-from outlast.contract.wording import ON_EXPIRY, budget_line, request_line, who_may_decide
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,
@@ -38,12 +37,20 @@ from outlast.loop.problems import sender_at
 from outlast.loop.start import Customer
 from outlast.loop.state import LoopState, Status, visible_item_count
 from outlast.loop.values import Failure, Json, JsonObject, Usage
-from outlast.loop.votes import aged, deadline_ms, refusal
+from outlast.loop.votes import aged, refusal
 from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.rendering import named
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
 from outlast.serve.customer_view import CustomerMessage, customer_view
 from outlast.views.redaction import Redaction
+from outlast.views.words import (
+    asked_again,
+    budget_line,
+    deadlines,
+    request_line,
+    void_words,
+    who_may_decide,
+)
 from outlast.workflows.presentation import waits_for
 
 
@@ -136,6 +143,13 @@ class HoldView(View):
 # --- Requests ------------------------------------------------------------------------------------
 
 
+class DeadlineView(View):
+    """When something happens to a request that nobody decides, and what."""
+
+    at: datetime
+    then: str
+
+
 class RequestView(View):
     """A request for a person's decision."""
 
@@ -175,13 +189,18 @@ class RequestView(View):
     votes_counted: int
     votes_needed: int
     requested_at: datetime
-    due_at: datetime | None = Field(description="When it expires or goes to further people.")
+    due_at: datetime | None = Field(description="The first of its deadlines.")
     expires_at: datetime | None
-    on_expiry: str = Field(description="What happens when nobody has decided in time, in words.")
+    deadlines: list[DeadlineView] = Field(
+        description="What happens where nobody decides, soonest first; nothing in a pause."
+    )
     paused: bool = Field(description="Whether no time passes, as a person has the conversation.")
     claim: ClaimView | None
     settled_by: str | None
     settled_at: datetime | None
+    void: str | None = Field(
+        description="Why its decision does not count any more; null if it does."
+    )
     takeover: bool = Field(description="Whether taking the conversation over is the approval.")
     response_schema: JsonObject | None = Field(description="Of the answer of a `respond`.")
     decisions: list[ActionView] = Field(
@@ -209,7 +228,8 @@ def request_view(
     request, state = found.request, found.state
     shown = request_for(caller, request, state)
     now_ms = clock.now_ms() if at_ms is None else at_ms
-    terms = request.terms
+    terms, again = request.terms, asked_again(request, state.approvals)
+    hides = redaction_for(caller, state)
     target = Target(run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=signs)
     payloads: dict[str, Any] = {}
     if sees_payloads(caller):
@@ -235,6 +255,7 @@ def request_view(
         effect=terms.effect,
         risk=terms.risk,
         policy=terms.policy,
+        void=None if again is None else hides.text(void_words(again)),
         takeover=terms.takeover,
         response_schema=terms.response_schema,
         decisions=list(_decisions(request, caller, target)),
@@ -265,12 +286,12 @@ def _people(request: ApprovalRequest, now_ms: int) -> dict[str, Any]:
 
 def _times(request: ApprovalRequest) -> dict[str, Any]:
     """Return the fields of a request about when."""
-    expires = request.expires_at_ms
+    due = deadlines(request)
     return {
         "requested_at": _time(request.requested_at_ms),
-        "due_at": _time_or_none(deadline_ms(request)),
-        "expires_at": _time_or_none(expires),
-        "on_expiry": "" if expires is None else ON_EXPIRY[request.terms.on_expiry],
+        "due_at": _time(due[0].at_ms) if due else None,
+        "expires_at": _time_or_none(request.expires_at_ms),
+        "deadlines": [DeadlineView(at=_time(one.at_ms), then=one.then) for one in due],
         "paused": request.paused_at_ms is not None,
         "settled_at": _time_or_none(request.decided_at_ms),
     }
@@ -961,6 +982,8 @@ class DecisionReceiptView(View):
     is_kept: bool = Field(
         description="Whether the server keeps the decision until a worker is there: none is now."
     )
+    is_queued: bool = Field(description="Whether calls before it go first.")
+    words: str = Field(description="What became of it, for people.")
 
 
 class BulkStepView(View):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias, get_args
 
 from outlast import rendering
-from outlast.contract import names, policies, wording
+from outlast.contract import names, policies
 from outlast.contract.blobs import readable
 from outlast.contract.effects import kind_of
 from outlast.contract.searchability import searchable, searchable_list
@@ -43,6 +43,7 @@ from outlast.rendering import (
     joined,
     named,
 )
+from outlast.views import words
 from outlast.views.redaction import Redaction, redaction_of, shown_effect, shown_request
 from outlast.workflows.timeline import Wait
 
@@ -196,7 +197,7 @@ def _wait_line(request: ApprovalRequest) -> str:
     """Return the same line for requests of the same kind, which then have one bar together."""
     people = audience_text(request.audiences)
     whom = joined(" by ", named(people)) if people else ""
-    line = wording.request_line(request) if request.kind == "budget" else named(request.name)
+    line = words.request_line(request) if request.kind == "budget" else named(request.name)
     return joined("Waiting for approval", whom, ": ", line)
 
 
@@ -351,7 +352,7 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
     where = f" (in the nested run {code(run)})" if request.run_id else ""
     whole = len(request.arguments) <= LONGEST_READ
     shown = rendering.arguments_text(request.arguments) if whole else request.arguments
-    spent = wording.budget_line(request.arguments) if request.kind == "budget" else None
+    spent = words.budget_line(request.arguments) if request.kind == "budget" else None
     if spent is not None:
         what = f"Waiting for more of a budget: {inline(spent)}, for {inline(request.agent)}{where}."
         return f"{what} {_rules(request)} {_way(run, request)}"
@@ -366,8 +367,8 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
 
 def _rules(request: ApprovalRequest) -> str:
     """Return for whom a request is, its risk, votes and deadline."""
-    terms, due_ms = request.terms, deadline_ms(request)
-    facts = [f"For {inline(wording.who_may_decide(request))}", f"risk {terms.risk}"]
+    terms = request.terms
+    facts = [f"For {inline(words.who_may_decide(request))}", f"risk {terms.risk}"]
     if terms.quorum > 1:
         facts.append(f"{len(request.standing_votes)} of {terms.quorum} votes")
     if request.claim is not None:
@@ -375,10 +376,7 @@ def _rules(request: ApprovalRequest) -> str:
         facts.append(f"{inline(named(request.claim.by))} works on it until {until}")
     if request.paused_at_ms is not None:
         facts.append("no time passes while a person has the conversation")
-    elif due_ms is not None and due_ms == request.expires_at_ms:
-        facts.append(f"due {_time(due_ms)}, {wording.ON_EXPIRY[terms.on_expiry]}")
-    elif due_ms is not None:
-        facts.append(f"due {_time(due_ms)}, then further people may decide")
+    facts += [f"due {_time(one.at_ms)}, {inline(one.then)}" for one in words.deadlines(request)]
     return " · ".join(facts) + "."
 
 
@@ -457,7 +455,7 @@ def _text(item: Item, hides: Redaction) -> str:
             output = hides.json(readable(raw.get("output")))
             return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         case _:
-            return hides.text(wording.with_parts(text_of(raw), raw.get("content")))
+            return hides.text(words.with_parts(text_of(raw), raw.get("content")))
 
 
 def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:

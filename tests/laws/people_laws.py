@@ -461,7 +461,7 @@ def check_held(
         begins = isinstance(command, CallModel) and command.turn not in earlier
         assert not begins, "a model call begins while a person has the conversation"
     hold = event.action if isinstance(event, PersonActed) else None
-    if isinstance(hold, HoldAction) and before.hold is None and hold.mode == "cancel":
+    if isinstance(hold, HoldAction) and before.hold is None and hold.mode == "immediate":
         calls = [one for one in after.pending if isinstance(one, CallModel)]
         assert all(one.line for one in calls), "a model call goes on"
         stopped = {one.effect for one in commands if isinstance(one, CancelEffect)}

@@ -78,14 +78,14 @@ async def test_two_people_decide_on_their_pages_and_a_late_decision_is_refused(d
     )
     async with browser(desk, ANN) as ann, browser(desk, BOB) as bob:
         opened = (await bob.get(page_of(handle))).text
-        assert (await decide(ann, handle, "approve")).headers["Location"].endswith("did=counted")
+        assert (await decide(ann, handle, "approve")).headers["Location"].endswith("did=decided")
         after = (await ann.get(page_of(handle))).text
         assert "1 of 2" in after
         assert "a different person has to agree" in after
         assert (await decide(ann, handle, "withdraw")).headers["Location"].endswith("did=withdrawn")
         assert (await decide(ann, handle, "approve")).status_code == 303
         answer = await bob.post(page_of(handle), data=form_in(opened, "approve"), headers=OWN)
-        assert answer.headers["Location"].endswith("did=approved")
+        assert answer.headers["Location"].endswith("did=decided")
         await desk.result(handle)
         assert ran == [50]
         late = await ann.post(
@@ -116,7 +116,7 @@ async def test_the_inbox_has_every_request_of_a_run_and_decides_them_together(de
         done = await ann.post(
             f"/inbox/requests/{handle.id}/a1", data=one, headers=OWN | {"HX-Request": "true"}
         )
-        assert "You approved it" in done.text
+        assert "Approved by ann. The call runs." in done.text
         data = {"run": handle.id, "seen": seen, "decision": "approve"}
         outcome = (await ann.post("/inbox/decide", data=data, headers=OWN)).text
         assert "1 changed or were decided meanwhile" in outcome

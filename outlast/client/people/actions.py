@@ -48,6 +48,7 @@ from outlast.loop.problems import decision_problem, digest_of_given_up, gave_up_
 from outlast.loop.state import LoopState, Status, has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES, settled_problem
+from outlast.views import words
 
 A = TypeVar("A", bound=Action)
 
@@ -76,6 +77,7 @@ class DecisionReceipt:
         by: who settled the request; None while it is pending, or if nobody said.
         is_kept: whether the server keeps the decision, because no worker was there to take it. The
             run takes it, or refuses it and lists it under `ignored`, when a worker starts.
+        is_queued: whether calls before it go first, as the run makes no more calls at once.
     """
 
     run_id: str
@@ -85,6 +87,19 @@ class DecisionReceipt:
     votes_needed: int
     by: str | None = None
     is_kept: bool = False
+    is_queued: bool = False
+
+    def words(self, request: ApprovalRequest) -> str:
+        """Return what became of the decision about this request, as sentences."""
+        return words.receipt(
+            request,
+            status=self.status,
+            votes=self.votes,
+            votes_needed=self.votes_needed,
+            by=self.by,
+            is_kept=self.is_kept,
+            is_queued=self.is_queued,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,6 +555,7 @@ class People(ABC):
             votes=outcome.get("votes", 1),  # workers of earlier versions do not say
             votes_needed=outcome.get("votes_needed", 1),
             by=outcome["by"],
+            is_queued=outcome.get("is_queued", False),
         )
 
     async def _update_or_keep(

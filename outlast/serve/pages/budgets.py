@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.contract.wording import amount_text
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.values import Json, JsonObject
+from outlast.views.words import amount_text
 
 _UNITS: Final = {
     "cost_micros": ("US dollars", 1_000_000),

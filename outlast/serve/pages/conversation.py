@@ -24,7 +24,6 @@ from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.result_members import RunSnapshot
 from outlast.client.timeline import Step
 from outlast.clock import now_ms
-from outlast.contract.wording import KEPT
 from outlast.dev.data_dir import run_link
 from outlast.loop.events import CancelMode
 from outlast.loop.state import LoopState
@@ -60,6 +59,7 @@ from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.views.words import KEPT
 
 LONGEST_STREAM: Final = timedelta(minutes=15)
 """Then the browser connects again, so that a login that has ended ends the stream, too."""

@@ -16,7 +16,6 @@ from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
-from outlast.contract.wording import amount_text, budget_line
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.aside import Aside, is_text, may_be_left_out, part_words, parts_of
 from outlast.loop.call_forms import arguments_of, name_of
@@ -36,6 +35,7 @@ from outlast.serve.customer_view import (
 )
 from outlast.serve.pages.budgets import Extension, extension_of
 from outlast.views.redaction import Redaction
+from outlast.views.words import STATUS, amount_text, asked_again, budget_line, void_words
 
 # --- States in words ------------------------------------------------------------------------------
 
@@ -268,21 +268,29 @@ _STATUS_BADGES: Final[dict[str, Badge]] = {
     "cancelled": Badge("not finished"),
 }
 _DECIDED: Final[dict[str, Badge]] = {
-    "approved": Badge("approved", "is-ok"),
-    "edited": Badge("approved with changes", "is-ok"),
-    "responded": Badge("answered by a person", "is-ok"),
-    "rejected": Badge("rejected", "is-bad"),
-    "expired": Badge("expired", "is-bad"),
-    "cancelled": Badge("not needed any more"),
-    "superseded": Badge("not needed any more"),
+    "approved": Badge(STATUS["approved"], "is-ok"),
+    "edited": Badge(STATUS["edited"], "is-ok"),
+    "responded": Badge(STATUS["responded"], "is-ok"),
+    "rejected": Badge(STATUS["rejected"], "is-bad"),
+    "expired": Badge(STATUS["expired"], "is-bad"),
+    "cancelled": Badge(STATUS["cancelled"]),
+    "superseded": Badge(STATUS["superseded"]),
 }
 
 
-def _row(step: Step, hides: Redaction, left_out: tuple[Leavable, ...]) -> Row:
+_VOID: Final = Badge("void: asked again", "is-bad")
+
+
+def _row(
+    step: Step,
+    hides: Redaction,
+    left_out: tuple[Leavable, ...],
+    again: ApprovalRequest | None = None,
+) -> Row:
     badge = _STATUS_BADGES.get(step.status)
     request = step.request
     if request is not None and request.status != "pending":
-        badge = _DECIDED.get(request.status, badge)
+        badge = _DECIDED.get(request.status, badge) if again is None else _VOID
     if step.kind in {"failure", "end"}:
         badge = None
     if step.kind == "tool" and step.status == "cancelled" and step.effect == 0:
@@ -292,6 +300,8 @@ def _row(step: Step, hides: Redaction, left_out: tuple[Leavable, ...]) -> Row:
     words = step.lacks or (step.failure.message if step.failure is not None else step.text)
     if step.kind == "wait":
         words = _of_wait(step)
+    if again is not None:
+        words = void_words(again)
     if step.kind == "summary" and step.failure is None:
         words = step.lacks  # the text is for those who may see payloads
     return Row(
@@ -577,7 +587,8 @@ class Conversation:
     def row(self, number: int) -> Row:
         """Return a step as the page shows it."""
         step = self.steps[number]
-        return _row(step, self.hides, self.left_out(step))
+        again = asked_again(step.request, self.state.approvals) if step.request else None
+        return _row(step, self.hides, self.left_out(step), again)
 
     def leavable(self, item: int) -> tuple[Leavable, ...]:
         """Return what the model may do without of an item, or does not read."""

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, cast
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
 from outlast.client.people.nested_requests import FoundRequest, find_request
-from outlast.contract.wording import KEPT, request_line
 from outlast.loop.approvals import ApprovalRequest, Decision, Person, VoteType
+from outlast.loop.human_actions import is_queued
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES
@@ -20,6 +20,8 @@ from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.views import RequestView, action_of
+from outlast.views.redaction import Redaction
+from outlast.views.words import KEPT, asked_again, receipt, request_line, void_words
 
 Deed = Literal[
     "approve",
@@ -47,24 +49,54 @@ CLAIM_LENGTHS: Final[dict[int, str]] = {
 """How long a claim lasts, in minutes."""
 
 _CHANNEL: Final = "desk"
-_DONE: Final[dict[str, str]] = {
-    "approved": "You approved it. It runs now.",
-    "edited": "You approved it with your arguments. It runs now.",
-    "rejected": "You rejected it. The agent reads your reason.",
-    "responded": "You answered. The agent reads your answer as the result of the call.",
-}
 DONE: Final[dict[str, str]] = {
-    **_DONE,
-    "extended": "You extended the budget. The run goes on.",
     "asked": "You asked back. The agent reads your question.",
     "claimed": "You work on it now: until your claim ends, nobody else decides it.",
     "handed_over": "You handed it over: nobody else decides it now.",
     "unclaimed": "Everybody who may can decide it again.",
     "withdrawn": "You took your vote back.",
     "kept": KEPT,
-    "counted": "Your vote counts. Further people have to agree.",
 }
-"""What came of it, by a word that an address may have."""
+"""What came of it, by a word that an address may have; a decision says what came of itself."""
+
+DECIDED: Final = "decided"
+"""The word of a decision that a run has taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What somebody has done.
+
+    Attributes:
+        deed: the word of it, as an address has it.
+        words: what came of it, as sentences.
+    """
+
+    deed: str
+    words: str
+
+
+def words_of(deed: str, found: FoundRequest, hides: Redaction) -> str:
+    """Return what came of a deed, as it is now: a decision may have become void since.
+
+    Args:
+        deed: the word that the address has, or any other text.
+        found: the request, as it is now.
+        hides: what policies hide from the reader.
+    """
+    request, state = found.request, found.state
+    if deed != DECIDED:
+        return DONE.get(deed, "")
+    if (again := asked_again(request, state.approvals)) is not None:
+        return hides.text(void_words(again))
+    return receipt(
+        request,
+        status=request.status,
+        votes=len(request.standing_votes),
+        votes_needed=request.terms.quorum,
+        by=request.settled_by,
+        is_queued=is_queued(state, request.id),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +136,11 @@ async def root_of(asked: DeskRequest) -> LoopState:
     return await asked.handle.state()
 
 
-async def act(asked: DeskRequest, form: Form) -> str | Refusal:
+async def act(asked: DeskRequest, form: Form) -> Done | Refusal:
     """Do what a form says about the request of the path.
 
     Returns:
-        A word of `DONE`, or why nothing was done.
+        What came of it, or why nothing was done.
     """
     deed = form.exact("deed")
     try:
@@ -122,7 +154,7 @@ async def act(asked: DeskRequest, form: Form) -> str | Refusal:
         return Refusal(deed, problem_of(error))
 
 
-async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -> str:
+async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -> Done:
     request, handle, person = found.request, asked.handle, asked.person
     is_claim = deed in {"claim", "unclaim", "take", "hand_over"}
     action = "claim" if is_claim else action_of(request, "edit" if deed == "extend" else deed)
@@ -138,32 +170,34 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
         case "claim" | "take":
             minutes = _minutes(form)
             await handle.claim(request, by=person, minutes=minutes, force=deed == "take")
-            return "claimed"
+            return Done("claimed", DONE["claimed"])
         case "hand_over":
             to = form.text("to").strip()
             if not to:
                 raise Refused(400, "empty", "Write the name of the colleague.")
             await handle.claim(request, by=person, minutes=_minutes(form), to=to)
-            return "handed_over"
+            return Done("handed_over", DONE["handed_over"])
         case "unclaim":
             await handle.unclaim(request, by=person)
-            return "unclaimed"
+            return Done("unclaimed", DONE["unclaimed"])
         case "withdraw":
-            return _word(await handle.withdraw_vote(request, by=person), "withdrawn")
+            receipt = await handle.withdraw_vote(request, by=person)
+            return _done(receipt, request, "withdrawn")
         case "ask_back":
             question = form.text("question")
             if not question.strip():
                 raise Refused(400, "empty", "Write the question that the agent shall answer.")
-            return _word(await handle.ask_back(request, question, by=person), "asked")
+            receipt = await handle.ask_back(request, question, by=person)
+            return _done(receipt, request, "asked")
         case "extend":
             decision = _extended(request, form, person)
             receipt = await handle.decide(decision, nested_id=request.run_id)
-            return _word(receipt, _outcome(receipt, request))
+            return _done(receipt, request, DECIDED)
         case "approve" | "edit" | "reject" | "respond":
             fields = _fields(deed, form)
             decision = decision_of(request, deed, by=person, channel=_CHANNEL, **fields)
             receipt = await handle.decide(decision, nested_id=request.run_id)
-            return _word(receipt, _outcome(receipt, request))
+            return _done(receipt, request, DECIDED)
         case _:
             raise Refused(400, "unknown_decision", f"{deed!r:.40} is nothing that can be done.")
 
@@ -250,11 +284,7 @@ def line_of(request: ApprovalRequest, view: RequestView) -> str:
     return named(request_line(as_seen(request, view)))
 
 
-def _word(receipt: DecisionReceipt, done: str) -> str:
-    return "kept" if receipt.is_kept else done
-
-
-def _outcome(receipt: DecisionReceipt, request: ApprovalRequest) -> str:
-    if request.kind == "budget" and receipt.status in {"approved", "edited"}:
-        return "extended"
-    return receipt.status if receipt.status in _DONE else "counted"
+def _done(receipt: DecisionReceipt, request: ApprovalRequest, deed: str) -> Done:
+    if receipt.is_kept:
+        return Done("kept", KEPT)
+    return Done(deed, DONE.get(deed) or receipt.words(request))

@@ -18,8 +18,9 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from outlast import rendering
-from outlast.contract.wording import request_line
+from outlast.loop.approvals import VoteType
 from outlast.pricing import dollars
+from outlast.views.words import VOTED, request_line
 
 LONGEST_MARKDOWN: Final = 20_000
 """The most characters that are read as Markdown: some texts of 20,000 take half a second."""
@@ -244,13 +245,6 @@ _STATUS_CLASSES: Final = {
     "rejected": "is-bad",
     "expired": "is-bad",
 }
-_VOTED: Final = {
-    "approve": "approved",
-    "edit": "changed the arguments",
-    "reject": "rejected",
-    "respond": "answered",
-    "withdraw": "took their vote back",
-}
 
 
 def status_class(status: str) -> str:
@@ -258,9 +252,9 @@ def status_class(status: str) -> str:
     return _STATUS_CLASSES.get(status, "")
 
 
-def voted(kind: str) -> str:
+def voted(kind: VoteType) -> str:
     """Return what somebody did, after their name."""
-    return _VOTED.get(kind, kind)
+    return VOTED[kind]
 
 
 def marked(name: str, is_on: object) -> Markup:

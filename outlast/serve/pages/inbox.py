@@ -28,7 +28,7 @@ from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.pages import filters
-from outlast.serve.pages.decisions import DONE, Refusal, act, line_of, problems_of
+from outlast.serve.pages.decisions import Refusal, act, line_of, problems_of
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -255,7 +255,7 @@ async def _requests_of(
         problem=problem,
         refusal=refusal,
         refused_id=asked.http.path_params.get("request_id", ""),
-        done=DONE.get(done, ""),
+        done=done,
     )
 
 
@@ -271,7 +271,7 @@ async def _decide(asked: DeskRequest) -> Response:
         asked,
         asked.run_id,
         outcome if is_refused else None,
-        "" if isinstance(outcome, Refusal) else outcome,
+        "" if is_refused else outcome.words,
     )
     return html_part(shown)
 

@@ -21,7 +21,7 @@ from outlast.serve.feed import Cut, Ended, FeedEntry
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.decisions import (
     CLAIM_LENGTHS,
-    DONE,
+    Done,
     Refusal,
     act,
     as_seen,
@@ -29,6 +29,7 @@ from outlast.serve.pages.decisions import (
     line_of,
     problems_of,
     root_of,
+    words_of,
 )
 from outlast.serve.pages.page import (
     Form,
@@ -98,7 +99,12 @@ async def _request(asked: DeskRequest) -> Response:
     root = await root_of(asked)
     found = await find(asked, root)
     given = asked.http.query_params
-    values = await _shown(asked, root, found, done=DONE.get(given.get("did", ""), ""))
+    values = await _shown(
+        asked,
+        root,
+        found,
+        done=words_of(given.get("did", ""), found, redaction_for(asked.caller, found.state)),
+    )
     # A mail's link: the id of its run may have been used again since.
     present = str(found.request.requested_at_ms)
     values["is_other"] = given.get("asked", present) != present
@@ -111,9 +117,9 @@ async def _decide(asked: DeskRequest) -> Response:
     if form.exact("deed") in {"edit", "respond"} and form.exact("step") != "send":
         return await _preview(asked, form)
     outcome = await act(asked, form)
-    if isinstance(outcome, str):
+    if isinstance(outcome, Done):
         parts = ("conversations", asked.run_id, "requests", asked.parameter("request_id"))
-        return see_other(asked, *parts, did=outcome)
+        return see_other(asked, *parts, did=outcome.deed)
     root = await root_of(asked)
     found = await find(asked, root)
     draft = _sent_draft(request_for(asked.caller, found.request, found.state), form)

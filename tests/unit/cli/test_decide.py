@@ -15,17 +15,17 @@ from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import function_tool
-from outlast.cli import decide, editor, terminal
+from outlast.cli import editor, terminal
 from outlast.cli.argument_changes import with_changes
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
 from outlast.client.people.actions import DecisionReceipt
 from outlast.client.start.runner import Runner
-from outlast.contract.wording import KEPT
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.approvals import Audience as Terms
 from outlast.testing import ScriptedModel, call
 from outlast.testing import say as said
+from outlast.views.words import KEPT
 from tests.unit.cli.conftest import Invoke, Open
 
 REFUND = [call("refund", "c1", order_id="A-42")]
@@ -225,6 +225,7 @@ async def test_a_rejection_tells_the_model_why(
         "votes": 1,
         "votes_needed": 1,
         "is_kept": False,
+        "is_queued": False,
         "by": os_user().subject,
         "tool": "refund",
         "arguments": '{"order_id": "A-42"}',
@@ -358,7 +359,7 @@ async def test_an_answer_may_be_json_of_a_schema(
     assert "cannot be decided with 'approve', only with respond" in wrong.stderr
     me = os_user().subject
     assert done.stdout == (
-        f"Answered by {me}. The call does not run; the model reads your answer as its output.\n"
+        f"Answered by {me}. The call does not run; the model reads the answer as its output.\n"
     )
     await handle.result()
     assert json.loads(model.requests[-1].input[-1]["output"]) == {"paid": True}
@@ -551,7 +552,7 @@ def test_a_vote_names_those_who_may_agree(
     receipt = DecisionReceipt(
         run_id="r", request_id="a1", status="pending", votes=votes, votes_needed=3
     )
-    assert decide.outcome(request, receipt, "ann") == words
+    assert receipt.words(request) == words
 
 
 def test_a_decision_without_a_worker_is_said_to_be_kept() -> None:
@@ -567,7 +568,7 @@ def test_a_decision_without_a_worker_is_said_to_be_kept() -> None:
     receipt = DecisionReceipt(
         run_id="r", request_id="a1", status="pending", votes=0, votes_needed=1, is_kept=True
     )
-    assert decide.outcome(request, receipt, "ann") == KEPT
+    assert receipt.words(request) == KEPT
 
 
 # --- The editor -----------------------------------------------------------------------------------

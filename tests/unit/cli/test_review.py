@@ -115,7 +115,7 @@ def test_an_approval_shows_its_rules_its_votes_and_its_times() -> None:
     screen = shown(STRICT)
 
     void = "approved at 1970-01-01T00:00:01.000+00:00; void: for earlier arguments"
-    whom = "ann or the group billing, but not the person who asked for the run"
+    whom = "ann or the group billing, but not who asked for it"
     for line in (
         "  changed    a person has changed the arguments of the model",
         "  hidden     iban: reviewers do not see the values",
@@ -131,9 +131,9 @@ def test_an_approval_shows_its_rules_its_votes_and_its_times() -> None:
     ):
         assert f"{line}\n" in screen
     assert "  claimed    bob works on it until 20" in screen
-    assert ": the group leads may decide, too\n" in screen
+    assert ", then the group leads may decide, too\n" in screen
     assert "  due        in 4 h, at 20" in screen
-    assert ": then the question fails\n" in screen
+    assert ", then the question fails\n" in screen
 
 
 def test_names_that_pass_for_others_are_visible() -> None:

@@ -243,7 +243,7 @@ async def test_the_process_that_posted_needs_no_history(slack: Slack) -> None:
 @pytest.mark.parametrize(
     ("event", "status", "title"),
     [
-        ("decided", "edited", "Approved with other arguments"),
+        ("decided", "edited", "Approved with changes"),
         ("decided", "rejected", "Rejected"),
         ("decided", "responded", "Answered by a person"),
         ("expired", "expired", "Nobody decided in time"),

@@ -288,7 +288,13 @@ async def test_a_decision_is_that_of_the_login_for_what_was_seen() -> None:
     client = FakeClient(asking().events, answer=RECEIPT)
     body = {"type": "reject", "message": "Not now.", "remember": "tool_with_args", "until": "run"}
     answer = await decided(client, body)
-    assert answer.json() == {"run_id": "support-42", **RECEIPT, "is_kept": False}
+    assert answer.json() == {
+        "run_id": "support-42",
+        **RECEIPT,
+        "is_kept": False,
+        "is_queued": False,
+        "words": "Approved by ann. The call runs.",
+    }
     ((_, name, sent, _),) = [one for one in client.calls if one[0] == "update"]
     assert (name, sent["type"], sent["message"]) == ("decide", "reject", "Not now.")
     assert (sent["by"], sent["groups"], sent["channel"]) == ("ann", ["billing"], "desk")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from outlast.client.inbox import InboxEntry
-from outlast.contract.wording import KEPT
 from outlast.loop.approvals import Audience
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.pages.inbox import inbox_row
+from outlast.views.words import KEPT
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.page_desk import ANN, OWN, Entries, app, asking, client_of, run_of
 
@@ -231,7 +231,7 @@ async def test_a_decision_in_the_list_shows_what_waits_then() -> None:
     part = {**OWN, "HX-Request": "true"}
     async with client_of(desk) as http:
         answer = await http.post("/inbox/requests/r/a1", data=data, headers=part)
-        assert "You approved it" in answer.text
+        assert "Approved by somebody. The call runs." in answer.text
         plain = await http.post("/inbox/requests/r/a1", data=data, headers=OWN)
         assert (plain.status_code, plain.headers["Location"]) == (303, "/inbox")
         run_of(desk).refused = "Approval a1 is already approved by bob."

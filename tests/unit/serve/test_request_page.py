@@ -152,7 +152,7 @@ async def test_who_only_watches_sees_no_arguments_and_no_forms(
 async def test_a_decision_is_sent_with_what_was_seen() -> None:
     state = asking()
     answer, run = await _sent(state, deed="approve")
-    assert (answer.status_code, answer.headers["Location"]) == (303, f"{PATH}?did=approved")
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"{PATH}?did=decided")
     (made,) = run.made
     assert (made.type, made.by, made.groups, made.channel) == (
         "approve",
@@ -404,7 +404,7 @@ async def test_a_budget_is_extended_in_the_unit_that_people_think_in(
     assert re.search(f'name="amount"[^>]* value="{value}"', text) is not None
     assert "extend_by" not in text.partition("<main")[2]
     answer, run = await _sent(state, deed="extend", amount=entered)
-    assert answer.headers["Location"] == f"{PATH}?did=extended"
+    assert answer.headers["Location"] == f"{PATH}?did=decided"
     assert run.made[0].type == "edit"
     before = json.loads(state.approvals[0].arguments)
     assert run.made[0].edited_arguments == before | {"extend_by": counted}

@@ -139,7 +139,10 @@ def test_a_request_says_who_decides_until_when_and_what_then() -> None:
     assert view.audience == "the group billing"
     assert (view.votes_counted, view.votes_needed) == (0, 2)
     assert view.expires_at is not None
-    assert view.on_expiry == "then the question fails"
+    assert [(one.at, one.then) for one in view.deadlines] == [
+        (view.expires_at, "then the question fails")
+    ]
+    assert view.due_at == view.expires_at
     assert view.model_words == "The boss agreed."
     assert view.run_id == play.run_id
 

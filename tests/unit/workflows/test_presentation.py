@@ -432,7 +432,7 @@ def test_the_details_say_for_whom_a_request_is_and_until_when() -> None:
     text = details(state)
     at = datetime.fromtimestamp(due / 1000, UTC).isoformat(timespec="seconds")
     assert (
-        "For the group billing, but not the person who asked for the run · risk high · 0 of 2 votes "
+        "For the group billing, but not who asked for it · risk high · 0 of 2 votes "
         f"· ann works on it until {at} · due {at}, then it is rejected." in text
     )
     assert '"by": "your name"' in text

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from outlast import Customer, RunConfig
+from outlast import Customer
+from outlast.agents.config.run_config import as_run_config
 from outlast.agents.errors import UserError
 from outlast.client.start.customer import as_customer
 from outlast.client.start.options import run_input
@@ -63,4 +64,4 @@ def test_an_author_has_a_name(author: Any) -> None:
 @pytest.mark.parametrize("name", ["customer", "author", "tenant"])
 def test_whose_a_run_is_is_no_setting(name: str) -> None:
     with pytest.raises(UserError, match=f"Pass it to Runner.run itself.*{name}="):
-        RunConfig(**{name: "ann"})
+        as_run_config({name: "ann"})
