@@ -290,7 +290,7 @@ class _Chosen:
             )
         consent.require(_QUESTIONS[kind], script)
         decision = self._decision(kind, **fields)
-        receipt = await self.send(lambda handle, _: handle.decide(decision))
+        receipt = await self.send(lambda handle, _: handle.decide(decision, request=request))
         record = {**self.record(receipt), **({"edited_arguments": edited} if edited else {})}
         self.caller.show(record, receipt.words(request), _further(request, fields))
 

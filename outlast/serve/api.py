@@ -564,7 +564,7 @@ async def _send_decision(
 ) -> DecisionReceipt:
     """Send a decision to the run that made the request, as that of the person who is logged in."""
     decision = decided_by(decision, asked.person)
-    return await _handle(asked).decide(decision, nested_id=found.request.run_id)
+    return await _handle(asked).decide(decision, request=found.request)
 
 
 async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:

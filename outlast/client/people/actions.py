@@ -8,6 +8,7 @@ import json
 import math
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -381,16 +382,29 @@ class People(ABC):
         words = phrases.asked_back(person.display or person.subject, question)
         return await self._decide(request, "reject", by=person, message=words)
 
-    async def decide(self, decision: Decision, *, nested_id: str | None = None) -> DecisionReceipt:
+    async def decide(
+        self,
+        decision: Decision,
+        *,
+        nested_id: str | None = None,
+        request: ApprovalRequest | None = None,
+    ) -> DecisionReceipt:
         """Send a decision to the run that made the request.
 
-        `nested_id` is the nested run, if it is known; empty for this run itself.
+        Each history is read at most once; with the request itself, none is.
+
+        Args:
+            decision: the decision.
+            nested_id: the nested run, if it is known; empty for this run itself.
+            request: the request as `approvals()` has it, which knows its run.
 
         Raises:
             DecisionRefused: as for `approve`.
             UserError: the edited arguments or the response are no JSON.
         """
-        return await self._send_decision(decision, decision.request_id, nested_id)
+        if request is not None:
+            nested_id = request.run_id
+        return await self._send_decision(decision, request or decision.request_id, nested_id)
 
     async def claim(
         self,
@@ -534,15 +548,16 @@ class People(ABC):
     ) -> DecisionReceipt:
         """Send a decision to the run whose request it answers."""
         _check_json(decision)
-        address, settled = await self._run_of(request, nested_id)
+        reads = self._reads()
+        address, settled = await self._run_of(request, reads, nested_id)
         if settled is not None:
             return _earlier_receipt(settled, decision, address.run_id)
-        decision = await self._with_what_was_seen(decision, address)
-        again = await self._withdrawals(address, request, decision)
+        decision = await _with_what_was_seen(decision, address, reads)
+        unique = update_id(decision, await _withdrawals(address, request, decision, reads))
         try:
-            outcome = await self._update_or_keep(address, decision, update_id(decision, again))
+            outcome = await self._update_or_keep(address, decision, unique, reads)
         except RunClosed:
-            settled = await self._request(address, decision.request_id)
+            settled = await self._reads().request(address, decision.request_id)
             if address is self._address or settled is None or settled.status == "pending":
                 raise
             return _earlier_receipt(settled, decision, address.run_id)
@@ -559,7 +574,7 @@ class People(ABC):
         )
 
     async def _update_or_keep(
-        self, address: RunAddress, decision: Decision, unique: str
+        self, address: RunAddress, decision: Decision, unique: str, reads: "_Reads"
     ) -> JsonObject | ApprovalRequest:
         """Send a decision; where no worker is there, have the server keep it if it may count.
 
@@ -571,65 +586,17 @@ class People(ABC):
         outcome = await address.update_if_served(name, payload, unique)
         if outcome is not None:
             return outcome
-        request = await self._request_for_signal(address, decision)
+        request = await _request_for_signal(address, decision, reads)
         if request is None:  # only a worker can check who sends an update
             return await address.update(name, payload, unique)
         await address.keep(name, payload)
         return request
 
-    async def _request_for_signal(
-        self, address: RunAddress, decision: Decision
-    ) -> ApprovalRequest | None:
-        """Return the request of a decision, if the decision would count without a proof.
-
-        Raises:
-            DecisionRefused: it would not count with one either.
-        """
-        state = await self._state_at(address)
-        if state is None:
-            return None
-        event = PersonActed(at_ms=now_ms(), action=decision)
-        problem = decision_problem(state, replace(event, verified=True))
-        if problem is not None:
-            raise DecisionRefused(problem)
-        is_enough = decision_problem(state, event) is None
-        return request_in(state, decision.request_id) if is_enough else None
-
-    async def _with_what_was_seen(self, decision: Decision, address: RunAddress) -> Decision:
-        """Return a decision that names what it is about, as the run that asks shows it now.
-
-        A caller that has only seen the arguments says so by their digest, which still has to fit.
-        """
-        if decision.seen is not None or decision.proof is not None:
-            return decision
-        request = await self._request(address, decision.request_id)
-        return decision if request is None else replace(decision, seen=request.seen)
-
-    async def _withdrawals(
-        self, address: RunAddress, request: RequestOrId, decision: Decision
-    ) -> int:
-        """Return how often the person has withdrawn: what they say after that is said anew."""
-        if decision.idempotency_key:
-            return 0
-        seen = seen_request(request)
-        if seen is None:
-            seen = await self._request(address, decision.request_id)
-        made = (vote.decision for vote in seen.votes) if seen is not None else ()
-        return sum((one.type, one.by) == ("withdraw", decision.by) for one in made)
-
-    async def _request(self, address: RunAddress, request_id: str) -> ApprovalRequest | None:
-        state = await self._state_at(address)
-        return None if state is None else request_in(state, request_id)
-
-    async def _state_at(self, address: RunAddress) -> LoopState | None:
-        is_own = address is self._address
-        return await self.state() if is_own else await state_of(address.run_id, self.client)
-
     async def _claim(
         self, request: RequestOrId, by: By, minutes: int, *, force: bool, to: str = ""
     ) -> ClaimReceipt:
         person = person_of(by)
-        address, settled = await self._run_of(request)
+        address, settled = await self._run_of(request, self._reads())
         if settled is not None:
             raise DecisionRefused(f"Approval {settled.id}{settled_problem(settled)}")
         record = ClaimAction(
@@ -644,8 +611,11 @@ class People(ABC):
             until=None if until_ms is None else datetime.fromtimestamp(until_ms / 1000, UTC),
         )
 
+    def _reads(self) -> "_Reads":
+        return _Reads(self._address, self.state, self.client)
+
     async def _run_of(
-        self, request: RequestOrId, nested_id: str | None = None
+        self, request: RequestOrId, reads: "_Reads", nested_id: str | None = None
     ) -> tuple[RunAddress, ApprovalRequest | None]:
         """Return the address of the run that made a request.
 
@@ -656,7 +626,7 @@ class People(ABC):
         if nested_id is None and seen is not None and seen.run_id:
             nested_id = seen.run_id
         if nested_id is None and "." in request_id:  # an id of a nested run
-            nested_id, settled = await run_of_request(request_id, await self.state(), self.client)
+            nested_id, settled = await reads.nested_run(request_id)
         if not nested_id or nested_id == self._address.run_id:
             return self._address, None
         if not await is_nested_in(nested_id, self._address.run_id, self.client):
@@ -704,6 +674,80 @@ class People(ABC):
             return action
         name = row_of(action).name
         return await address.ask(lambda: sign(self.client, action, address.run_id, action=name))
+
+
+class _Reads:
+    """What one act reads of runs: the history of each at most once."""
+
+    def __init__(
+        self, own: RunAddress, read_own: Callable[[], Awaitable[LoopState]], client: Client
+    ) -> None:
+        self._own, self._read_own, self._client = own, read_own, client
+        self._states: dict[str, LoopState | None] = {}
+
+    async def state(self, address: RunAddress) -> LoopState | None:
+        """Return the state of a run as it was first read; None if there is no such run."""
+        run_id = address.run_id
+        if run_id not in self._states:
+            reads_own = address is self._own
+            state = await self._read_own() if reads_own else await state_of(run_id, self._client)
+            self._states[run_id] = state
+        return self._states[run_id]
+
+    async def request(self, address: RunAddress, request_id: str) -> ApprovalRequest | None:
+        """Return a request that a run made itself, or None."""
+        state = await self.state(address)
+        return None if state is None else request_in(state, request_id)
+
+    async def nested_run(self, request_id: str) -> tuple[str, ApprovalRequest | None]:
+        """Return the nested run that made a request, as `run_of_request` does."""
+        root = await self.state(self._own)
+        assert root is not None  # noqa: S101  a handle's own state is there, or it raises
+        nested_id, settled, nested = await run_of_request(request_id, root, self._client)
+        if nested is not None:
+            self._states[nested_id] = nested
+        return nested_id, settled
+
+
+async def _request_for_signal(
+    address: RunAddress, decision: Decision, reads: _Reads
+) -> ApprovalRequest | None:
+    """Return the request of a decision, if the decision would count without a proof.
+
+    Raises:
+        DecisionRefused: it would not count with one either.
+    """
+    state = await reads.state(address)
+    if state is None:
+        return None
+    event = PersonActed(at_ms=now_ms(), action=decision)
+    problem = decision_problem(state, replace(event, verified=True))
+    if problem is not None:
+        raise DecisionRefused(problem)
+    is_enough = decision_problem(state, event) is None
+    return request_in(state, decision.request_id) if is_enough else None
+
+
+async def _with_what_was_seen(decision: Decision, address: RunAddress, reads: _Reads) -> Decision:
+    """Return a decision that names what it is about, as the run that asks shows it now.
+
+    A caller that has only seen the arguments says so by their digest, which still has to fit.
+    """
+    if decision.seen is not None or decision.proof is not None:
+        return decision
+    request = await reads.request(address, decision.request_id)
+    return decision if request is None else replace(decision, seen=request.seen)
+
+
+async def _withdrawals(
+    address: RunAddress, request: RequestOrId, decision: Decision, reads: _Reads
+) -> int:
+    """Return how often the person has withdrawn: what they say after that is said anew."""
+    if decision.idempotency_key:
+        return 0
+    seen = seen_request(request) or await reads.request(address, decision.request_id)
+    made = (vote.decision for vote in seen.votes) if seen is not None else ()
+    return sum((one.type, one.by) == ("withdraw", decision.by) for one in made)
 
 
 def update_id(decision: Decision, withdrawals: int = 0) -> str:

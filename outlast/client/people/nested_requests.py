@@ -119,21 +119,22 @@ async def is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
 
 async def run_of_request(
     request_id: str, root: LoopState, client: Client
-) -> tuple[str, ApprovalRequest | None]:
+) -> tuple[str, ApprovalRequest | None, LoopState | None]:
     """Return the id of the nested run that made a request; empty if the root run handles it.
 
-    With it comes the request, settled, if the nested run has ended.
+    With it come the request, settled, if the nested run has ended, and the state of the nested run
+    if it was read.
     """
     for one in root.pending_approvals:
         if one.id == request_id:
-            return one.run_id, None
+            return one.run_id, None, None
     if root.phase == "closed":
-        return "", None
+        return "", None, None
     nested = await _requesting_run(request_id, root, client)
     request = None if nested is None else request_in(nested, request_id)
     if nested is None or request is None:
-        return "", None
-    return nested.run_id, request if nested.phase == "closed" else None
+        return "", None, None
+    return nested.run_id, request if nested.phase == "closed" else None, nested
 
 
 async def state_of(run_id: str, client: Client) -> LoopState | None:

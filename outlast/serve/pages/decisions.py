@@ -191,12 +191,12 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
             return _done(receipt, request, "asked")
         case "extend":
             decision = _extended(request, form, person)
-            receipt = await handle.decide(decision, nested_id=request.run_id)
+            receipt = await handle.decide(decision, request=request)
             return _done(receipt, request, DECIDED)
         case "approve" | "edit" | "reject" | "respond":
             fields = _fields(deed, form)
             decision = decision_of(request, deed, by=person, channel=_CHANNEL, **fields)
-            receipt = await handle.decide(decision, nested_id=request.run_id)
+            receipt = await handle.decide(decision, request=request)
             return _done(receipt, request, DECIDED)
         case _:
             raise Refused(400, "unknown_decision", f"{deed!r:.40} is nothing that can be done.")

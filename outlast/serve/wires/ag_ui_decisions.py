@@ -92,7 +92,7 @@ async def _decided(
             request, answer.kind, by=asked.person, channel=CHANNEL, **(answer.fields or {})
         )
         handle = asked.desk.handle(state.run_id)
-        await handle.decide(decision, nested_id=request.run_id)
+        await handle.decide(decision, request=request)
     except (UserError, AgentsException) as error:
         return str(error)
     return None

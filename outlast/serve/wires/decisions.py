@@ -62,7 +62,7 @@ async def decide(
         channel=channel,
         response=response,
     )
-    await asked.desk.handle(run_id).decide(decision, nested_id=request.run_id or None)
+    await asked.desk.handle(run_id).decide(decision, request=request)
 
 
 # --- Where the answer goes on --------------------------------------------------------------------

@@ -53,8 +53,8 @@ class Run:
         await self.check()
         return self.states[self.id]
 
-    async def decide(self, decision: Any, *, nested_id: str | None = None) -> DecisionReceipt:
-        return self._receipt(decision, nested_id)
+    async def decide(self, decision: Any, *, request: ApprovalRequest) -> DecisionReceipt:
+        return self._receipt(decision, request.run_id)
 
     async def ask_back(self, one: ApprovalRequest, question: str, **_: Any) -> DecisionReceipt:
         return self._receipt(("ask_back", question), one.run_id)

@@ -71,7 +71,7 @@ async def test_a_run_that_goes_on_is_found_to_say_itself_what_was_decided(
     client: FakeClient,
 ) -> None:
     asker = await run_of_request("e3.e3.a1", await root_of(client), cast("Client", client))
-    assert asker == ("support-42/ask-3/inner-3", None)
+    assert asker[:2] == ("support-42/ask-3/inner-3", None)
     handle = RunHandle(cast("Client", client), "support-42")
     with pytest.raises(DecisionRefused, match=r"e3\.e3\.a1 is already rejected by ann"):
         await handle.approve("e3.e3.a1", by="bob")
@@ -97,7 +97,7 @@ async def test_what_nobody_has_asked_is_for_the_run_itself_to_refuse(
     client: FakeClient, request_id: str
 ) -> None:
     asker = await run_of_request(request_id, await root_of(client), cast("Client", client))
-    assert asker == ("", None)
+    assert asker == ("", None, None)
 
 
 class Failing(dict[str, Any]):
