@@ -21,7 +21,6 @@ from outlast.agents.agent import Agent
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
-from outlast.client.handle import RunHandle
 from outlast.client.identity import decided_by
 from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
 from outlast.client.people.actions import AsideReceipt, DecisionReceipt, TakeoverReceipt
@@ -33,8 +32,6 @@ from outlast.client.people.nested_requests import (
 )
 from outlast.client.people.words import read_words
 from outlast.client.runs import RunFilter, list_runs
-from outlast.client.start.options import RunOptions
-from outlast.client.start.runner import Runner
 from outlast.client.timeline import Timeline
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.state import LoopState
@@ -46,7 +43,6 @@ from outlast.serve.bodies import (
     BulkPlanBody,
     CancelBody,
     ClaimBody,
-    CustomerBody,
     DecisionBody,
     ExtendBody,
     FinishBody,
@@ -80,11 +76,11 @@ from outlast.serve.live import (
     event_stream,
     inbox_stream,
 )
-from outlast.serve.messages import author_of
+from outlast.serve.messages import begin, send
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
-from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
+from outlast.serve.routing import PATIENCE, DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.views import (
     AsideReceiptView,
     BulkOutcomes,
@@ -115,9 +111,6 @@ from outlast.serve.views import (
     run_view,
     wait_list,
 )
-
-PATIENCE: Final = timedelta(seconds=20)
-"""How long a request waits for a run that accepts nothing: proxies wait for a minute or less."""
 
 _GONE: Final = "It does not wait any more."
 _CHANGED: Final = "It has changed since you looked at it. Look at it again, and decide again."
@@ -161,8 +154,9 @@ async def _start(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, StartBody)
     agent = _agent(asked, body.agent)
     content = await readable_pictures(body.input)
-    handle = await _begin(
-        asked, agent, content, run_id=body.id, tenant=body.tenant, customer=body.customer
+    customer = None if body.customer is None else body.customer.customer
+    handle = await begin(
+        asked, agent.name, content, run_id=body.id, tenant=body.tenant, customer=customer
     )
     token = None
     if may(asked.caller, "mint_token") is None and asked.desk.tokens is not None:
@@ -182,31 +176,6 @@ def _agent(asked: DeskRequest, name: str) -> Agent[Any]:
             return agent
     names = ", ".join(agent.name for agent in asked.desk.agents) or "none"
     raise Refused(400, "unknown_agent", f"This desk has no agent {name!r:.80}. Agents: {names}.")
-
-
-async def _begin(
-    asked: DeskRequest,
-    agent: Agent[Any],
-    content: str | list[JsonObject],
-    *,
-    run_id: str | None,
-    tenant: str | None = None,
-    customer: CustomerBody | None = None,
-    message_id: str | None = None,
-) -> RunHandle:
-    options = RunOptions(
-        client=asked.desk.client,
-        task_queue=asked.desk.task_queue,
-        id=run_id,
-        tenant=tenant,
-        customer=None if customer is None else customer.customer,
-        author=author_of(asked.caller) or None,
-        patience=PATIENCE,
-    )
-    # By its name: this process hosts no runs.
-    return await Runner.start(
-        agent.name, content, keep_open=True, stream=True, message_id=message_id, **options
-    )
 
 
 async def _list(asked: DeskRequest) -> Response:
@@ -243,7 +212,7 @@ async def _show(asked: DeskRequest) -> Response:
 
 async def _of_customer(asked: DeskRequest) -> CustomerConversation:
     try:
-        state = await _handle(asked).state()
+        state = await asked.handle.state()
     except RunNotFound:  # the customer's first message begins it
         return new_conversation(asked.run_id)
     return customer_conversation(await whole_state(asked.desk.client, state, files=False))
@@ -256,7 +225,7 @@ async def read_run(asked: DeskRequest) -> RunView:
         RunNotFound: there is no such run.
     """
     client, timeline, state = asked.desk.client, Timeline(), LoopState()
-    async with aclosing(_handle(asked).past()) as past:
+    async with aclosing(asked.handle.past()) as past:
         async for progress in past:
             state = progress.state
             timeline.take(progress.event, state)
@@ -280,7 +249,7 @@ async def _send(asked: DeskRequest) -> Response:
     own_id = body.message_id or secrets.token_hex(8)
     message_id = customer_message_id(own_id)
     try:
-        await _handle(asked).send(content, message_id=message_id, author=author_of(asked.caller))
+        await send(asked, asked.run_id, content, message_id)
     except RunNotFound:
         await _first_message(asked, body, content, message_id)
     return _answer(MessageReceiptView(id=asked.run_id, message_id=own_id), 202)
@@ -298,14 +267,14 @@ async def _first_message(
         )
     agent = _agent(asked, body.agent)
     with suppress(RunAlreadyStarted):
-        await _begin(asked, agent, content, run_id=asked.run_id, message_id=message_id)
+        await begin(asked, agent.name, content, run_id=asked.run_id, message_id=message_id)
     # Another message may have begun it, also one that says the same; a known one changes nothing.
-    await _handle(asked).send(content, message_id=message_id, author=author_of(asked.caller))
+    await send(asked, asked.run_id, content, message_id)
 
 
 async def _withdraw(asked: DeskRequest) -> Response:
     await read_body(asked.http, NoBody)
-    own_id, handle = asked.parameter("message_id"), _handle(asked)
+    own_id, handle = asked.parameter("message_id"), asked.handle
     message_id = own_id
     # The team sees, and may take back, whatever waits; others what was sent for the customer.
     is_theirs = isinstance(asked.caller, Staff) and any(
@@ -318,7 +287,7 @@ async def _withdraw(asked: DeskRequest) -> Response:
 
 
 async def _attachment(asked: DeskRequest) -> Response:
-    view = customer_view(await _handle(asked).state())
+    view = customer_view(await asked.handle.state())
     message_id, number = asked.parameter("message_id"), asked.parameter("number")
     content = await file_of(asked.desk.client, view, message_id, number)
     if content is None:
@@ -353,7 +322,7 @@ async def _events(asked: DeskRequest) -> Response:
 
 
 async def _hold(asked: DeskRequest) -> Response:
-    body, handle, person = await read_body(asked.http, HoldBody), _handle(asked), asked.person
+    body, handle, person = await read_body(asked.http, HoldBody), asked.handle, asked.person
     if body.to is not None:
         return _takeover(await _acted(handle.hand_over(by=person, to=body.to)))
     return _takeover(await _acted(handle.hold(by=person, mode=body.mode, force=body.force)))
@@ -361,25 +330,25 @@ async def _hold(asked: DeskRequest) -> Response:
 
 async def _say(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, SayBody)
-    said = _handle(asked).say(body.text, by=asked.person, message_id=body.message_id)
+    said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id)
     return _takeover(await _acted(said))
 
 
 async def _release(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, ReleaseBody)
-    released = _handle(asked).release(by=asked.person, note=body.note, to=body.to)
+    released = asked.handle.release(by=asked.person, note=body.note, to=body.to)
     return _takeover(await _acted(released))
 
 
 async def _set_aside(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, SetAsideBody)
-    done = _handle(asked).set_aside(body.item, by=asked.person, part=body.part, reason=body.reason)
+    done = asked.handle.set_aside(body.item, by=asked.person, part=body.part, reason=body.reason)
     return _aside(await _acted(done))
 
 
 async def _take_back(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, TakeBackBody)
-    done = _handle(asked).take_back(body.item, by=asked.person, part=body.part)
+    done = asked.handle.take_back(body.item, by=asked.person, part=body.part)
     return _aside(await _acted(done))
 
 
@@ -409,13 +378,13 @@ def _takeover(receipt: TakeoverReceipt) -> Response:
 
 async def _cancel(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, CancelBody)
-    await _handle(asked).cancel(body.mode)
+    await asked.handle.cancel(body.mode)
     return Response(status_code=202)
 
 
 async def _retry(asked: DeskRequest) -> Response:
     await read_body(asked.http, NoBody)
-    sent = await _acted(_handle(asked).retry())
+    sent = await _acted(asked.handle.retry())
     return _answer(MessageReceiptView(id=asked.run_id, message_id=sent.id), 202)
 
 
@@ -423,7 +392,7 @@ async def _retry(asked: DeskRequest) -> Response:
 
 
 async def _waits(asked: DeskRequest) -> Response:
-    return _answer(wait_list(await _handle(asked).pending_waits()))
+    return _answer(wait_list(await asked.handle.pending_waits()))
 
 
 async def _finish(asked: DeskRequest) -> Response:
@@ -467,7 +436,7 @@ async def deliver(
 
 
 async def _requests(asked: DeskRequest) -> Response:
-    state, signs = await _handle(asked).state(), await asked.desk.signs()
+    state, signs = await asked.handle.state(), await asked.desk.signs()
     found = await found_requests(state, asked.desk.client)
     groups = groups_of(asked.caller)
     words = await read_words(asked.desk.client, state, [one.request for one in found], groups)
@@ -502,7 +471,7 @@ async def find(asked: DeskRequest) -> FoundRequest:
         RunNotFound: there is no such run.
         Refused: the run has no such request.
     """
-    state, request_id = await _handle(asked).state(), asked.parameter("request_id")
+    state, request_id = await asked.handle.state(), asked.parameter("request_id")
     found = await find_request(request_id, state, asked.desk.client)
     if found is None:
         message = f"The run {asked.run_id!r:.200} has no request {request_id!r:.80}."
@@ -513,7 +482,7 @@ async def find(asked: DeskRequest) -> FoundRequest:
 async def _decide(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, DecisionBody)
     found = await _seen(asked, body.digest)
-    request, handle, person = found.request, _handle(asked), asked.person
+    request, handle, person = found.request, asked.handle, asked.person
     # Some decisions are an operator's matter; the run judges everything else.
     asked.check(action_of(request, body.type))
     match body.type:
@@ -564,7 +533,7 @@ async def _send_decision(
 ) -> DecisionReceipt:
     """Send a decision to the run that made the request, as that of the person who is logged in."""
     decision = decided_by(decision, asked.person)
-    return await _handle(asked).decide(decision, request=found.request)
+    return await asked.handle.decide(decision, request=found.request)
 
 
 async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
@@ -599,7 +568,7 @@ def _receipt_view(receipt: DecisionReceipt, request: ApprovalRequest) -> Decisio
 
 async def _claim(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, ClaimBody)
-    found, handle = await find(asked), _handle(asked)
+    found, handle = await find(asked), asked.handle
     receipt = await handle.claim(
         found.request, by=asked.person, minutes=body.minutes, force=body.force, to=body.to
     )
@@ -613,7 +582,7 @@ async def _claim(asked: DeskRequest) -> Response:
 async def _unclaim(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, UnclaimBody)
     found = await find(asked)
-    receipt = await _handle(asked).unclaim(found.request, by=asked.person, force=body.force)
+    receipt = await asked.handle.unclaim(found.request, by=asked.person, force=body.force)
     return _answer(
         ClaimReceiptView(
             run_id=receipt.run_id, request_id=receipt.request_id, by=receipt.by, until=receipt.until
@@ -699,10 +668,6 @@ async def bulk_steps(client: Client, run_ids: Iterable[str]) -> tuple[BulkStep, 
 # --- Shared --------------------------------------------------------------------------------------
 
 T = TypeVar("T")
-
-
-def _handle(asked: DeskRequest) -> RunHandle:
-    return RunHandle(asked.desk.client, asked.run_id, patience=PATIENCE)
 
 
 async def _acted(act: Awaitable[T]) -> T:

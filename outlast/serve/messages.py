@@ -2,19 +2,22 @@
 
 import asyncio
 import time
-from typing import cast
+from typing import TypedDict, Unpack, cast
 
 from starlette.requests import Request
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
+from outlast.client.handle import RunHandle
+from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
+from outlast.loop import start
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Customer, Staff, Target
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
-from outlast.serve.routing import Desk, DeskRequest
+from outlast.serve.routing import PATIENCE, Desk, DeskRequest
 
 
 def startable_agent(desk: Desk, name: str) -> Agent:
@@ -75,9 +78,62 @@ async def accept_message(
         return
     if state is not None and state.phase in {"closing", "closed"}:
         raise Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
-    content = await readable_pictures(content)
+    await send(asked, run_id, await readable_pictures(content), message_id)
+
+
+class Whose(TypedDict, total=False):
+    """Whose conversation it is."""
+
+    tenant: str | None
+    customer: start.Customer | None
+
+
+async def send(
+    asked: DeskRequest, run_id: str, content: str | list[JsonObject], message_id: str
+) -> None:
+    """Send a message to a run, as every route does: with its author, and with the text streamed.
+
+    Raises:
+        AgentsException: the run does not take it.
+    """
     await asked.desk.handle(run_id).send(
         content, message_id=message_id, stream=True, author=author_of(asked.caller)
+    )
+
+
+async def begin(
+    asked: DeskRequest,
+    agent: str,
+    content: str | list[JsonObject],
+    *,
+    run_id: str | None,
+    message_id: str | None = None,
+    **whose: Unpack[Whose],
+) -> RunHandle:
+    """Begin a conversation with a first message, as every route does.
+
+    Args:
+        asked: the request; a member of the team is the author of the message.
+        agent: the name of the agent: this process hosts no runs.
+        content: the message.
+        run_id: the id of the run; None for a new one.
+        message_id: the id of the message; None for the default.
+        **whose: the tenant and the customer.
+
+    Raises:
+        RunAlreadyStarted: another run has the id.
+    """
+    options = RunOptions(
+        id=run_id,
+        client=asked.desk.client,
+        task_queue=asked.desk.task_queue,
+        author=author_of(asked.caller) or None,
+        patience=PATIENCE,
+        tenant=whose.get("tenant"),
+        customer=whose.get("customer"),
+    )
+    return await Runner.start(
+        agent, content, keep_open=True, stream=True, message_id=message_id, **options
     )
 
 
@@ -93,20 +149,9 @@ async def _started(
     asked: DeskRequest, run_id: str, agent: str, content: str | list[JsonObject], message_id: str
 ) -> LoopState | None:
     """Begin a run; return its state, or None if somebody else has just begun another one."""
-    desk = asked.desk
-    startable_agent(desk, agent)
+    startable_agent(asked.desk, agent)
     try:
-        handle = await Runner.start(
-            agent,
-            content,
-            id=run_id,
-            keep_open=True,
-            stream=True,
-            message_id=message_id,
-            client=desk.client,
-            task_queue=desk.task_queue,
-            author=author_of(asked.caller) or None,
-        )
+        handle = await begin(asked, agent, content, run_id=run_id, message_id=message_id)
     except RunAlreadyStarted:
         return None
     return await handle.state()

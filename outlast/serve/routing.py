@@ -9,6 +9,7 @@ again, with the state.
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -116,12 +117,16 @@ class Desk:
         return await known_forks(self.client, run_id)
 
     def handle(self, run_id: str) -> RunHandle:
-        """Return a handle on a run."""
-        return RunHandle(self.client, run_id)
+        """Return a handle on a run, which waits `PATIENCE` for a server that does not answer."""
+        return RunHandle(self.client, run_id, patience=PATIENCE)
 
     async def signs(self) -> bool:
         """Whether people's actions are signed, so that runs take the login for a proof."""
         return (await identity_keys(self.client)).signing is not None
+
+
+PATIENCE: Final = timedelta(seconds=20)
+"""How long a request waits for a Temporal server that does not answer, by whichever route."""
 
 
 @dataclass(frozen=True, slots=True)

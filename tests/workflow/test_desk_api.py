@@ -332,6 +332,8 @@ async def test_a_request_of_a_nested_run_is_decided_in_that_run(desk: Desk):
             "votes_needed": 1,
             "by": "ann",
             "is_kept": False,
+            "is_queued": False,
+            "words": "Approved by ann. The call runs.",
         }
         await desk.until_status(handle, "idle")
         settled = await http.get(of_run(handle.id, "requests", request["id"]))
