@@ -50,7 +50,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from scan every-page laws
+NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from scan every-page every-host laws
 # What takes hours.
 SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -63,7 +63,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -118,6 +118,9 @@ browser: $(VENV)/.browser $(OIDC) $(PAGES) site chromium ## the desk and the doc
 
 every-page: PAGE_TESTS := tests/browser/test_every_page.py
 every-page: browser ## each page of the desk in both themes and at both widths
+
+every-host: $(VENV)/.test ## whose objects runs get: every plan and every attack, in programs and in workers
+	@$(BIN)/pytest -q -n 2 --dist loadfile tests/workflow/test_whose_objects.py tests/attacks/test_another_runs_objects.py
 
 # A browser that is missing is a failure: these tests never pass without having run.
 chromium:
@@ -180,7 +183,7 @@ pythons: $(VENV)/.test ## what `make test` runs, with each version of Python tha
 # What `make test` has left out, and laws as often as they are worth it. `coverage` runs the tests of the
 # loop, with all laws, and `types` those of types.
 test-beyond: $(VENV)/.test
-	@OUTLAST_LAWS=1 $(PYTEST) -w 3 -m "full or law or installed" --ignore=tests/unit/loop --ignore=tests/architecture/test_user_types.py
+	@OUTLAST_LAWS=1 $(PYTEST) -w 3 -m "(full or law or installed) and not nightly" --ignore=tests/unit/loop --ignore=tests/architecture/test_user_types.py
 
 check: ## everything that CI runs
 	@$(MAKE) --no-print-directory test

@@ -70,6 +70,9 @@ LACKS: Final = (
 WAITS, SERVED, FAILS = "waits", "served by the worker", "fails"
 """What becomes of Eve's attempts where a worker hosts; a program hosts none of them."""
 
+AT_WORKERS: Final = pytest.mark.host("worker")
+"""The host that `make check` tries where the other one would refuse all: see conftest.py."""
+
 
 # --- Ann at home ----------------------------------------------------------------------------------
 
@@ -394,7 +397,13 @@ def expected(home: Home, at_worker: str) -> str:
     return at_worker if home.host.name == "worker" else WAITS
 
 
-@pytest.mark.parametrize("attempt", BY_HAND)
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(name, marks=[] if at_worker == WAITS else [AT_WORKERS])
+        for name, (_, at_worker) in BY_HAND.items()
+    ],
+)
 async def test_a_run_that_is_started_by_hand_gets_nothing_of_hers(home: Home, attempt: str):
     make, at_worker = BY_HAND[attempt]
     with home.watched():
@@ -633,7 +642,13 @@ RAW: Final[dict[str, tuple[Callable[[Home], tuple[str, JsonObject]], bool]]] = {
 """What a foreign workflow asks of the workers on Ann's queue, and whether a worker does it."""
 
 
-@pytest.mark.parametrize("attempt", RAW)
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(name, marks=[AT_WORKERS] if is_served else [])
+        for name, (_, is_served) in RAW.items()
+    ],
+)
 async def test_an_activity_of_a_foreign_workflow_gets_nothing_of_hers(
     home: Home, foreign: str, attempt: str
 ):

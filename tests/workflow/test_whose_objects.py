@@ -349,33 +349,41 @@ def markdown(tables: dict[str, dict[str, str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-EVERYWHERE = pytest.mark.parametrize(
-    ("host", "plan"),
-    [
-        pytest.param(Host, "plain", marks=pytest.mark.smoke, id="program-plain"),
-        pytest.param(Host, "trip", id="program-trip"),
-        pytest.param(Host, "questions", id="program-questions"),
-        pytest.param(WorkerHost, "plain", id="worker-plain"),
-        pytest.param(WorkerHost, "trip", id="worker-trip"),
-        pytest.param(WorkerHost, "questions", id="worker-questions"),
-    ],
-    indirect=["host"],
-)
-"""A situation with runs of every plan, on every host."""
+FACTORIES = {"program": Host, "worker": WorkerHost}
 
-WAITING = pytest.mark.parametrize(
-    ("host", "plan"),
-    [
-        pytest.param(Host, "plain pay", marks=pytest.mark.smoke, id="program-plain"),
-        pytest.param(Host, "trip pay", id="program-trip"),
-        pytest.param(Host, "questions", id="program-questions"),
-        pytest.param(WorkerHost, "plain pay", id="worker-plain"),
-        pytest.param(WorkerHost, "trip pay", id="worker-trip"),
-        pytest.param(WorkerHost, "questions", id="worker-questions"),
-    ],
-    indirect=["host"],
-)
-"""A situation with runs that wait for a person or a message half-way."""
+
+def situations(*kept: str, ending: str = "", smoke: bool = True) -> pytest.MarkDecorator:
+    """Return the parameters of a situation: each plan on each host.
+
+    Args:
+        kept: the pairs that `make check` runs. Each situation has each host and each plan among them, and
+            all of them together have each plan on each host. `make every-host` runs the others, too.
+        ending: what plans that wait for a person add to their names.
+        smoke: whether `make test` runs the plain plan of a program.
+    """
+    pairs = [(host, plan) for host in FACTORIES for plan in ("plain", "trip", "questions")]
+    ids = [f"{host}-{plan}" for host, plan in pairs]
+    assert set(kept) <= set(ids)
+    return pytest.mark.parametrize(
+        ("host", "plan"),
+        [
+            pytest.param(
+                FACTORIES[host],
+                plan if plan == "questions" else plan + ending,
+                id=name,
+                marks=[
+                    *([pytest.mark.smoke] if smoke and name == "program-plain" else []),
+                    *([] if name in kept else [pytest.mark.nightly]),
+                ],
+            )
+            for (host, plan), name in zip(pairs, ids, strict=True)
+        ],
+        indirect=["host"],
+    )
+
+
+TRIPS_AT_WORKERS = "program-plain", "program-questions", "worker-trip"
+QUESTIONS_AT_WORKERS = "program-plain", "program-trip", "worker-questions"
 
 LOSING = pytest.mark.parametrize(
     ("host", "plan"),
@@ -467,7 +475,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldStarts:
 # --- Beside each other, and one after the other ---------------------------------------------------
 
 
-@EVERYWHERE
+@situations(*TRIPS_AT_WORKERS)
 async def test_runs_that_overlap(host: Host, people: list[Customer], plan: str):
     runs = [HalfRun(host, one, plan) for one in people]
     await all_of(*(one.begin() for one in runs))
@@ -475,7 +483,7 @@ async def test_runs_that_overlap(host: Host, people: list[Customer], plan: str):
     check(host, plan, *people)
 
 
-@EVERYWHERE
+@situations(*QUESTIONS_AT_WORKERS)
 async def test_runs_in_sequence_while_another_is_open(
     host: Host, people: list[Customer], plan: str
 ):
@@ -486,7 +494,7 @@ async def test_runs_in_sequence_while_another_is_open(
     check(host, plan, *people)
 
 
-@EVERYWHERE
+@situations(*TRIPS_AT_WORKERS)
 async def test_an_id_that_is_used_again(host: Host, people: list[Customer], plan: str):
     run_id = host.new_id()
     for one in people:
@@ -504,7 +512,7 @@ async def test_an_id_below_another(host: Host, people: list[Customer], plan: str
     check(host, plan, *people)
 
 
-@EVERYWHERE
+@situations(*QUESTIONS_AT_WORKERS)
 async def test_a_conversation_that_others_have_runs_beside(
     host: Host, people: list[Customer], plan: str
 ):
@@ -568,7 +576,7 @@ async def test_runs_that_go_on_in_new_histories(
 # --- Starts that begin nothing --------------------------------------------------------------------
 
 
-@EVERYWHERE
+@situations(*TRIPS_AT_WORKERS)
 async def test_starts_that_are_refused(host: Host, people: list[Customer], plan: str):
     ann, bob, cy = people
     run = await HalfRun(host, ann, plan).begin()
@@ -587,7 +595,7 @@ async def test_starts_that_are_refused(host: Host, people: list[Customer], plan:
     check(host, plan, ann)
 
 
-@EVERYWHERE
+@situations(*QUESTIONS_AT_WORKERS)
 async def test_a_start_that_is_cancelled_on_its_way_and_then_refused(
     host: Host, people: list[Customer], plan: str, held: HeldStarts
 ):
@@ -605,7 +613,7 @@ async def test_a_start_that_is_cancelled_on_its_way_and_then_refused(
     assert {use.run_owner for use in host.ledger.uses} == {"ann"}
 
 
-@EVERYWHERE
+@situations(*TRIPS_AT_WORKERS)
 async def test_a_start_that_is_cancelled_and_accepted(
     host: Host, people: list[Customer], plan: str, held: HeldStarts
 ):
@@ -628,7 +636,7 @@ async def test_a_start_that_is_cancelled_and_accepted(
     check(host, plan, ann, bob)
 
 
-@EVERYWHERE
+@situations(*QUESTIONS_AT_WORKERS)
 async def test_effects_wait_for_a_start_whose_caller_does_not_know_it_yet(
     host: Host, people: list[Customer], plan: str, held: HeldStarts
 ):
@@ -779,7 +787,7 @@ async def waits_and_goes_on(host: Host, run: HalfRun) -> None:
     run.handle = await host.start(customer, run.plan, run.id)
 
 
-@WAITING
+@situations(*QUESTIONS_AT_WORKERS, ending=" pay")
 async def test_processes_that_end_and_start_in_another_order(
     host: Host, people: list[Customer], plan: str
 ):
@@ -792,7 +800,7 @@ async def test_processes_that_end_and_start_in_another_order(
     check(host, plan, *people, waited=True)
 
 
-@WAITING
+@situations(*TRIPS_AT_WORKERS, ending=" pay")
 async def test_more_runs_than_a_process_keeps(
     host: Host, people: list[Customer], plan: str, monkeypatch: pytest.MonkeyPatch
 ):
