@@ -25,6 +25,7 @@ from outlast.demo.responses_server import ResponsesServer
 from outlast.dev import EmbeddedServer
 from outlast.hosts import LOOPBACK, free_port
 from outlast.serve.tokens import KEY_VARIABLE, ConversationTokens
+from tests import forked
 from tests.browser.model import answer
 from tests.servers import kill_and_start_again
 
@@ -229,12 +230,13 @@ class Stage:
             ),
             *("--address", self._server.address, "--namespace", "default"),
         ]
-        child = await Child.start(
-            f"{command} {self._started}",
-            arguments,
-            home=self.home,
-            environment=self._environment | environment,
-        )
+        with forked.processes():
+            child = await Child.start(
+                f"{command} {self._started}",
+                arguments,
+                home=self.home,
+                environment=self._environment | environment,
+            )
         self._stack.push_async_callback(child.kill)
         return child
 

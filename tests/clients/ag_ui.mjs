@@ -109,6 +109,13 @@ const commands = {
   look({ name }) {
     return look(agents.get(name));
   },
+  // The next test begins: what still streams is closed, as the pages of the last one are.
+  async forget() {
+    const opened = [...agents.values()];
+    agents.clear();
+    await Promise.allSettled(opened.map((agent) => agent.detachActiveRun()));
+    return {};
+  },
 };
 
 async function answer(line) {

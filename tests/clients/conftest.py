@@ -50,10 +50,17 @@ async def killed_stage(tmp_path: Path) -> AsyncIterator[Stage]:
         yield stage
 
 
-@pytest.fixture
-async def front_end() -> AsyncIterator[FrontEnd]:
+@pytest.fixture(scope="module")
+async def node_of_ag_ui() -> AsyncIterator[FrontEnd]:
     """A Node process with the real clients of AG-UI and CopilotKit."""
     async with FrontEnd("ag_ui.mjs") as front_end:
         yield front_end
-    # The client lets the error of a broken connection fall, beside raising it.
-    assert [one for one in front_end.unhandled if "terminated" not in one] == []
+
+
+@pytest.fixture
+async def front_end(node_of_ag_ui: FrontEnd) -> AsyncIterator[FrontEnd]:
+    """That process, without what other tests have opened."""
+    async with node_of_ag_ui.one_test() as front_end:
+        yield front_end
+        # The client lets the error of a broken connection fall, beside raising it.
+        assert [one for one in front_end.unhandled if "terminated" not in one] == []

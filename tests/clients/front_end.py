@@ -1,10 +1,10 @@
-"""A Node process that runs a front end's real client, as a script tells it."""
+"""A Node process that runs a front end's real clients, as a script tells it: one for each test file."""
 
 import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -63,6 +63,14 @@ class FrontEnd:
             await self._process.wait()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def one_test(self) -> AsyncGenerator[Self]:
+        """Have neither clients, events nor errors of other tests."""
+        yield self
+        await self.do("forget")
+        self.events.clear()
+        self.unhandled.clear()
 
     async def do(self, what: str, **fields: Any) -> Any:
         """Send a command, and return its result.

@@ -36,12 +36,19 @@ async def killed_stage(tmp_path: Path) -> AsyncIterator[Stage]:
         yield stage
 
 
-@pytest.fixture
-async def node() -> AsyncIterator[FrontEnd]:
+@pytest.fixture(scope="module")
+async def node_of_the_sdk() -> AsyncIterator[FrontEnd]:
     """A Node process with the real client."""
     async with FrontEnd("vercel.mjs") as front_end:
         yield front_end
-    assert front_end.unhandled == []
+
+
+@pytest.fixture
+async def node(node_of_the_sdk: FrontEnd) -> AsyncIterator[FrontEnd]:
+    """That process, without what other tests have opened."""
+    async with node_of_the_sdk.one_test() as front_end:
+        yield front_end
+        assert front_end.unhandled == []
 
 
 class Chat:

@@ -56,6 +56,12 @@ class Chat extends AbstractChat {
 }
 
 const commands = {
+  // The next test begins: what still streams is closed, as the pages of the last one are.
+  async forget() {
+    const opened = [...chats.values()];
+    chats.clear();
+    await Promise.allSettled(opened.map((chat) => chat.stop()));
+  },
   open({ name, ...options }) {
     chats.set(name, new Chat(options));
   },

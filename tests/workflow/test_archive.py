@@ -7,7 +7,6 @@ import gzip
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -48,6 +47,7 @@ from outlast.payloads.readable import readable
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, replay, say
 from outlast.workflows.agent_run import AgentRun
+from tests import forked
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text
 
@@ -356,9 +356,7 @@ async def test_a_process_that_is_killed_at_any_step_leaves_nothing_wrong(
 
     async def killed_at(step: int) -> int:
         directory = tmp_path / f"killed-{step}"
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", KILLED, *place, str(directory), str(step)
-        )
+        process = await forked.start("-c", KILLED, *place, str(directory), str(step))
         code = await process.wait()
         archive = Archive(directory)
         assert [one.problem for one in await verify(archive)] in ([], [""])

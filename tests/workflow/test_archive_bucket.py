@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -14,6 +13,7 @@ from outlast.agents.agent import Agent
 from outlast.archive import Archive, ObjectArchiveStore, use_archive, verify
 from outlast.client.recordings import record_run
 from outlast.testing import ScriptedModel
+from tests import forked
 from tests.s3_servers import S3Server, SlowNetwork, s3_server
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.test_archive import (
@@ -43,8 +43,7 @@ async def s3() -> AsyncIterator[S3Server]:
 async def worker_process(
     desk: Desk, **environment: str
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
+    process = await forked.start(
         "-m",
         "tests.archive_worker_program",
         desk.client.service_client.config.target_host,

@@ -1,13 +1,13 @@
 """The command line from end to end: a real server, a worker and a model as processes, `outlast`.
 
-Only what a person would type, in the order in which the support desk's README says it.
+Only what a person would type, in the order in which the support desk's README says it. The first of each
+command is started as a person starts it, and the others are forked.
 """
 
 import asyncio
 import json
 import os
 import secrets
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import pytest
 from outlast.client.identity import os_user
 from outlast.demo.desk_model import answer
 from outlast.demo.responses_server import ResponsesServer
+from tests import forked
 from tests.servers import TemporalServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -36,6 +37,7 @@ class Terminal:
     def __init__(self, server: TemporalServer, home: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "OPENAI_"))}
         self._home = home
+        self._typed = set[str]()
         self.environment = {
             **kept,
             "TEMPORAL_ADDRESS": server.address,
@@ -46,8 +48,11 @@ class Terminal:
         }
 
     async def start(self, module: str, *arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *arguments),
+        typed = " ".join((module, *arguments[:1]))
+        start = forked.start if typed in self._typed else forked.start_anew
+        self._typed.add(typed)
+        return await start(
+            *("-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from outlast.loop.effects import CompactView
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call
+from tests import forked
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 
 WORKER_PROGRAM = Path(__file__).parent / "compaction_worker_program.py"
@@ -93,9 +93,7 @@ async def until_a_summary_is_written(desk: Desk, handle: RunHandle) -> None:
 @pytest.mark.full
 async def test_a_worker_that_is_killed_while_it_summarises_is_replaced(desk: Desk):
     address = desk.client.service_client.config.target_host
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable, str(WORKER_PROGRAM), address, desk.queue
-    )
+    worker = await forked.start(str(WORKER_PROGRAM), address, desk.queue)
     handle = await desk.start("Desk", f"Question 0. {LONG}", keep_open=True, run_config=QUICK)
     await until_a_summary_is_written(desk, handle)
     async with asyncio.timeout(PATIENCE_SECONDS):

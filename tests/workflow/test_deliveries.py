@@ -33,6 +33,7 @@ from outlast.ports.model import ModelRequest
 from outlast.serve.app import desk as desk_app
 from outlast.serve.login import ThisMachine
 from outlast.testing import ScriptedModel, call, say
+from tests import forked
 from tests.eventually import eventually
 from tests.servers import TemporalServer
 from tests.workflow import receiver_program
@@ -98,8 +99,7 @@ async def receiver(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
+    process = await forked.start(
         "-m",
         "tests.workflow.receiver_program",
         server.address,

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +16,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.timeline import timeline_of
 from outlast.ports.model import Model
 from outlast.testing import ScriptedModel, fail_after, paced
+from tests import forked
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 from tests.workflow.replies import model_error
 
@@ -67,9 +67,7 @@ async def test_a_model_that_is_busy_is_followed_and_everybody_sees_why(desk: Des
 async def test_a_worker_that_is_killed_while_the_second_model_is_called_changes_nothing(desk: Desk):
     address = desk.client.service_client.config.target_host
     handle = await desk.start("Helper", run_config=QUICK)
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable, str(WORKER_PROGRAM), address, desk.queue
-    )
+    worker = await forked.start(str(WORKER_PROGRAM), address, desk.queue)
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await worker.wait() == -signal.SIGKILL
     first, second = ScriptedModel("Not asked again."), ScriptedModel("Here.")

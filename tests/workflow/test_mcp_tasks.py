@@ -22,6 +22,7 @@ from outlast.agents.mcp.server import MCPServer
 from outlast.client.handle import RunHandle
 from outlast.mcp import MCPServerStdio, MCPServerStreamableHttp
 from outlast.testing import ScriptedModel, call
+from tests import forked
 from tests.conformance.views import outputs
 from tests.eventually import eventually
 from tests.mcp_servers import PATIENCE_SECONDS, TASKS_PROGRAM, Listening
@@ -271,8 +272,7 @@ async def test_a_worker_killed_before_the_wait_is_recorded_finds_the_task_by_its
     desk: Desk, kitchen: Kitchen
 ) -> None:
     address = desk.client.service_client.config.target_host
-    command = [sys.executable, str(WORKER_PROGRAM), address, desk.queue, kitchen.program.url]
-    worker = await asyncio.create_subprocess_exec(*command)
+    worker = await forked.start(str(WORKER_PROGRAM), address, desk.queue, kitchen.program.url)
     handle = await desk.start("Cook", run_config=QUICK)
     async with asyncio.timeout(PATIENCE_SECONDS):
         assert await worker.wait() == -signal.SIGKILL

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, refuse, say
+from tests import forked
 from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.replies import outputs
@@ -58,8 +58,8 @@ async def waiting(desk: Desk, ran: list[str], **options: Any) -> RunHandle:
 
 async def command(server: TemporalServer, *arguments: str) -> Any:
     """Type a command, and return what it prints."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outlast.cli.entry", *arguments, "--json"),
+    process = await forked.start(
+        *("-m", "outlast.cli.entry", *arguments, "--json"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "TEMPORAL_ADDRESS": server.address, "TEMPORAL_CONFIG_FILE": os.devnull},

@@ -6,7 +6,6 @@
 import asyncio
 import os
 import signal
-import sys
 import time
 from asyncio.subprocess import Process
 from collections.abc import Generator
@@ -29,6 +28,7 @@ from outlast.otel.converter import SpanConverter
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.tracing.receivers import REGISTRATION
+from tests import forked
 from tests.otlp import OtlpReceiver, Received, tree
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 from tests.workflow.test_resets import reset, task_ends
@@ -68,8 +68,7 @@ async def worker(desk: Desk, receiver: OtlpReceiver, directory: Path, **variable
         "OTEL_METRIC_EXPORT_INTERVAL": "500",
         "OTEL_BSP_SCHEDULE_DELAY": "100",
     }
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
+    return await forked.start(
         str(PROGRAM),
         address,
         desk.queue,

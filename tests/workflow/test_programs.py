@@ -3,13 +3,14 @@
 import contextlib
 import os
 import signal
-import sys
-from asyncio import create_subprocess_exec, gather, sleep, timeout
+from asyncio import gather, sleep, timeout
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 ROOT = Path(__file__).parents[2]
 
@@ -198,8 +199,8 @@ async def program(home: Path, name: str, text: str, *arguments: str) -> AsyncGen
     }
     if "OUTLAST_TEMPORAL_CLI" in os.environ:
         environment["OUTLAST_TEMPORAL_CLI"] = os.environ["OUTLAST_TEMPORAL_CLI"]
-    process = await create_subprocess_exec(
-        sys.executable, name, *arguments, cwd=home, env=environment, stdout=PIPE, stderr=PIPE
+    process = await forked.start(
+        name, *arguments, cwd=home, env=environment, stdout=PIPE, stderr=PIPE
     )
     try:
         yield process

@@ -5,7 +5,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, WorkflowExecutionDescription
 
+from tests import forked
 from tests.servers import TemporalServer
 
 ROOT = Path(__file__).parents[2]
@@ -156,8 +156,17 @@ asyncio.run(main())
 
 
 @contextlib.asynccontextmanager
-async def script(text: str, home: Path, *, address: str | None = None) -> AsyncGenerator[Process]:
-    """Run a script in a directory of its own; it is gone afterwards."""
+async def script(
+    text: str, home: Path, *, address: str | None = None, anew: bool = False
+) -> AsyncGenerator[Process]:
+    """Run a script in a directory of its own; it is gone afterwards.
+
+    Args:
+        text: what it does.
+        home: its directory.
+        address: the server that the environment names.
+        anew: whether it loads its packages itself.
+    """
     ours = ("TEMPORAL_", "OUTLAST_", "OPENAI_", "XDG_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     # No profile file of the machine's user counts either.
@@ -170,9 +179,8 @@ async def script(text: str, home: Path, *, address: str | None = None) -> AsyncG
         environment["OUTLAST_TEMPORAL_CLI"] = os.environ["OUTLAST_TEMPORAL_CLI"]
     if address is not None:
         environment["TEMPORAL_ADDRESS"] = address
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", START + text, cwd=home, env=environment, stdout=PIPE, stderr=PIPE
-    )
+    start = forked.start_anew if anew else forked.start
+    process = await start("-c", START + text, cwd=home, env=environment, stdout=PIPE, stderr=PIPE)
     try:
         yield process
     finally:
@@ -181,9 +189,11 @@ async def script(text: str, home: Path, *, address: str | None = None) -> AsyncG
         await process.communicate()
 
 
-async def output_of(text: str, home: Path, *, address: str | None = None) -> list[str]:
+async def output_of(
+    text: str, home: Path, *, address: str | None = None, anew: bool = False
+) -> list[str]:
     """Return what a script prints; it must end well and leave nothing open."""
-    async with script(text, home, address=address) as process:
+    async with script(text, home, address=address, anew=anew) as process:
         async with asyncio.timeout(SECONDS_PER_SCRIPT):
             out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
@@ -206,7 +216,7 @@ async def exists(path: Path, process: Process) -> None:
 
 @pytest.mark.smoke
 async def test_a_script_that_configures_nothing_gets_its_answer(tmp_path: Path):
-    assert await output_of(ASK, tmp_path) == ["It is on its way. 2"]
+    assert await output_of(ASK, tmp_path, anew=True) == ["It is on its way. 2"]
     assert (tmp_path / "data" / "outlast" / "temporal.db").exists()
 
 
