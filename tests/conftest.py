@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it; a table does not depend on how tests run
 
 # Temporal's server is a program in Go. It collects garbage when its heap has grown to five times its size,
-# instead of twice, which costs memory that there is and saves a tenth of its CPU. All tests start their
-# servers, and the processes that start some, with the environment of pytest.
+# instead of twice, and its threads do not look for work that another one has: with the servers of all
+# processes of tests, both would cost a sixth of their CPU. Servers, and what starts some, inherit this.
 os.environ.setdefault("GOGC", "400")
 os.environ.setdefault("GOMEMLIMIT", "1500MiB")
+os.environ.setdefault("GOMAXPROCS", "1")
 
 # A busy machine is slow at any moment, so examples have no deadline. `make test` and CI try the same
 # ones each time: a failure there is a change's fault, and comes again. `make laws` tries others, and so
