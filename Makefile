@@ -136,8 +136,6 @@ clients: $(VENV)/.test $(CLIENTS) ## the real npm clients of front ends before t
 # What `newest` names of what it chose.
 NAMED := temporalio|openai|aiohttp|pydantic|mcp|typer|rich|starlette|slack-sdk|obstore|redis|sqlalchemy|opentelemetry-sdk|cryptography|uvloop|httpx|pytest|protobuf
 
-LOWEST_SLOW := tests/workflow/test_answers.py \
-	tests/unit/cli/test_dev_and_worker.py::test_a_worker_reloads_on_save_and_all_end_on_ctrl_c
 VERSION_TESTS := tests/unit/mcp tests/unit/models tests/unit/otel tests/unit/sessions tests/replay tests/architecture/test_dependencies.py
 # Of agents and commands, what uses other packages; of the commands, one test of each kind runs on a server.
 LOWEST_TESTS := $(VERSION_TESTS) tests/unit/cli/test_app.py tests/unit/cli/test_entry.py tests/unit/serve/test_pictures.py \
@@ -156,9 +154,8 @@ node:
 		|| { echo "Node.js 20 with npm is not installed. It is needed for pages in a browser, npm clients and logins at a real provider; make check WITHOUT_NODE=1 leaves these out."; exit 1; }
 
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
-	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
-	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider $(LOWEST_SLOW)
-	@$(LOWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider -m smoke tests/unit/cli
+	@$(LOWEST)/bin/python -m tests.pool -n 2 -w 0 --hypothesis-profile=versions -m "not full" $(LOWEST_TESTS)
+	@$(LOWEST)/bin/python -m tests.pool -n 2 -w 0 -m "smoke or oldest" tests/unit/cli tests/workflow/test_answers.py
 
 # Resolved anew each time: that a release of somebody else breaks outlast is to be seen. Prints what it chose.
 newest: | $(BIN)/uv ## the same tests, and more, with the newest versions that pyproject.toml allows, whatever the lock says

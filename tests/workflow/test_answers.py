@@ -12,6 +12,8 @@ from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text
 
+pytestmark = pytest.mark.oldest
+
 
 @pytest.mark.smoke
 async def test_a_question_is_answered(desk: Desk):

@@ -220,6 +220,7 @@ async def answer(cli: Invoke, address: str) -> str:
 
 
 @pytest.mark.full
+@pytest.mark.oldest
 async def test_a_worker_reloads_on_save_and_all_end_on_ctrl_c(
     travel: tuple[Started, Path, str], cli: Invoke
 ) -> None:
