@@ -352,7 +352,7 @@ def markdown(tables: dict[str, dict[str, str]]) -> str:
 FACTORIES = {"program": Host, "worker": WorkerHost}
 
 
-def situations(*kept: str, ending: str = "", smoke: bool = True) -> pytest.MarkDecorator:
+def situations(*kept: str, ending: str = "", smoke: bool = False) -> pytest.MarkDecorator:
     """Return the parameters of a situation: each plan on each host.
 
     Args:
@@ -400,7 +400,7 @@ LOSING = pytest.mark.parametrize(
 PLAIN = pytest.mark.parametrize(
     ("host", "plan"),
     [
-        pytest.param(Host, "plain", marks=pytest.mark.smoke, id="program-plain"),
+        pytest.param(Host, "plain", id="program-plain"),
         pytest.param(WorkerHost, "plain", id="worker-plain"),
     ],
     indirect=["host"],
@@ -475,7 +475,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldStarts:
 # --- Beside each other, and one after the other ---------------------------------------------------
 
 
-@situations(*TRIPS_AT_WORKERS)
+@situations(*TRIPS_AT_WORKERS, smoke=True)
 async def test_runs_that_overlap(host: Host, people: list[Customer], plan: str):
     runs = [HalfRun(host, one, plan) for one in people]
     await all_of(*(one.begin() for one in runs))
@@ -494,7 +494,7 @@ async def test_runs_in_sequence_while_another_is_open(
     check(host, plan, *people)
 
 
-@situations(*TRIPS_AT_WORKERS)
+@situations(*TRIPS_AT_WORKERS, smoke=True)
 async def test_an_id_that_is_used_again(host: Host, people: list[Customer], plan: str):
     run_id = host.new_id()
     for one in people:
@@ -534,7 +534,7 @@ async def test_a_conversation_that_others_have_runs_beside(
 @pytest.mark.parametrize(
     ("host", "plan"),
     [
-        pytest.param(Host, "plain", marks=pytest.mark.smoke, id="program-plain"),
+        pytest.param(Host, "plain", id="program-plain"),
         pytest.param(Host, "trip", id="program-trip"),
         pytest.param(WorkerHost, "plain", id="worker-plain"),
     ],
@@ -636,7 +636,7 @@ async def test_a_start_that_is_cancelled_and_accepted(
     check(host, plan, ann, bob)
 
 
-@situations(*QUESTIONS_AT_WORKERS)
+@situations(*QUESTIONS_AT_WORKERS, smoke=True)
 async def test_effects_wait_for_a_start_whose_caller_does_not_know_it_yet(
     host: Host, people: list[Customer], plan: str, held: HeldStarts
 ):
@@ -715,7 +715,7 @@ async def test_a_second_engine_in_another_thread_with_the_same_id(
 @pytest.mark.parametrize(
     ("host", "plan"),
     [
-        pytest.param(Host, "plain pay", marks=pytest.mark.smoke, id="program-plain"),
+        pytest.param(Host, "plain pay", id="program-plain"),
         pytest.param(Host, "trip pay", id="program-trip"),
         pytest.param(WorkerHost, "plain pay", id="worker-plain"),
         pytest.param(WorkerHost, "trip pay", id="worker-trip"),
@@ -787,7 +787,7 @@ async def waits_and_goes_on(host: Host, run: HalfRun) -> None:
     run.handle = await host.start(customer, run.plan, run.id)
 
 
-@situations(*QUESTIONS_AT_WORKERS, ending=" pay")
+@situations(*QUESTIONS_AT_WORKERS, ending=" pay", smoke=True)
 async def test_processes_that_end_and_start_in_another_order(
     host: Host, people: list[Customer], plan: str
 ):
