@@ -15,6 +15,7 @@ from outlast.cli.durations import shown_time
 from outlast.clock import now_ms
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import command, decision_command
+from outlast.views.words import changed
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
@@ -353,10 +354,7 @@ async def _choose(
             f"`{command(verb, handle.id, request.id)}`. `outlast show` has the details."
         )
     if consent is not None and not consent.covers(request.digest):
-        raise DecisionRefused(
-            f"Approval {request.id} shows something else than what you have seen "
-            f"(--digest {consent.digest:.80}). Look at it again and decide again."
-        )
+        raise DecisionRefused(changed(request.id))
     if not caller.as_json or (consent is not None and not consent.yes):
         words = await read_words(handle.client, state, [request])
         run_id = request.run_id or caller.run_id

@@ -159,12 +159,15 @@ def _unknown(
     return f"The run has no approval {request_id!r:.80}. Pending: {', '.join(pending) or 'none'}."
 
 
+_SETTLED: Final = {"edited": "approved with changes", "responded": "answered"}
+
+
 def settled_problem(request: ApprovalRequest) -> str | None:
     """Return that a request is settled, and by whom, or None; it follows the request's name."""
     if request.status == "pending":
         return None
-    by = request.settled_by
-    return f" is already {request.status}{f' by {by}' if by else ''}."
+    by, word = request.settled_by, _SETTLED.get(request.status, request.status)
+    return f" is already {word}{f' by {by}' if by else ''}."
 
 
 def _other_than_seen(request: ApprovalRequest, decision: Decision) -> str | None:
@@ -176,7 +179,7 @@ def _other_than_seen(request: ApprovalRequest, decision: Decision) -> str | None
     differs = difference(seen, present)
     if differs is None:
         return None
-    return f": the decision was made for {differs}. Look at the request again and decide again."
+    return f": the decision was made for {differs}. Look at it again and decide again."
 
 
 def difference(seen: Seen, present: Seen) -> str | None:

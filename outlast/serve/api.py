@@ -111,9 +111,9 @@ from outlast.serve.views import (
     run_view,
     wait_list,
 )
+from outlast.views.words import changed
 
 _GONE: Final = "It does not wait any more."
-_CHANGED: Final = "It has changed since you looked at it. Look at it again, and decide again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,10 +541,7 @@ async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
     found = await find(asked)
     request = found.request
     if digest != request.digest and request.status == "pending":
-        raise DecisionRefused(
-            f"Approval {request.id} is no longer what you have seen: its arguments, its tool or its "
-            "policy have changed. Look at it again and decide again."
-        )
+        raise DecisionRefused(changed(request.id))
     return found
 
 
@@ -626,7 +623,7 @@ async def _decide_together(asked: DeskRequest) -> Response:
         if step is None or step.request is None:
             refused[key] = unread.get(seen.conversation) or _GONE
         elif step.problem is not None or step.request.digest != seen.digest:
-            refused[key] = step.problem or _CHANGED
+            refused[key] = step.problem or changed(seen.request)
         else:
             agreed[key] = step
     box = Inbox(asked.desk.client, patience=PATIENCE)

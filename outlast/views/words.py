@@ -185,6 +185,14 @@ def then(request: ApprovalRequest, status: ApprovalStatus, *, is_queued: bool = 
     return _THEN.get(status, {}).get(request.kind, "")
 
 
+def changed(request_id: str) -> str:
+    """Return why a decision about something else than the present request is refused."""
+    return (
+        f"Approval {request_id} is no longer what you have seen: its arguments, its tool or its "
+        "policy have changed. Look at it again and decide again."
+    )
+
+
 def asked_again(
     request: ApprovalRequest, requests: Iterable[ApprovalRequest]
 ) -> ApprovalRequest | None:

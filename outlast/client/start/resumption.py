@@ -14,6 +14,7 @@ from outlast.client.read.read_range import ReadRange
 from outlast.client.results.run_state import RunState, StagedDecision
 from outlast.client.start.resumed_settings import PassedSettings, check_resumed
 from outlast.loop import state as loop
+from outlast.loop.votes import settled_problem
 
 
 async def resume(
@@ -95,5 +96,5 @@ def _is_made(state: loop.LoopState, one: StagedDecision) -> bool:
     if one.decision.type not in {
         decision.type for decision in (*made, request.decision) if decision
     }:
-        raise DecisionRefused(f"Approval {request.id} is already {request.status}.")
+        raise DecisionRefused(f"Approval {request.id}{settled_problem(request)}")
     return True

@@ -21,7 +21,7 @@ from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.views import RequestView, action_of
 from outlast.views.redaction import Redaction
-from outlast.views.words import KEPT, asked_again, receipt, request_line, void_words
+from outlast.views.words import KEPT, asked_again, changed, receipt, request_line, void_words
 
 Deed = Literal[
     "approve",
@@ -161,7 +161,8 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
     if deed not in {"take", "withdraw"}:  # a claim of somebody else's is no hindrance to them
         signs = await asked.desk.signs()
         state = found.state
-        asked.check(action, Target(run_id=state.run_id, state=state, request=request, signs=signs))
+        target = Target(run_id=state.run_id, state=state, request=request, signs=signs)
+        asked.check(action, target if state.outcome is None else None)  # a run says how it ended
     else:
         asked.check(action)
     if not is_claim and deed != "withdraw":
@@ -205,8 +206,7 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
 def _check_seen(found: FoundRequest, form: Form) -> None:
     """Refuse a decision for something else than what the person saw."""
     if form.exact("digest") != found.request.digest:
-        message = "It has changed since you looked at it. Look at it again, and decide again."
-        raise Refused(409, "changed", message)
+        raise Refused(409, "changed", changed(found.request.id))
 
 
 def _minutes(form: Form) -> int:

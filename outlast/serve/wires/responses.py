@@ -48,6 +48,7 @@ from outlast.serve.wires.response_events import (
     seen_at,
 )
 from outlast.serve.wires.steps import Finished, GoesOn
+from outlast.views.words import changed
 
 LONGEST_WAIT: Final = timedelta(minutes=5)
 """How long a request without `stream` and `background` waits for the answer; then it is to be polled."""
@@ -327,7 +328,7 @@ async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) 
             raise Refused(
                 409,
                 "request_changed",
-                "The call or its policy has changed since. Look at the request again.",
+                changed(found.request.id),
             )
         reason = item.get("reason")
         kind = "approve" if approves else "reject"

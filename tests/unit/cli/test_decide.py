@@ -193,7 +193,7 @@ async def test_a_script_decides_only_for_the_arguments_that_somebody_has_seen(
     assert "so name what you have seen" in unseen.stderr
     assert "write at least 12 of the digest" in vague.stderr
     assert f"`outlast approve {run_id} a1 --digest {seen} --yes`" in alone.stderr
-    assert "a1 shows something else than what you have seen" in other.stderr
+    assert "a1 is no longer what you have seen" in other.stderr
 
 
 async def test_what_is_too_long_to_be_seen_is_not_asked_about(

@@ -109,7 +109,7 @@ def test_a_decision_about_other_arguments_is_refused(kind: DecisionType, seen: s
     problem = refusal([ASKED], decision(kind, args_digest=seen), ANYWAY)
     assert problem is not None
     assert "Approval a1" in problem
-    assert "Look at the request again" in problem
+    assert "Look at it again" in problem
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -121,7 +121,8 @@ def test_a_settled_request_takes_no_further_decision(
     kind: DecisionType, status: ApprovalStatus
 ) -> None:
     settled = replace(ASKED, status=status)
-    expected = f"Approval a1 is already {status}."
+    word = {"edited": "approved with changes", "responded": "answered"}.get(status, status)
+    expected = f"Approval a1 is already {word}."
     assert refusal([settled], decision(kind), ANYWAY) == expected
     assert claim_refusal([settled], "a1", Person(subject="ann"), ANYWAY) == expected
 

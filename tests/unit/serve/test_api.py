@@ -490,7 +490,7 @@ async def test_requests_are_decided_together_as_they_were_seen() -> None:
     assert (first["receipt"], first["refused"]) == (None, "It does not wait any more.")
     assert "There is no run" in second["refused"]
     assert third["receipt"]["by"] == "ann"
-    assert "It has changed" in stale.json()["outcomes"][0]["refused"]
+    assert "is no longer what you have seen" in stale.json()["outcomes"][0]["refused"]
     ((_, name, sent, _),) = [one for one in client.calls if one[0] == "update"]
     assert (name, sent["type"], sent["message"], sent["by"]) == (
         "decide",

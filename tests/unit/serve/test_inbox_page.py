@@ -238,7 +238,7 @@ async def test_a_decision_in_the_list_shows_what_waits_then() -> None:
         late = await http.post("/inbox/requests/r/a1", data=data, headers=part)
         assert (late.status_code, "already approved by bob" in late.text) == (200, True)
         stale = await http.post("/inbox/requests/r/a1", data=data | {"digest": "x"}, headers=part)
-        assert "It has changed since you looked" in stale.text
+        assert "is no longer what you have seen" in stale.text
     assert len(run_of(desk).made) == 2
 
 

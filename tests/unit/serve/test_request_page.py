@@ -168,7 +168,7 @@ async def test_what_differs_from_what_was_seen_is_not_decided() -> None:
     for digest in ("", "0" * 64):
         answer, run = await _sent(asking(), deed="approve", digest=digest)
         assert (answer.status_code, run.made) == (409, [])
-        assert "It has changed since you looked at it" in answer.text
+        assert "is no longer what you have seen" in answer.text
         assert 'value="approve"' in answer.text  # the present state can be decided
 
 

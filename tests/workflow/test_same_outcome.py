@@ -1,0 +1,354 @@
+"""Every act of a person has the same outcome and the same sentence, by whichever surface they come.
+
+What is refused changes nothing, so all surfaces are asked about one run; what is taken has a run of
+its own for each surface.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from html import unescape
+from typing import Any, Final, get_args
+
+import pytest
+from typer.testing import CliRunner
+
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.errors import AgentsException, RunClosed
+from outlast.cli.app import app as command_line
+from outlast.client.handle import RunHandle
+from outlast.client.identity import os_user, person
+from outlast.contract.identity import new_shared_key
+from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, VoteType
+from outlast.loop.human_actions import HUMAN_ACTIONS
+from outlast.serve.app import desk as desk_app
+from outlast.serve.login import ThisMachine
+from outlast.testing import ScriptedModel
+from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
+from tests.workflow.people import clerk, refunds
+from tests.workflow.test_desk_api import opened
+
+ME: Final = os_user()
+"""Whoever runs the tests: the command line knows nobody else with a proof."""
+
+ARGUMENTS: Final = {"order": "A-17", "euros": 6}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What somebody acts on.
+
+    Attributes:
+        run: the run.
+        request: its request as they saw it; None for acts on a conversation.
+        http: their browser at the desk.
+        command: runs a command of the command line; returns its exit code and output.
+    """
+
+    run: RunHandle
+    request: ApprovalRequest
+    http: Any
+    command: Callable[..., Awaitable[tuple[int, str]]]
+
+
+Python = Callable[[Seen], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing that a person can do, by each surface that offers it.
+
+    Attributes:
+        python: the call of `RunHandle`.
+        api: the rest of the path, and the body.
+        page: the rest of the path, and the fields of the form.
+        line: the arguments of the command.
+    """
+
+    python: Python
+    api: tuple[str, dict[str, Any]]
+    page: tuple[str, dict[str, str]]
+    line: tuple[str, ...]
+
+
+def vote(kind: str, line: tuple[str, ...], python: Python, **fields: Any) -> Act:
+    forms = {name: one if isinstance(one, str) else json.dumps(one) for name, one in fields.items()}
+    if kind in {"edit", "respond"}:
+        forms["step"] = "send"  # a first step shows what would be sent
+    if kind == "respond":
+        forms["text"] = forms.pop("response")
+    return Act(python, ("decide", {"type": kind, **fields}), ("", {"deed": kind, **forms}), line)
+
+
+ACTS: Final[dict[str, Act]] = {
+    "approve": vote("approve", ("approve",), lambda on: on.run.approve(on.request, by=ME)),
+    "reject": vote("reject", ("reject",), lambda on: on.run.reject(on.request, by=ME)),
+    "edit": vote(
+        "edit",
+        ("inbox", "edit", "--arguments", json.dumps(ARGUMENTS)),
+        lambda on: on.run.edit(on.request, ARGUMENTS, by=ME),
+        arguments=ARGUMENTS,
+    ),
+    "respond": vote(
+        "respond",
+        ("inbox", "respond", "--response", '"No need."'),
+        lambda on: on.run.respond(on.request, "No need.", by=ME),
+        response="No need.",
+    ),
+    "ask back": vote(
+        "ask_back",
+        ("inbox", "ask", "--question", "Why?"),
+        lambda on: on.run.ask_back(on.request, "Why?", by=ME),
+        question="Why?",
+    ),
+    "withdraw": vote(
+        "withdraw", ("inbox", "withdraw"), lambda on: on.run.withdraw_vote(on.request, by=ME)
+    ),
+    "claim": Act(
+        lambda on: on.run.claim(on.request, by=ME),
+        ("claim", {}),
+        ("", {"deed": "claim"}),
+        ("inbox", "claim"),
+    ),
+    "unclaim": Act(
+        lambda on: on.run.unclaim(on.request, by=ME),
+        ("unclaim", {}),
+        ("", {"deed": "unclaim"}),
+        ("inbox", "unclaim"),
+    ),
+    "hold": Act(lambda on: on.run.hold(by=ME), ("hold", {}), ("hold", {"mode": ""}), ("hold",)),
+    "say": Act(
+        lambda on: on.run.say("I am here.", by=ME),
+        ("say", {"text": "I am here."}),
+        ("say", {"text": "I am here."}),
+        ("say", "I am here."),
+    ),
+    "release": Act(
+        lambda on: on.run.release(by=ME), ("release", {}), ("release", {"note": ""}), ("release",)
+    ),
+    "set aside": Act(
+        lambda on: on.run.set_aside(0, by=ME),
+        ("set-aside", {"item": 0}),
+        ("set-aside", {"item": "0"}),
+        ("set-aside", "0"),
+    ),
+}
+"""What people do. The names are those of votes and of actions, as the code lists them."""
+
+OF_REQUESTS: Final = frozenset(list(ACTS)[:8])
+DECISIONS: Final = ("approve", "reject", "edit", "respond", "ask back")
+
+
+def test_the_table_has_every_act_of_the_code() -> None:
+    named = {name.replace("ask back", "reject").replace("unclaim", "claim") for name in ACTS}
+    actions = {one.name.replace("_", " ") for one in HUMAN_ACTIONS} - {"decide"}
+    assert named == {*get_args(VoteType), *actions}
+
+
+# --- The surfaces ------------------------------------------------------------------------------------
+
+Answer = tuple[bool, str]
+"""Whether the act was taken, and what the surface said."""
+
+
+async def by_python(act: Act, on: Seen) -> Answer:
+    try:
+        return True, str(await act.python(on))
+    except AgentsException as error:
+        return False, str(error)
+
+
+async def by_api(act: Act, on: Seen) -> Answer:
+    path, body = act.api
+    place = f"/api/conversations/{on.run.id}"
+    if act.page[0] == "":
+        place += f"/requests/{on.request.id}"
+        body = {**body, **({"digest": on.request.digest} if path == "decide" else {})}
+    answer = await on.http.post(f"{place}/{path}", json=body)
+    return answer.is_success, answer.text if answer.is_success else answer.json()["error"][
+        "message"
+    ]
+
+
+async def by_page(act: Act, on: Seen) -> Answer:
+    path, fields = act.page
+    place = f"/conversations/{on.run.id}"
+    if not path:
+        place += f"/requests/{on.request.id}"
+        fields = {**fields, "digest": on.request.digest}
+    answer = await on.http.post(f"{place}/{path}".rstrip("/"), data=fields)
+    return answer.status_code in {200, 204, 303}, unescape(answer.text)
+
+
+async def by_command_line(act: Act, on: Seen) -> Answer:
+    verb = act.line[: 2 if act.line[0] == "inbox" else 1]
+    rest, place = act.line[len(verb) :], [on.run.id]
+    if act.page[0] == "":
+        place.append(on.request.id)
+        rest = (*rest, *_consent(verb[-1], on.request))
+    code, text = await on.command(*verb, *place, *rest)
+    return code == 0, " ".join(text.split())
+
+
+def _consent(verb: str, request: ApprovalRequest) -> tuple[str, ...]:
+    takes = verb in {"approve", "reject", "edit", "respond"}
+    return ("--yes", "--digest", request.digest) if takes else ()
+
+
+SURFACES: Final[dict[str, Callable[[Act, Seen], Awaitable[Answer]]]] = {
+    "python": by_python,
+    "the API": by_api,
+    "the page": by_page,
+    "the command line": by_command_line,
+}
+
+
+# --- The runs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
+    """Everybody proves who they are, and the command line finds the server."""
+    monkeypatch.setenv("OUTLAST_IDENTITY_KEY", new_shared_key())
+    monkeypatch.setenv("TEMPORAL_ADDRESS", desk.client.service_client.config.target_host)
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", desk.client.namespace)
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
+ANYBODY: Final = Audience(subjects=[ME.subject, "bob"])
+POLICY: Final = ApprovalPolicy(audience=ANYBODY)
+
+
+@asynccontextmanager
+async def asked(
+    desk: Desk, policy: ApprovalPolicy = POLICY, takeover: ApprovalPolicy = POLICY, **options: Any
+) -> AsyncGenerator[Seen]:
+    """A run that waits for a decision, as this person sees it."""
+    agent = clerk(policy)
+    await desk.open(agent, model=ScriptedModel(refunds(5), "Refunded."))
+    run = await desk.start(
+        agent, keep_open=True, run_config=RunConfig(takeover=takeover), **options
+    )
+    await desk.until(run, waits_for(1))
+    (request,) = await run.approvals()
+
+    async def command(*arguments: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(CliRunner().invoke, command_line, arguments)
+        return int(done.exit_code), done.output
+
+    login = ThisMachine(replace(person(ME.subject), groups=ME.groups))
+    application = desk_app(desk.client, agents=[agent], login=login, task_queue=desk.queue)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(asyncio.timeout(PATIENCE_SECONDS))
+        http = await stack.enter_async_context(opened(application))
+        yield Seen(run, request, http, command)
+    with suppress(RunClosed):
+        await run.cancel()
+
+
+async def all_refuse(on: Seen, name: str, sentence: str) -> None:
+    """Check that each surface refuses an act with a sentence, and that nothing has changed."""
+    before = await on.run.state()
+    for surface, ask in SURFACES.items():
+        taken, said = await ask(ACTS[name], on)
+        assert not taken, f"{surface}: {said}"
+        assert sentence in said, f"{surface}: {said}"
+    after = await on.run.state()
+    kept = ("approvals", "hold", "items", "phase", "calls")
+    assert [getattr(after, one) for one in kept] == [getattr(before, one) for one in kept]
+
+
+# --- What is refused ---------------------------------------------------------------------------------
+
+ASKED: Final = "asked for this, so somebody else has to decide"
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+async def test_the_author_of_the_question(desk: Desk, name: str) -> None:
+    policy = ApprovalPolicy(audience=replace(ANYBODY, exclude_requester=True))
+    async with asked(desk, policy, author=ME.subject) as on:
+        await all_refuse(on, name, ASKED)
+
+
+SAW: Final[dict[str, dict[str, Any]]] = {
+    "the call of another tool": {"tool_digest": "0" * 64},
+    "other arguments": {"arguments": '{"order": "A-17", "euros": 500}', "args_digest": "0" * 64},
+    "another policy": {"terms": ApprovalTerms(quorum=2)},
+}
+
+
+@pytest.mark.parametrize("saw", SAW)
+@pytest.mark.parametrize("name", [one for one in DECISIONS if one != "ask back"])
+async def test_somebody_who_saw_something_else(desk: Desk, name: str, saw: str) -> None:
+    async with asked(desk) as on:
+        stale = replace(on.request, **SAW[saw])
+        await all_refuse(replace(on, request=stale), name, "Look at it again and decide again.")
+
+
+@pytest.mark.parametrize("name", [*DECISIONS, "claim", "hold", "set aside"])
+async def test_somebody_of_another_group(desk: Desk, name: str) -> None:
+    others = ApprovalPolicy(audience="billing")
+    async with asked(desk, others, others) as on:
+        await all_refuse(on, name, f"{ME.subject} may not")
+
+
+@pytest.mark.parametrize("name", ["hold", "say", "release"])
+async def test_somebody_while_a_colleague_has_the_conversation(desk: Desk, name: str) -> None:
+    async with asked(desk) as on:
+        await on.run.hold(by=person("bob"))
+        await all_refuse(on, name, "bob has the conversation")
+
+
+@pytest.mark.parametrize("name", ["say", "release"])
+async def test_somebody_who_has_not_taken_it(desk: Desk, name: str) -> None:
+    async with asked(desk) as on:
+        await all_refuse(on, name, "Nobody has the conversation. Hold it first.")
+
+
+@pytest.mark.parametrize("name", [*DECISIONS, "claim"])
+async def test_a_request_that_somebody_else_has_claimed(desk: Desk, name: str) -> None:
+    async with asked(desk) as on:
+        await on.run.claim(on.request, by=person("bob"))
+        await all_refuse(on, name, "bob")
+
+
+@pytest.mark.parametrize("name", [*DECISIONS, "claim"])
+async def test_a_request_that_is_settled(desk: Desk, name: str) -> None:
+    async with asked(desk) as on:
+        await on.run.reject(on.request, by=person("bob"), message="No.")
+        await desk.until_status(on.run, "idle")
+        await all_refuse(on, name, "is already rejected by bob")
+
+
+@pytest.mark.parametrize("name", sorted(set(ACTS) - {"withdraw", "unclaim"}))
+async def test_a_run_that_has_ended(desk: Desk, name: str) -> None:
+    async with asked(desk) as on:
+        await on.run.cancel()
+        await desk.settled(on.run)
+        await all_refuse(on, name, "has ended (cancelled). Start a new run")
+
+
+# --- What is taken -----------------------------------------------------------------------------------
+
+TAKEN: Final = {
+    "approve": "Approved by {me}. The call runs.",
+    "reject": "Rejected by {me}. The call does not run; the model reads why.",
+    "edit": "Approved with changes by {me}. The call runs with the changed arguments.",
+    "respond": "Answered by {me}. The call does not run; the model reads the answer as its output.",
+}
+
+
+@pytest.mark.parametrize("surface", [one for one in SURFACES if one != "python"])
+@pytest.mark.parametrize("name", TAKEN)
+async def test_a_decision_is_taken_and_said(desk: Desk, name: str, surface: str) -> None:
+    async with asked(desk) as on:
+        taken, said = await SURFACES[surface](ACTS[name], on)
+        assert taken, said
+        if surface == "the page":
+            place = f"/conversations/{on.run.id}/requests/{on.request.id}?did=decided"
+            said = unescape((await on.http.get(place)).text)
+        assert TAKEN[name].format(me=ME.subject) in said
+        await desk.until_status(on.run, "idle")
