@@ -141,10 +141,18 @@ def redaction_of(state: LoopState, groups: Collection[str] = ()) -> Redaction:
     return replace(found, names=found.names.union(state.handoff_path, (state.agent,)))
 
 
-def redaction_of_requests(requests: Iterable[ApprovalRequest], items: Iterable[Item]) -> Redaction:
-    """Return what requests of a run hide from everybody, with the items that hold their calls."""
+def redaction_of_requests(
+    requests: Iterable[ApprovalRequest], items: Iterable[Item], hidden: Iterable[Redacted] = ()
+) -> Redaction:
+    """Return what a run hides from everybody.
+
+    Args:
+        requests: its requests.
+        items: the items that hold their calls.
+        hidden: what its parent hides.
+    """
     asked = tuple(requests)
-    return _redaction(asked, redacted_by(asked, items))
+    return _redaction(asked, (*redacted_by(asked, items), *hidden))
 
 
 def _redaction(

@@ -131,6 +131,7 @@ class Recorder:
                 settings={k: v for k, v in settings.items() if k not in LEFT_OUT} or None,
             ),
             entries=tuple(self.entries),
+            hidden=state.redacted,
         )
 
     # --- Events -----------------------------------------------------------------------------------
@@ -330,7 +331,7 @@ def redacted(recording: Recording) -> Recording:
 
 
 def redaction_in(recording: Recording) -> Redaction:
-    """Return what the requests of a recorded run hide, as of the run's own state."""
+    """Return what a recorded run hides: its requests, and the run that it is nested in."""
     votes: dict[str, list[Vote]] = {}
     for one in recording.entries:
         if one.kind == "action" and one.name == "decide":
@@ -345,7 +346,7 @@ def redaction_in(recording: Recording) -> Redaction:
         for raw in cast("Any", one.result).get("items", ())
         if is_call(raw)
     )
-    return redaction_of_requests(requests, items)
+    return redaction_of_requests(requests, items, recording.hidden)
 
 
 def _request_of(entry: Entry, votes: Mapping[str, Sequence[Vote]]) -> ApprovalRequest:

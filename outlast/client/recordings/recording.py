@@ -5,12 +5,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from outlast.agents.errors import UserError
 from outlast.contract.names import ListedStatus
 from outlast.contract.records import UnreadableRecordError, adapter, read, write
+from outlast.loop.redacted import Redacted
 from outlast.loop.values import Failure, Json, JsonObject
 
 FORMAT: Final = "outlast.recording"
@@ -142,6 +143,7 @@ class Recording:
         redacted: values that policies redact are replaced by `[redacted]`.
         start: how it was started.
         entries: what happened, in order.
+        hidden: the values that the run's parent hides, for redacting; they are not written.
     """
 
     run_id: str
@@ -152,6 +154,7 @@ class Recording:
     redacted: bool = False
     start: RecordedStart
     entries: tuple[Entry, ...]
+    hidden: tuple[Redacted, ...] = field(default=(), compare=False, repr=False)
 
     def record(self) -> JsonObject:
         """Return the document as JSON."""

@@ -1,12 +1,14 @@
 """What a recording holds, and what it hides."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from outlast import Agent, ApprovalPolicy, function_tool
 from outlast.client.recordings import Recording, json_schema
 from outlast.client.recordings.recorder import Recorder, redacted
 from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.redacted import Redacted
 from outlast.testing import ScriptedModel, call
 from outlast.testing.run import execute, started
 
@@ -73,6 +75,19 @@ async def test_redacted_values_are_nowhere_in_the_document():
         assert json.loads(tool.arguments)["pin"] == "[redacted]"
         assert json.loads(tool.arguments)["euros"] == (7 if edit else 5)
         assert hidden.entries[-2].value == "Paid with [redacted], a card."
+
+
+async def test_a_recording_of_a_nested_run_hides_what_its_parent_hides():
+    recorder = Recorder()
+    model = ScriptedModel(f"Your card is {CARD}.")
+    run = started(Agent(name="Inner"), "Which?", model=model, on_event=recorder.take)
+    await execute(run, lambda _: True)
+    recorder.state = replace(recorder.state, redacted=(Redacted(text=CARD),))
+    whole = recorder.recording()
+    assert CARD in whole.to_json()
+    hidden = redacted(whole).to_json()
+    assert CARD not in hidden
+    assert "Your card is [redacted]." in hidden
 
 
 async def test_the_schema_describes_the_document():
