@@ -46,7 +46,7 @@ async def by_api(desk: Desk, http: Any, run: RunHandle, mode: str) -> None:
 async def by_page(desk: Desk, http: Any, run: RunHandle, mode: str) -> None:
     page = (await http.get(f"/conversations/{run.id}")).text
     assert "withdraws the answer that the agent is writing" in page
-    assert "Take over after this answer" in page
+    assert "After this answer" in page
     data = {"mode": mode}
     assert (await http.post(f"/conversations/{run.id}/hold", data=data)).status_code in {200, 303}
 
