@@ -2,5 +2,6 @@
 
 from outlast.proofs.keys import identity_keys
 from outlast.proofs.lineage import ServerLineage
+from outlast.proofs.reader import proof_reader
 
-__all__ = ["ServerLineage", "identity_keys"]
+__all__ = ["ServerLineage", "identity_keys", "proof_reader"]
