@@ -436,6 +436,15 @@ def opening(payload: Json | Unreadable) -> LoopState:
         return LoopState()
 
 
+def chain_in(payload: Json | Unreadable) -> str:
+    """Return the chain that the input of a nested run names; empty if it names none, or cannot be read."""
+    try:
+        record = read(RunInput, payload)
+    except UnreadableRecordError:
+        return ""
+    return "" if record.parent is None else record.parent.chain_id
+
+
 def _event_of(state: LoopState, run_id: str, entry: HistoryEntry, at_ms: int) -> Event | None:
     match entry:
         case Started():

@@ -352,6 +352,8 @@ class RunReader:
     has_more: bool = False
     in_task: bool = False
     _stopped: "_Reading | None" = None
+    _chain: tuple[str, str] = ("", "")
+    _folded: LoopState = field(default_factory=LoopState)
 
     @property
     def is_over(self) -> bool:
@@ -489,6 +491,8 @@ class RunReader:
                 self.first = started.first_execution_run_id or None
             self.lost += (lost,) if lost else ()
         tasks = await reader.feed(page)
+        if begins and page:
+            self._chain = await self._chain_of(page[0], reader.start_payload)
         if tasks:
             self.check_readable(reader)
         return self._fold(reader, tasks, begins=begins, lost=lost)
@@ -502,16 +506,16 @@ class RunReader:
         lost: str,
     ) -> Generator[Progress]:
         if begins:
-            self.state = history.opening(reader.start_payload)
+            self._take_state(history.opening(reader.start_payload))
             self.place, self.tasks = (reader.history_id, 0), 0
-            if self.state.run_id in {"", self.run_id}:  # a fork opens with the state of its source
+            if self._folded.run_id in {"", self.run_id}:  # a fork opens with its source's state
                 yield Progress(None, self.state, self.place, lost)
         self.has_more, self.in_task = reader.waits, reader.in_task
         for behind, task in zip(range(len(tasks) - 1, -1, -1), tasks, strict=True):
-            for event, state in history.fold(self.state, self.run_id, [task]):
-                self.state = state
+            for event, state in history.fold(self._folded, self.run_id, [task]):
+                self._take_state(state)
                 self.place = (reader.history_id, self.place[1] + 1)
-                yield Progress(event, state, self.place)
+                yield Progress(event, self.state, self.place)
             self.tasks += 1
             self.has_more = behind > 0 or reader.waits
             if self.each_task:
@@ -519,9 +523,46 @@ class RunReader:
         self.closed_by = reader.closed_by
         ended = None if self.closed_by is None else ended_by_engine(self.state, self.closed_by)
         if ended is not None and self.state.outcome is None:
-            self.state, _ = advance(self.state, ended)
+            self._take_state(advance(self._folded, ended)[0])
             self.place = (reader.history_id, self.place[1] + 1)
             yield Progress(ended, self.state, self.place)
+
+    def _take_state(self, state: LoopState) -> None:
+        """Take the next state. It names the run and the chain that the server names.
+
+        Whoever starts a run writes its input, and may copy the state of another run with all that
+        people have signed there.
+        """
+        self._folded = self.state = state
+        start, parent = state.start, state.start.parent
+        first, outermost = self._chain
+        if not first or not (state.run_id or state.chain_id):
+            return  # nothing has happened
+        if parent is None:
+            start = start if start.chain_id == first else replace(start, chain_id=first)
+        elif parent.chain_id != outermost:
+            start = replace(start, parent=replace(parent, chain_id=outermost))
+        if state.run_id != self.run_id or start is not state.start:
+            self.state = replace(state, run_id=self.run_id, start=start)
+
+    async def _chain_of(self, opened: HistoryEvent, payload: Json | Unreadable) -> tuple[str, str]:
+        """Return the first execution of a run, and that of the run that it is nested in."""
+        started = opened.workflow_execution_started_event_attributes
+        first = started.first_execution_run_id
+        if not started.HasField("parent_workflow_execution"):
+            return first, first
+        root = started.root_workflow_execution
+        if history.chain_in(payload) == root.run_id:
+            return first, root.run_id  # the root had not gone on in another history
+        try:
+            described = await self._ask(
+                workflow_handle(self.client, root.workflow_id, root.run_id).describe
+            )
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return first, root.run_id
+        return first, described.raw_info.first_run_id or root.run_id
 
     def check_readable(self, reader: HistoryReader) -> None:
         """Refuse a history if this client lacks the codec or the key of its start."""

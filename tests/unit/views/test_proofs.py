@@ -91,9 +91,10 @@ def edited(change: Any, *, shown: str | None = None, terms: ApprovalTerms | None
 
 REMEMBERED = Decision(request_id="a1", type="approve", by="ann", seen=REQUEST.seen, remember=True)
 LATER = other(id="a2", call_id="c2", arguments='{"euros": 7}', args_digest=digest('{"euros": 7}'))
-NESTED = replace(STATE, run_id="run/clerk-1")
 NESTED = replace(
-    NESTED, start=Start(chain_id="own", parent=Parent(run_id="run", prefix="e1.", chain_id="first"))
+    STATE,
+    run_id="run/clerk-1",
+    start=Start(chain_id="own", parent=Parent(run_id="run", prefix="e1.", chain_id="first")),
 )
 IN_NESTED = replace(HERE, run_id="run/clerk-1")
 PAIR = new_key_pair()
@@ -316,7 +317,7 @@ HANDED = HoldAction(by="ann", to="bob")
 def test_an_action_is_proven_by_its_signature(
     wanted: Proof, reader: ProofReader, record: Any, by: str, changes: dict[str, Any]
 ):
-    told = {"at_ms": NOW, "verified": True, **changes}
+    told: dict[str, Any] = {"at_ms": NOW, "verified": True, **changes}
     assert reader.of_action(record, by, STATE, **told) == wanted
 
 
