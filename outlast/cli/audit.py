@@ -14,11 +14,12 @@ from outlast.cli.durations import past_time, rough
 from outlast.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from temporalio.client import Client
 
-    from outlast.client.audit import AuditLog, AuditSummary, Figures
+    from outlast.client.audit import AuditLog, AuditRecord, AuditSummary, Figures
+    from outlast.views.proofs import Proof
 
 
 Chain: TypeAlias = Annotated[
@@ -83,6 +84,7 @@ async def audit(
     With --verify, exits with 1 if something is wrong, or if nothing pins a file.
     """
     from outlast.client.audit import summary_of
+    from outlast.client.audit_chain import proofs_of
 
     _check_options(run_id, since, summary=summary, chain=chain, verify=verify, head=head)
     if verify:
@@ -98,7 +100,7 @@ async def audit(
     elif chain:
         await _print_chain(connection.client, log, form, run_id or "", begins)
     else:
-        _print_records(log, form)
+        _print_records(log, form, await proofs_of(connection.client, log))
     _say_what_is_missing(log, limit)
     return ExitCode.FAILED if log.unread else ExitCode.OK
 
@@ -152,15 +154,16 @@ async def _read(
     return replace(log, records=tuple(one for one in log.records if one.at_ms >= begins_ms))
 
 
-def _print_records(log: "AuditLog", form: str) -> None:
+def _print_records(log: "AuditLog", form: str, proofs: "Mapping[AuditRecord, Proof]") -> None:
     from outlast.client.audit import FIELDS
 
-    records = [one.record() for one in log.records]
+    records = [{**one.record(), "proof": proofs.get(one)} for one in log.records]
     if form == "jsonl":
         for record in records:
             terminal.print_json_line(record)
         return
-    terminal.print_csv([FIELDS, *([_cell(record[name]) for name in FIELDS] for record in records)])
+    names = (*FIELDS, "proof")
+    terminal.print_csv([names, *([_cell(record[name]) for name in names] for record in records)])
 
 
 async def _print_chain(

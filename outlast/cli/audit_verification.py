@@ -110,9 +110,9 @@ def _show(found: "AuditCheck", *, is_file: bool, is_compared: bool) -> None:
     for note in found.notes:
         terminal.say(console, note)
     if found.signatures:
-        terminal.say(console, f"Valid signatures of decisions: {found.signatures:,}.")
+        terminal.say(console, f"Valid signatures: {found.signatures:,}.")
     for why, count in found.unchecked.items():
-        terminal.say(console, f"Signatures of decisions not checked: {count:,} ({why}).")
+        terminal.say(console, f"Signatures not checked: {count:,} ({why}).")
     if is_file and "no key is given" in found.unchecked:
         terminal.say(console, f"Set {PUBLIC_KEYS_VARIABLE} to check signatures.")
     if found.sealed_by:

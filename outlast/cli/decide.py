@@ -341,6 +341,7 @@ async def _choose(
 ) -> _Chosen:
     from outlast.cli import review
     from outlast.client.people.words import read_words
+    from outlast.proofs import proof_reader
 
     handle = await caller.handle()
     await handle.check()
@@ -358,7 +359,8 @@ async def _choose(
     if not caller.as_json or (consent is not None and not consent.yes):
         words = await read_words(handle.client, state, [request])
         run_id = request.run_id or caller.run_id
-        review.show_approval(terminal.err(), found.shown, run_id, words[request.id])
+        proofs = found.proofs(await proof_reader(handle.client))
+        review.show_approval(terminal.err(), found.shown, run_id, words[request.id], proofs)
     return _Chosen(caller, handle, state, found)
 
 

@@ -24,6 +24,7 @@ from outlast.views.words import asked_again, request_line, void_words
 if TYPE_CHECKING:
     from outlast.client.inbox import HeldConversation, Inbox, InboxEntry
     from outlast.loop.approvals import ApprovalRequest, Person, Risk
+    from outlast.views.proofs import Proof, ProofReader
 
 LONGEST_CALL = 60
 LONGEST_REASON = 60
@@ -74,6 +75,7 @@ async def inbox(
         return
     from outlast.client.identity import os_user
     from outlast.client.inbox import Inbox
+    from outlast.proofs import proof_reader
 
     wanted = _Wanted(
         group=group,
@@ -81,11 +83,12 @@ async def inbox(
         mine=os_user() if mine else None,
         due_before=None if due is None else _now() + _length(due),
     )
-    box = Inbox((await caller.connect()).client)
+    client = (await caller.connect()).client
+    box, reader = Inbox(client), await proof_reader(client)
     if watch:
-        await _watch(box, wanted, as_json=caller.as_json)
+        await _watch(box, wanted, reader, as_json=caller.as_json)
     else:
-        await _list(box, wanted, limit, as_json=caller.as_json)
+        await _list(box, wanted, limit, reader, as_json=caller.as_json)
 
 
 @on_server
@@ -97,25 +100,34 @@ async def inbox_show(caller: Caller, run_id: options.RunId, approval: ApprovalId
     from outlast.cli import review
     from outlast.client.handle import RunHandle
     from outlast.client.people.words import read_words
+    from outlast.proofs import proof_reader
     from outlast.workflows.presentation import approval_view
 
     handle = RunHandle((await caller.connect()).client, run_id)
     await handle.check()
     state = await handle.state()
-    requests = [one.shown for one in await find_requests(handle, state, approval)]
+    found, reader = await find_requests(handle, state, approval), await proof_reader(handle.client)
+    requests = [one.shown for one in found]
+    proofs = {one.request.id: one.proofs(reader) for one in found}
     words = await read_words(handle.client, state, requests)
     if caller.as_json:
         views = [
-            {**approval_view(run_id, one), "status": one.status, "model_words": words[one.id]}
+            {
+                **approval_view(run_id, one, proofs[one.id]),
+                "status": one.status,
+                "model_words": words[one.id],
+            }
             for one in requests
         ]
         terminal.print_json(views)
         return
     for one in requests:
         if one.status == "pending":
-            review.show_how_to_decide(terminal.out(), run_id, [one], words)
+            review.show_how_to_decide(terminal.out(), run_id, [one], words, proofs)
         else:
-            review.show_approval(terminal.out(), one, one.run_id or run_id, words[one.id])
+            review.show_approval(
+                terminal.out(), one, one.run_id or run_id, words[one.id], proofs[one.id]
+            )
             if (again := asked_again(one, state.approvals)) is not None:
                 void = redaction_of(state).text(void_words(again))
                 review.say_facts(terminal.out(), [("void", void)])
@@ -164,11 +176,12 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """An entry with its requests; None if its run cannot be read."""
+    """An entry with its requests, and with the proofs of their votes; None if it cannot be read."""
 
     entry: "InboxEntry"
     requests: "tuple[ApprovalRequest, ...] | None"
     hold: "HeldConversation | None" = None
+    proofs: "tuple[tuple[Proof, ...], ...]" = ()
 
     def record(self) -> JsonObject:
         """Return the entry for programs."""
@@ -189,7 +202,10 @@ class _Listed:
             "held": None if self.hold is None else _hold_record(self.hold),
             "requests": None
             if found is None
-            else [approval_view(entry.run_id, one) for one in found],
+            else [
+                approval_view(entry.run_id, one, proofs)
+                for one, proofs in zip(found, self.proofs, strict=True)
+            ],
         }
 
     def rows(self) -> "list[InboxRow]":
@@ -294,7 +310,7 @@ def _row_of_run(entry: "InboxEntry") -> InboxRow:
     )
 
 
-async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
+async def _read(entry: "InboxEntry", wanted: _Wanted, reader: "ProofReader") -> _Listed:
     from outlast.client.runs import READ_SECONDS
 
     try:
@@ -304,20 +320,23 @@ async def _read(entry: "InboxEntry", wanted: _Wanted) -> _Listed:
             hold = await entry.hold() if held else None
     except (AgentsException, TimeoutError):  # encrypted, deleted, or too slow
         return _Listed(entry, None)
-    shown = tuple(one.shown for one in found if wanted.accepts(one.request))
-    return _Listed(entry, shown, hold)
+    wished = [one for one in found if wanted.accepts(one.request)]
+    proofs = tuple(one.proofs(reader) for one in wished)
+    return _Listed(entry, tuple(one.shown for one in wished), hold, proofs)
 
 
 def _sorted_rows(found: "Iterable[_Listed]") -> list[InboxRow]:
     return sorted((line for one in found for line in one.rows()), key=InboxRow.urgency)
 
 
-async def _list(box: "Inbox", wanted: _Wanted, limit: int, *, as_json: bool) -> None:
+async def _list(
+    box: "Inbox", wanted: _Wanted, limit: int, reader: "ProofReader", *, as_json: bool
+) -> None:
     from outlast.client.read.in_turn import read_each
 
     async with terminal.waiting(terminal.err(), "reading the inbox"):
         entries = await box.urgent(**wanted.criteria, held=True, limit=limit)
-        found = await read_each(entries, lambda entry: _read(entry, wanted))
+        found = await read_each(entries, lambda entry: _read(entry, wanted, reader))
     if as_json:
         terminal.print_json([one.record() for one in found])
         return
@@ -341,7 +360,7 @@ def _say_how(lines: Sequence[InboxRow]) -> None:
     terminal.say(terminal.err(), "Look, and decide: `", look, "`.")
 
 
-async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
+async def _watch(box: "Inbox", wanted: _Wanted, reader: "ProofReader", *, as_json: bool) -> None:
     shown: dict[str, _Listed] = {}
     console = terminal.out()
     is_table = console.is_terminal and not as_json
@@ -359,7 +378,7 @@ async def _watch(box: "Inbox", wanted: _Wanted, *, as_json: bool) -> None:
                 if change.kind == "removed":
                     listed = shown.pop(run_id)
                 else:
-                    listed = shown[run_id] = await _read(change.entry, wanted)
+                    listed = shown[run_id] = await _read(change.entry, wanted, reader)
                 if table is not None:
                     table.update()
                 elif as_json:

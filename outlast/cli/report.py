@@ -28,7 +28,9 @@ from outlast.loop.notices import Undelivered
 from outlast.loop.spending import described, spent
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.proofs import proof_reader
 from outlast.rendering import counted, excerpt, joined, json_text, named
+from outlast.views.proofs import Proof
 from outlast.views.redaction import redaction_of
 from outlast.workflows import presentation
 
@@ -58,6 +60,7 @@ class Report:
     entries: tuple[RunEvent, ...] = ()
     costs: RunCosts = NO_COSTS
     requests: tuple[ApprovalRequest, ...] = ()
+    proofs: Mapping[str, tuple[Proof, ...]] = field(default_factory=dict[str, tuple[Proof, ...]])
     waits: tuple[PendingWait, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     undelivered: tuple[Undelivered, ...] = ()
@@ -89,7 +92,10 @@ class Report:
             "forks": list(self.forks),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "waits": [waits.record(one) for one in self.waits],
-            "approvals": [presentation.approval_view(self.run_id, one) for one in self.requests],
+            "approvals": [
+                presentation.approval_view(self.run_id, one, self.proofs.get(one.id))
+                for one in self.requests
+            ],
             "summaries": [one.record() for one in self.entries if one.type == "compacted"],
             "transcript": presentation.transcript_view(self.state, last) if last else [],
         }
@@ -102,7 +108,11 @@ async def read_report(connection: Connection, run_id: str) -> Report:
     follower = Follower(connection.client, run_id)
     fold = CostFold()
     state, entries = await follower.past(fold)
-    requests = tuple(one.shown for one in await found_requests(state, connection.client))
+    found, proofs = (
+        await found_requests(state, connection.client),
+        await proof_reader(handle.client),
+    )
+    requests = tuple(one.shown for one in found)
     status: str = state.status
     if description.status is not None and description.status in _PAST_THE_LOOP:
         status = description.status.name.lower().replace("_", " ")
@@ -116,6 +126,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         entries=entries,
         costs=await fold.read(connection.client),
         requests=requests,
+        proofs={one.request.id: one.proofs(proofs) for one in found},
         waits=await found_waits(state, connection.client),
         words=await read_words(handle.client, state, requests),
         undelivered=await handle.undelivered() if state.notifies else (),
@@ -222,7 +233,9 @@ def _show_how_to_go_on(console: terminal.Screen, report: Report) -> None:
         waits.show_how_to_finish(console, report.waits)
     if report.requests:
         terminal.say(console, "")
-        review.show_how_to_decide(console, report.run_id, report.requests, report.words)
+        review.show_how_to_decide(
+            console, report.run_id, report.requests, report.words, report.proofs
+        )
 
 
 def _fork_rows(report: Report) -> list[tuple[str, str]]:

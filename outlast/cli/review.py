@@ -4,7 +4,7 @@ The words of the model come last and are marked: they may deceive, the arguments
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -20,7 +20,9 @@ from outlast.loop.approvals import (
     RequestKind,
     Vote,
 )
+from outlast.loop.state import LoopState
 from outlast.rendering import counted, joined, named
+from outlast.views.proofs import NO_PROOFS, PROOF_WORDS, Proof
 from outlast.views.words import VOTED, budget_line, deadlines, who_may_decide
 
 LONGEST_ARGUMENTS = 20_000
@@ -45,16 +47,28 @@ COMMANDS: Final[dict[DecisionType, tuple[str, str]]] = {
 
 
 def show_approval(
-    console: terminal.Screen, request: ApprovalRequest, run_id: str, words: str = ""
+    console: terminal.Screen,
+    request: ApprovalRequest,
+    run_id: str,
+    words: str = "",
+    proofs: Sequence[Proof] = (),
 ) -> None:
-    """Print an approval request with the details needed for a decision."""
+    """Print an approval request with the details needed for a decision.
+
+    Args:
+        console: where it is printed.
+        request: the request, as people may see it.
+        run_id: the run that made it.
+        words: the model's own words about it.
+        proofs: whether each of its votes is proven to a reader with keys; none where nobody has any.
+    """
     say_facts(console, [_headline(request)])
     spent = budget_line(request.arguments) if request.kind == "budget" else None
     if spent is None:
         say_arguments(console, request.arguments, run_id)
     else:
         say_facts(console, [("spent", spent)])
-    say_facts(console, _facts(request, now_ms()))
+    say_facts(console, _facts(request, now_ms(), proofs))
     if words:
         _say_words(console, words)
 
@@ -64,11 +78,13 @@ def show_how_to_decide(
     run_id: str,
     requests: Iterable[ApprovalRequest],
     words: Mapping[str, str] | None = None,
+    proofs: Mapping[str, Sequence[Proof]] | None = None,
 ) -> None:
-    """Print a run's pending requests, and the commands to decide them."""
+    """Print a run's pending requests, and the commands to decide them; see `show_approval`."""
     for request in requests:
         terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
-        show_approval(console, request, run_id, (words or {}).get(request.id, ""))
+        said, proven = (words or {}).get(request.id, ""), (proofs or {}).get(request.id, ())
+        show_approval(console, request, run_id, said, proven)
         for kind in _shown_decisions(request):
             if kind == "approve" and request.terms.takeover:
                 terminal.say(console, "  ", rendering.command("hold", run_id))
@@ -116,7 +132,9 @@ def _headline(request: ApprovalRequest) -> tuple[str, str]:
     return headlines[request.kind]
 
 
-def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
+def _facts(
+    request: ApprovalRequest, now_ms: int, proofs: Sequence[Proof]
+) -> Iterator[tuple[str, str]]:
     terms = request.terms
     if request.status != "pending":
         by = joined(" by ", named(request.settled_by)) if request.settled_by else ""
@@ -134,8 +152,9 @@ def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
         standing = f"{len(request.standing_votes)} of {terms.quorum}"
         people = "" if terms.quorum == 1 else ", each by another person"
         yield "votes", f"{standing}{people}"
-        for vote in request.votes:
-            yield "", _vote(vote, request)
+        proven = proofs or NO_PROOFS.of_votes(request, LoopState())
+        for vote, proof in zip(request.votes, proven, strict=True):
+            yield "", _vote(vote, proof, request)
     if request.status == "pending":
         yield from _times(request, now_ms)
     if set(terms.allow) != set(ALL_DECISIONS):
@@ -146,15 +165,14 @@ def _facts(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "why", request.reason
 
 
-def _vote(vote: Vote, request: ApprovalRequest) -> str:
+def _vote(vote: Vote, proof: Proof, request: ApprovalRequest) -> str:
     decision = vote.decision
-    proof = "proven" if vote.verified else "not proven"
     stands = vote in request.standing_votes
     earlier = vote.args_digest != request.args_digest
     void = "; void: for earlier arguments" if earlier else "; withdrawn" if not stands else ""
     void = "" if decision.type == "withdraw" else void
     who, when = decision.by or "somebody", shown_time(vote.at_ms)
-    return joined(named(who), f" ({proof}) {VOTED[decision.type]} at {when}{void}")
+    return joined(named(who), f" ({PROOF_WORDS[proof]}) {VOTED[decision.type]} at {when}{void}")
 
 
 def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:

@@ -180,6 +180,7 @@ async def _wait_for_answer(
     from outlast.cli import review, view
     from outlast.cli.follower import Follower
     from outlast.client.people.words import read_words
+    from outlast.proofs import proof_reader
     from outlast.views.redaction import shown_request
 
     console = terminal.err()
@@ -212,7 +213,11 @@ async def _wait_for_answer(
         state = follower.state
         requests = [shown_request(one.request, state) for one in result.interruptions]
         words = await read_words(handle.client, state, requests)
-        review.show_how_to_decide(console, handle.id, requests, words)
+        reader = await proof_reader(handle.client)
+        proofs = {
+            one.request.id: reader.of_votes(one.request, state) for one in result.interruptions
+        }
+        review.show_how_to_decide(console, handle.id, requests, words, proofs)
     elif result.status == "held":
         terminal.say(console, f"A person has the conversation {handle.id}.")
     else:

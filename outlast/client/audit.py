@@ -25,7 +25,7 @@ from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
-from outlast.loop.actions import ClaimAction
+from outlast.loop.actions import Action, ClaimAction
 from outlast.loop.approvals import (
     ApprovalRequest,
     Audience,
@@ -154,7 +154,8 @@ class AuditRecord:
         wait: the name of a tool's wait for something outside of the run.
         delivery_id: the id of the delivery that ended it; empty where a person gave the value.
         seen: what a decision says that its sender saw, as digests; proven if it is `verified`.
-        signed: the decision of a vote, with its signature and unredacted; never printed as it is.
+        signed: what the person sent, with its signature and unredacted; never printed as it is. None
+            where nobody acted, and of an attempt without effect.
     """
 
     at_ms: int
@@ -193,7 +194,7 @@ class AuditRecord:
     wait: str = ""
     delivery_id: str = ""
     seen: Seen | None = None
-    signed: Decision | None = field(default=None, compare=False, repr=False)
+    signed: Action | None = field(default=None, compare=False, repr=False)
 
     def record(self) -> JsonObject:
         """Return the entry as JSON, with every field, and times as text."""
@@ -409,9 +410,10 @@ def _of_claim(change: ClaimChanged, event: Event | None, one: AuditRecord) -> It
     sent = sent if sent is not None and isinstance(sent.action, ClaimAction) else None
     person = Person(subject=claim.by) if sent is None else sent.person
     yield replace(
-        _with_person(_with_action(one, event), person),
+        with_person(_with_action(one, event), person),
         event="claimed" if change.claim is not None else "unclaimed",
         verified=None if sent is None else sent.verified,
+        signed=None if sent is None else sent.action,
     )
 
 
@@ -463,7 +465,7 @@ def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> Au
     if isinstance(action, Decision | ClaimAction):
         one = replace(one, request_id=_text(action.request_id))
     if not isinstance(action, Decision):
-        return replace(_with_person(one, event.person), verified=event.verified)
+        return replace(with_person(one, event.person), verified=event.verified)
     return replace(
         with_decision(one, action),
         args_digest=_text(action.args_digest),
@@ -479,17 +481,18 @@ def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecor
     row = row_of(event.action)
     if row.told_as is not None:
         yield replace(
-            _with_person(_with_action(blank, event), event.person),
+            with_person(_with_action(blank, event), event.person),
             event=row.told_as,
             note=row.note(event),
             text=row.text(event.action),
             verified=event.verified,
+            signed=event.action,
         )
 
 
 def with_decision(one: AuditRecord, decision: Decision) -> AuditRecord:
     """Return a record with what a decision says."""
-    one = _with_person(one, decision.person)
+    one = with_person(one, decision.person)
     remember = f"{decision.remember_scope} until {decision.remember_until}"
     return replace(
         one,
@@ -508,7 +511,8 @@ def _answer(response: Json) -> str:
     return json.dumps(response, ensure_ascii=False)
 
 
-def _with_person(one: AuditRecord, person: Person) -> AuditRecord:
+def with_person(one: AuditRecord, person: Person) -> AuditRecord:
+    """Return a record with what a person says of themselves."""
     return replace(
         one,
         by=_text(person.subject),

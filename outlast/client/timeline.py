@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from outlast.contract import failures
-from outlast.loop.actions import SayAction
+from outlast.loop.actions import Action, SayAction
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import name_of
@@ -140,7 +140,8 @@ class Step:
         ended_ms: when it ended; None while it goes on. Moments end when they begin.
         agent: the agent that did it; empty for what people do.
         by: the person who did it, or who delivered what a wait is for; empty if nobody says.
-        verified: whether that person proved who they are.
+        verified: whether the run says that a worker has checked that person's signature. Only a
+            reader with keys knows: see `outlast.views.proofs`.
         name: the name of a tool, or of a wait; of a handoff and a release, the agent that goes on.
         text: the words of a person or the customer, a note, a summary as the model reads it, or why
             something had no effect.
@@ -158,6 +159,8 @@ class Step:
         entries: how many items of what the model reads a summary replaces.
         effect: the number of the step's effect, which its record in the history has; 0 for none.
         items: the transcript items of the step: those of a reply, or a call and its output.
+        signed: what the person sent, with its signature, of a takeover, words, a release, or an
+            item that was set aside; None if the history does not have it.
     """
 
     number: int
@@ -184,6 +187,7 @@ class Step:
     items: tuple[int, ...] = ()
     until_ms: int | None = None
     tried: tuple[str, ...] = ()
+    signed: Action | None = field(default=None, compare=False, repr=False)
 
     @property
     def took_ms(self) -> int | None:
@@ -250,8 +254,8 @@ class Timeline:
                     kind="said",
                     at_ms=event.at_ms,
                     by=event.person.subject,
-                    verified=event.verified,
                     text=text,
+                    **_sent(event),
                 )
             case _:
                 pass
@@ -390,9 +394,8 @@ class Timeline:
                 self._take_request(request, at_ms)
             case HoldTaken(by=by):
                 self._end_takeover(at_ms)
-                verified = isinstance(event, PersonActed) and event.verified
                 self._takeover = self._add(
-                    kind="takeover", at_ms=at_ms, status="running", by=by, verified=verified
+                    kind="takeover", at_ms=at_ms, status="running", by=by, **_sent(event)
                 )
             case HoldReleased(by=by):
                 self._end_takeover(at_ms)
@@ -415,6 +418,7 @@ class Timeline:
                     by=one.by,
                     text=aside_words(one, is_back=back),
                     items=known,
+                    **_sent(event),
                 )
             case WaitBegan() | WaitEnded():
                 self._take_wait(change)
@@ -536,11 +540,11 @@ class Timeline:
             self._takeover = None
 
     def _take_release(self, by: str, event: Event | None, at_ms: int) -> None:
-        note, verified, to = "", False, self._state.agent
+        note, to = "", self._state.agent
         if isinstance(event, PersonActed):
-            note, verified = getattr(event.action, "note", ""), event.verified
+            note = getattr(event.action, "note", "")
         if self._state.outcome is None:
-            self._add(kind="release", at_ms=at_ms, by=by, verified=verified, text=note, name=to)
+            self._add(kind="release", at_ms=at_ms, by=by, text=note, name=to, **_sent(event))
 
     def _take_end(self, before: LoopState, after: LoopState, at_ms: int) -> None:
         if after.outcome is None or before.outcome is not None:
@@ -583,6 +587,13 @@ def timeline_of(progress: Iterable[tuple[Event | None, LoopState]]) -> tuple[Ste
     for event, state in progress:
         timeline.take(event, state)
     return tuple(timeline.steps)
+
+
+def _sent(event: Event | None) -> dict[str, Any]:
+    """Return the fields of a step with what a person has sent, and whether the run took it as proven."""
+    if not isinstance(event, PersonActed):
+        return {}
+    return {"verified": event.verified, "signed": event.action}
 
 
 def _said(state: LoopState) -> int:

@@ -229,7 +229,7 @@ async def read_run(asked: DeskRequest) -> RunView:
         async for progress in past:
             state = progress.state
             timeline.take(progress.event, state)
-    found = await found_requests(state, client)
+    found, proofs = await found_requests(state, client), await asked.desk.proofs()
     groups = groups_of(asked.caller)
     words = await read_words(client, state, [one.request for one in found], groups)
     return run_view(
@@ -238,7 +238,8 @@ async def read_run(asked: DeskRequest) -> RunView:
         requests=found,
         words=words,
         steps=timeline.steps,
-        signs=await asked.desk.signs(),
+        signs=proofs.signs,
+        proofs=proofs,
     )
 
 
@@ -436,12 +437,15 @@ async def deliver(
 
 
 async def _requests(asked: DeskRequest) -> Response:
-    state, signs = await asked.handle.state(), await asked.desk.signs()
+    state, proofs = await asked.handle.state(), await asked.desk.proofs()
     found = await found_requests(state, asked.desk.client)
     groups = groups_of(asked.caller)
     words = await read_words(asked.desk.client, state, [one.request for one in found], groups)
     views = [
-        request_view(one, asked.caller, words=words[one.request.id], signs=signs) for one in found
+        request_view(
+            one, asked.caller, words=words[one.request.id], signs=proofs.signs, proofs=proofs
+        )
+        for one in found
     ]
     return _answer(RequestList(requests=views))
 
@@ -460,8 +464,8 @@ async def read_request(asked: DeskRequest) -> RequestView:
     found = await find(asked)
     groups = groups_of(asked.caller)
     words = await read_words(asked.desk.client, found.state, [found.request], groups)
-    signs = await asked.desk.signs()
-    return request_view(found, asked.caller, words=words[found.request.id], signs=signs)
+    proofs, said = await asked.desk.proofs(), words[found.request.id]
+    return request_view(found, asked.caller, words=said, signs=proofs.signs, proofs=proofs)
 
 
 async def find(asked: DeskRequest) -> FoundRequest:

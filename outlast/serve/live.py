@@ -5,8 +5,9 @@ Each event has the reader's position as its `id:`, and any process goes on from 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -55,6 +56,7 @@ from outlast.serve.views import (
     run_view,
     unread_views,
 )
+from outlast.views.proofs import ProofReader
 
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""
@@ -233,7 +235,8 @@ async def _staff_events(
     desk: Desk, caller: Caller, run_id: str, after: Cursor | None
 ) -> AsyncGenerator[ServerSentEvent]:
     person = caller.person.subject if isinstance(caller, Staff) else ""
-    signs, lists = await desk.signs(), _Lists(caller)
+    proofs, lists = await desk.proofs(), _Lists(caller)
+    see = partial(request_view, caller=caller, signs=proofs.signs, proofs=proofs)
     async with (
         desk.feed.reader(run_id, after, person=person) as entries,
         aclosing(_taken(entries)) as taken,
@@ -242,11 +245,11 @@ async def _staff_events(
         async for entry in taken:
             match entry:
                 case Snapshot(cursor=cursor):
-                    view = await _snapshot(desk, caller, entry, entries, signs=signs)
+                    view = await _snapshot(desk, caller, entry, entries, proofs)
                     lists.has(view.run)
                     yield _event("snapshot", view, cursor)
                 case Happened(cursor=cursor, event=event):
-                    view = _run_event(event, cursor, entries.state, caller, signs=signs)
+                    view = _run_event(event, cursor, entries.state, caller, see)
                     yield _event("event", view, cursor)
                 case TextAdded(cursor=cursor, text=text):
                     # A hidden value may come in pieces, so its message is sent when it is whole.
@@ -295,12 +298,19 @@ class _Lists:
 
 
 async def _snapshot(
-    desk: Desk, caller: Caller, entry: Snapshot, entries: FeedReader, *, signs: bool
+    desk: Desk, caller: Caller, entry: Snapshot, entries: FeedReader, proofs: ProofReader
 ) -> SnapshotEvent:
     state = await whole_state(desk.client, entry.state)
     # What nested runs have reported is not shown: anybody who reaches the server may report.
     nested = await found_requests(state, desk.client) if state.nested else _own(state)
-    view = run_view(state, caller, requests=nested, steps=list(entries.steps), signs=signs)
+    view = run_view(
+        state,
+        caller,
+        requests=nested,
+        steps=list(entries.steps),
+        signs=proofs.signs,
+        proofs=proofs,
+    )
     text = "" if redaction_for(caller, state).texts else entry.text
     return SnapshotEvent(run=view, text=text)
 
@@ -310,7 +320,11 @@ def _own(state: LoopState) -> tuple[FoundRequest, ...]:
 
 
 def _run_event(
-    event: NumberedEvent, cursor: Cursor, state: LoopState, caller: Caller, *, signs: bool
+    event: NumberedEvent,
+    cursor: Cursor,
+    state: LoopState,
+    caller: Caller,
+    see: Callable[[FoundRequest], RequestView],
 ) -> RunEvent:
     content: dict[str, Any]
     match event:
@@ -319,8 +333,7 @@ def _run_event(
         case AgentUpdatedStreamEvent():
             content = {"agent": event.new_agent.name}
         case ApprovalStreamEvent(request=request):
-            found = FoundRequest(request, state)
-            content = {"request": request_view(found, caller, signs=signs)}
+            content = {"request": see(FoundRequest(request, state))}
         case StatusStreamEvent():
             content = {"status": event.status, "reason": event.reason}
     return RunEvent(number=event.id, clears_text=not cursor.offset, **content)

@@ -25,7 +25,7 @@ from outlast.client.handle import RunHandle
 from outlast.deliveries.problems import JSONAnswer
 from outlast.hosts import is_this_machine
 from outlast.loop.approvals import Person
-from outlast.proofs import identity_keys
+from outlast.proofs import proof_reader
 from outlast.serve.access import (
     NOT_OPENED,
     Action,
@@ -42,6 +42,7 @@ from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.login import cookies_to_set
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.tokens import ConversationTokens, bearer_of
+from outlast.views.proofs import ProofReader
 
 CONVERSATION_COOKIE: Final = "outlast_conversation"
 """The cookie with a customer's token, for the pages of the chat: they cannot send headers."""
@@ -122,7 +123,11 @@ class Desk:
 
     async def signs(self) -> bool:
         """Whether people's actions are signed, so that runs take the login for a proof."""
-        return (await identity_keys(self.client)).signing is not None
+        return (await self.proofs()).signs
+
+    async def proofs(self) -> ProofReader:
+        """Return what says who has proven who they are, by the keys of this process."""
+        return await proof_reader(self.client)
 
 
 PATIENCE: Final = timedelta(seconds=20)

@@ -42,6 +42,7 @@ from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.rendering import named
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
 from outlast.serve.customer_view import CustomerMessage, customer_view
+from outlast.views.proofs import NO_PROOFS, Proof, ProofReader
 from outlast.views.redaction import Redaction
 from outlast.views.words import (
     asked_again,
@@ -63,6 +64,11 @@ class View(BaseModel):
         """Return the view as JSON, without absent fields."""
         return self.model_dump(mode="json", exclude_unset=True)
 
+
+_PROOF: Final = (
+    "Whether it is proven who did it. `proven`: the desk has checked the signature. `accepted`: the "
+    "desk has no key to check it with, and the run says that a worker has."
+)
 
 # --- Parts ---------------------------------------------------------------------------------------
 
@@ -106,7 +112,7 @@ class VoteView(View):
 
     type: VoteType
     by: str | None
-    verified: bool = Field(description="Whether the person proved who they are.")
+    proof: Proof = Field(description=_PROOF)
     counts: bool = Field(description="Whether the vote is for the present arguments.")
     at: datetime
     message: str | None
@@ -214,6 +220,7 @@ def request_view(
     *,
     words: str = "",
     signs: bool = True,
+    proofs: ProofReader = NO_PROOFS,
     at_ms: int | None = None,
 ) -> RequestView:
     """Return a request as a caller sees it.
@@ -223,6 +230,7 @@ def request_view(
         caller: who asks.
         words: the model's own words about it.
         signs: whether the desk has a key that proves who acts.
+        proofs: says who has proven who they are.
         at_ms: the time; None for now.
     """
     request, state = found.request, found.state
@@ -259,13 +267,13 @@ def request_view(
         takeover=terms.takeover,
         response_schema=terms.response_schema,
         decisions=list(_decisions(request, caller, target)),
-        **_people(shown, now_ms),
+        **_people(shown, now_ms, proofs.of_votes(request, state)),
         **_times(request),
         **payloads,
     )
 
 
-def _people(request: ApprovalRequest, now_ms: int) -> dict[str, Any]:
+def _people(request: ApprovalRequest, now_ms: int, proofs: Sequence[Proof]) -> dict[str, Any]:
     """Return the fields of a request about who may decide, and who has."""
     standing, claim = request.standing_votes, request.claim
     audiences = aged(request, now_ms).audiences
@@ -274,7 +282,10 @@ def _people(request: ApprovalRequest, now_ms: int) -> dict[str, Any]:
         "audience": who_may_decide(aged(request, now_ms)),
         "groups": list(dict.fromkeys(name for one in audiences for name in one.groups)),
         "people": list(dict.fromkeys(name for one in audiences for name in one.subjects)),
-        "votes": [_vote_view(vote, counts=vote in standing) for vote in request.votes],
+        "votes": [
+            _vote_view(vote, proof, counts=vote in standing)
+            for vote, proof in zip(request.votes, proofs, strict=True)
+        ],
         "votes_counted": len(standing),
         "votes_needed": request.terms.quorum,
         "claim": ClaimView(by=claim.by, until=_time(claim.until_ms))
@@ -303,11 +314,11 @@ def _headline(request: ApprovalRequest, *, shows_arguments: bool) -> str:
     return named(request_line(request)) if shows_arguments else named(request.name)
 
 
-def _vote_view(vote: Vote, *, counts: bool) -> VoteView:
+def _vote_view(vote: Vote, proof: Proof, *, counts: bool) -> VoteView:
     return VoteView(
         type=vote.decision.type,
         by=vote.decision.by,
-        verified=vote.verified,
+        proof=proof,
         counts=counts,
         at=_time(vote.at_ms),
         message=vote.decision.message,
@@ -447,7 +458,7 @@ class StepView(View):
     name: str = Field(description="The tool, or the agent that goes on.")
     agent: str
     by: str = Field(description="The person who did it.")
-    verified: bool = Field(description="Whether that person proved who they are.")
+    proof: Proof | None = Field(description=f"{_PROOF} null where no person did something.")
     turn: int
     began_at: datetime
     ended_at: datetime | None = Field(description="null while it goes on.")
@@ -473,13 +484,20 @@ class StepView(View):
 _SAID: Final[frozenset[StepKind]] = frozenset({"message", "said"})
 """Kinds of steps whose text everybody in the team may read: it is part of the conversation."""
 
-
-def step_view(step: Step, state: LoopState, caller: Caller) -> StepView:
-    """Return a step as a caller sees it; `state` is the newest state of its run."""
-    return _step_view(step, redaction_for(caller, state), sees_payloads=sees_payloads(caller))
+_ACTS: Final[frozenset[StepKind]] = frozenset({"takeover", "said", "release", "set_aside"})
+"""Kinds of steps that are actions of people, which they sign."""
 
 
-def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView:
+def proof_of_step(step: Step, state: LoopState, proofs: ProofReader) -> Proof | None:
+    """Return whether it is proven who did a step; None where no person did."""
+    if step.kind not in _ACTS or not (step.by or step.signed):
+        return None
+    return proofs.of_action(step.signed, step.by, state, at_ms=step.at_ms, verified=step.verified)
+
+
+def _step_view(
+    step: Step, hides: Redaction, proof: Proof | None, *, sees_payloads: bool
+) -> StepView:
     took, has_usage = step.took_ms, step.usage.total_tokens > 0
     text: dict[str, Any] = {}
     if sees_payloads or step.kind in _SAID:
@@ -491,7 +509,7 @@ def _step_view(step: Step, hides: Redaction, *, sees_payloads: bool) -> StepView
         name=step.name,
         agent=step.agent,
         by=step.by,
-        verified=step.verified,
+        proof=proof,
         turn=step.turn,
         began_at=_time(step.at_ms),
         ended_at=_time_or_none(step.ended_ms),
@@ -655,6 +673,7 @@ def run_view(
     words: Mapping[str, str] | None = None,
     steps: Sequence[Step] | None = None,
     signs: bool = True,
+    proofs: ProofReader = NO_PROOFS,
     at_ms: int | None = None,
 ) -> RunView:
     """Return a run as a caller of the team sees it.
@@ -666,6 +685,7 @@ def run_view(
         words: the model's own words about the requests, by their ids.
         steps: what it did; None if the view is without steps.
         signs: whether the desk has a key that proves who acts.
+        proofs: says who has proven who they are.
         at_ms: the time; None for now.
     """
     hides, shows, hold = redaction_for(caller, state), sees_payloads(caller), state.hold
@@ -675,10 +695,15 @@ def run_view(
         at_ms=clock.now_ms() if at_ms is None else at_ms,
         signs=signs,
     )
-    see = partial(request_view, caller=caller, signs=signs, at_ms=target.at_ms)
+    see = partial(request_view, caller=caller, signs=signs, proofs=proofs, at_ms=target.at_ms)
     said, done = words or {}, dict[str, Any]()
     if steps is not None:
-        done = {"steps": [_step_view(one, hides, sees_payloads=shows) for one in steps]}
+        done = {
+            "steps": [
+                _step_view(one, hides, proof_of_step(one, state, proofs), sees_payloads=shows)
+                for one in steps
+            ]
+        }
     parent = state.start.parent
     return RunView(
         id=state.run_id,

@@ -71,6 +71,11 @@ class ProofReader:
     keys: IdentityKeys = NO_KEYS
     namespace: str = ""
 
+    @property
+    def signs(self) -> bool:
+        """Whether the reader also signs, so that runs take what it sends as proven."""
+        return self.keys.signing is not None
+
     def of_vote(self, vote: Vote, request: ApprovalRequest, state: LoopState) -> Proof:
         """Return whether a vote is proven: signed in this run, for what the request shows.
 

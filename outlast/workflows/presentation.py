@@ -44,6 +44,7 @@ from outlast.rendering import (
     named,
 )
 from outlast.views import words
+from outlast.views.proofs import NO_PROOFS, Proof
 from outlast.views.redaction import Redaction, redaction_of, shown_effect, shown_request
 from outlast.workflows.timeline import Wait
 
@@ -458,8 +459,18 @@ def _text(item: Item, hides: Redaction) -> str:
             return hides.text(words.with_parts(text_of(raw), raw.get("content")))
 
 
-def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:
-    """Return a request of a run, or of a run nested in it, for programs."""
+def approval_view(
+    run_id: str, request: ApprovalRequest, proofs: Sequence[Proof] | None = None
+) -> JsonObject:
+    """Return a request of a run, or of a run nested in it, for programs.
+
+    Args:
+        run_id: the run.
+        request: the request.
+        proofs: whether each vote is proven, to a reader with keys; None where nobody has any.
+    """
+    if proofs is None:
+        proofs = NO_PROOFS.of_votes(request, LoopState())
     return {
         "schema_version": names.SCHEMA_VERSION,
         "id": request.id,
@@ -477,7 +488,9 @@ def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:
         "effect": request.terms.effect,
         "risk": request.terms.risk,
         "audience": audience_text(request.audiences),
-        "votes": [_vote_view(vote) for vote in request.votes],
+        "votes": [
+            _vote_view(vote, proof) for vote, proof in zip(request.votes, proofs, strict=True)
+        ],
         "votes_needed": request.terms.quorum,
         "claimed_by": request.claim.by if request.claim else None,
         "requested_at_ms": request.requested_at_ms,
@@ -490,11 +503,11 @@ def approval_view(run_id: str, request: ApprovalRequest) -> JsonObject:
     }
 
 
-def _vote_view(vote: Vote) -> JsonObject:
+def _vote_view(vote: Vote, proof: Proof) -> JsonObject:
     return {
         "type": vote.decision.type,
         "by": vote.decision.by,
-        "verified": vote.verified,
+        "proof": proof,
         "at_ms": vote.at_ms,
     }
 

@@ -7,7 +7,7 @@ it. `docs/how-to/audit.md` says what that proves, and against whom.
 from outlast.client.audit_chain.checks import AuditCheck, CheckedRun, Problem, check_lines
 from outlast.client.audit_chain.entries import COLUMNS, Head, heads_of
 from outlast.client.audit_chain.files import Line, lines_of, read_file
-from outlast.client.audit_chain.runs import chained, check_run, sealed
+from outlast.client.audit_chain.runs import chained, check_run, proofs_of, sealed
 
 __all__ = [
     "COLUMNS",
@@ -21,6 +21,7 @@ __all__ = [
     "check_run",
     "heads_of",
     "lines_of",
+    "proofs_of",
     "read_file",
     "sealed",
 ]

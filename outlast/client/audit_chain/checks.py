@@ -87,8 +87,8 @@ class AuditCheck:
         notes: what else is to be known, such as histories that were deleted on request.
         sealed_by: the id of the key that has sealed the file; empty without a seal that counts.
         sealed_ms: when, by the clock of the sealer, in milliseconds since the epoch.
-        signatures: the number of decisions whose signatures are valid.
-        unchecked: why the signatures of other decisions were not checked, and how many.
+        signatures: the number of entries whose signatures are valid.
+        unchecked: why the signatures of other entries were not checked, and how many.
     """
 
     runs: tuple[CheckedRun, ...] = ()

@@ -8,7 +8,9 @@ from typing import Any, Final, cast
 
 from outlast.client.audit import AuditedRun, AuditRecord
 from outlast.contract.identity import IdentityKey, Place, parse_proof, signed
+from outlast.loop.actions import Action
 from outlast.loop.approvals import REDACTED, Decision
+from outlast.loop.human_actions import row_of
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import counted
 from outlast.views.redaction import Redaction
@@ -20,7 +22,7 @@ SEALED: Final = "sealed"
 """The event of a file's last line, which is signed and covers the heads of all runs."""
 
 LONGEST_SIGNED: Final = 20_000
-"""The most characters of a signed decision in an entry: its message may have any length."""
+"""The most characters of a signed action in an entry: its text may have any length."""
 
 SEAL_ACTION: Final = "seal audit 1"
 """The action that a seal's signature names, so that it counts for nothing else."""
@@ -85,7 +87,7 @@ def chained_run(run: AuditedRun, place: Place) -> list[JsonObject]:
 
     Args:
         run: the run.
-        place: for which its decisions are signed.
+        place: for which people's actions in it are signed.
     """
     entries: list[JsonObject] = []
     previous = ""
@@ -117,15 +119,15 @@ def heads_of(entries: Iterable[JsonObject]) -> tuple[Head, ...]:
     return tuple(newest.values())
 
 
-# --- Signed decisions ----------------------------------------------------------------------------
+# --- Signed actions ------------------------------------------------------------------------------
 
 
 def _signed(record: AuditRecord, redaction: Redaction, place: Place) -> JsonObject | None:
-    """Return a verified decision as it was signed, or why it is left out; None without one."""
-    decision = record.signed
-    if decision is None or decision.proof is None or not record.verified:
+    """Return a verified action as it was signed, or why it is left out; None without one."""
+    action = record.signed
+    if action is None or action.proof is None or not record.verified:
         return None
-    found = _fields_of(decision)
+    found = _fields_of(action)
     if redaction.json(found) != found or not _shows_edit(record):
         return {"left_out": "a policy redacts it"}
     if len(json.dumps(found)) > LONGEST_SIGNED:
@@ -134,30 +136,32 @@ def _signed(record: AuditRecord, redaction: Redaction, place: Place) -> JsonObje
         "namespace": place.namespace,
         "chain": place.chain_id,
         "run_id": place.run_id,
-        "decision": found,
-        "proof": decision.proof,
+        **(
+            {"decision": found}
+            if isinstance(action, Decision)
+            else {"action": row_of(action).name, "record": found}
+        ),
+        "proof": action.proof,
     }
 
 
 def _shows_edit(record: AuditRecord) -> bool:
     """Whether all arguments of an edit may be shown: reviewers have seen them unredacted."""
-    if record.signed is None or record.signed.edited_arguments is None:
+    if not isinstance(record.signed, Decision) or record.signed.edited_arguments is None:
         return True
     return bool(record.arguments) and REDACTED not in record.arguments
 
 
-def _fields_of(decision: Decision) -> JsonObject:
+def _fields_of(action: Action) -> JsonObject:
     """Return the fields that a signature covers: those with other values than their defaults."""
     found: dict[str, Any] = {
-        one.name: getattr(decision, one.name)
-        for one in fields(decision)
+        one.name: getattr(action, one.name)
+        for one in fields(action)
         if one.name != "proof"
-        and (one.default is MISSING or getattr(decision, one.name) != one.default)
+        and (one.default is MISSING or getattr(action, one.name) != one.default)
     }
-    if decision.seen is not None:
-        found["seen"] = {
-            one.name: getattr(decision.seen, one.name) for one in fields(decision.seen)
-        }
+    if isinstance(action, Decision) and action.seen is not None:
+        found["seen"] = {one.name: getattr(action.seen, one.name) for one in fields(action.seen)}
     written: JsonObject = json.loads(json.dumps(found))
     return written
 

@@ -11,16 +11,23 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.errors import UserError
 from outlast.archive import Archive, ArchiveDamaged, ArchivedHistory, archive_of, workflow_handle
 from outlast.archive.tombstones import tombstones
-from outlast.client.audit import AuditedRun, AuditLog, audit_run
+from outlast.client.audit import AuditedRun, AuditLog, AuditRecord, audit_run
 from outlast.client.audit_chain.checks import AuditCheck, Problem, check_lines
 from outlast.client.audit_chain.entries import chained_run, heads_of, seal
 from outlast.client.audit_chain.files import Line
-from outlast.client.audit_chain.signatures import SignatureCheck, SignedDecision
+from outlast.client.audit_chain.signatures import (
+    SignatureCheck,
+    SignedAction,
+    of_entry,
+    other_than_signed,
+    says_verified,
+)
 from outlast.client.transport.run_address import RunAddress
 from outlast.clock import now_ms
-from outlast.contract.identity import IdentityKeyError, Place
+from outlast.contract.identity import IdentityKeyError, IdentityKeys, Place
 from outlast.loop.values import JsonObject
 from outlast.proofs import identity_keys
+from outlast.views.proofs import Proof
 
 
 async def chained(client: Client, log: AuditLog) -> list[JsonObject]:
@@ -126,20 +133,53 @@ def _signature_problems(
 ) -> list[Problem]:
     problems: list[Problem] = []
     for record, entry in zip(run.records, entries, strict=True):
-        decision = record.signed
-        has_proof = decision is not None and decision.proof is not None
-        text = signatures.problem(entry, SignedDecision(decision, place) if has_proof else None)
+        text = signatures.problem(entry, _signed(record, place))
         if text:
             number = int(str(entry["number"]))
             problems.append(Problem(text=text, run_id=run.run_id, number=number))
     return problems
 
 
+def _signed(record: AuditRecord, place: Place) -> SignedAction | None:
+    action = record.signed
+    return None if action is None or action.proof is None else SignedAction(action, place)
+
+
+async def proofs_of(client: Client, log: AuditLog) -> dict[AuditRecord, Proof]:
+    """Return which entries are proven, to the keys of this process; entries without a person are left out.
+
+    Args:
+        client: connected to the runs' server; its identity keys are those of `outlast identity show`.
+        log: the audit.
+
+    Raises:
+        UserError: a key is unusable.
+        AgentsException: the server refused, or does not answer.
+    """
+    keys = await identity_keys(client)
+    found: dict[AuditRecord, Proof] = {}
+    for run in log.runs:
+        place = await _place(client, run)
+        for record, entry in zip(run.records, chained_run(run, place), strict=True):
+            if says_verified(entry):
+                found[record] = _proof(record, entry, place, keys)
+            elif record.verified is False:
+                found[record] = "unproven"
+    return found
+
+
+def _proof(record: AuditRecord, entry: JsonObject, place: Place, keys: IdentityKeys) -> Proof:
+    signed, check = _signed(record, place), SignatureCheck(keys)
+    if check.problem(entry, signed) or other_than_signed(entry, of_entry(entry)):
+        return "unproven"
+    return "proven" if check.valid else "accepted"
+
+
 # --- The server and the archive ------------------------------------------------------------------
 
 
 async def _place(client: Client, run: AuditedRun) -> Place:
-    """Return the place for which the decisions of a run are signed."""
+    """Return the place for which people's actions in a run are signed."""
     chain_id = run.chain_id
     if run.root is not None:
         root_id, execution_id = run.root

@@ -16,6 +16,7 @@ from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
 from outlast.loop.effects import RunAgent
 from outlast.loop.state import LoopState
+from outlast.views.proofs import Proof, ProofReader
 from outlast.views.redaction import shown_request
 
 
@@ -35,6 +36,10 @@ class FoundRequest:
     def shown(self) -> ApprovalRequest:
         """The request as everybody may see it, whatever their groups."""
         return shown_request(self.request, self.state)
+
+    def proofs(self, reader: ProofReader) -> tuple[Proof, ...]:
+        """Return whether each vote is proven to a reader: it is read with what `shown` hides."""
+        return reader.of_votes(self.request, self.state)
 
 
 async def found_requests(root: LoopState, client: Client) -> tuple[FoundRequest, ...]:

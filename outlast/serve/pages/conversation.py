@@ -59,6 +59,7 @@ from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.views.proofs import ProofReader
 from outlast.views.words import KEPT
 
 LONGEST_STREAM: Final = timedelta(minutes=15)
@@ -102,8 +103,8 @@ async def _present(asked: DeskRequest) -> _Present:
 
 
 async def _seen(asked: DeskRequest, state: LoopState, steps: Sequence[Step]) -> Conversation:
-    signs = await asked.desk.signs()
-    return conversation(state, steps, asked.caller, signs=signs, at_ms=now_ms())
+    proofs = await asked.desk.proofs()
+    return conversation(state, steps, asked.caller, proofs, at_ms=now_ms())
 
 
 # --- The page ------------------------------------------------------------------------------------
@@ -163,16 +164,16 @@ def _temporal_link(asked: DeskRequest) -> str:
 
 async def _live(asked: DeskRequest) -> Response:
     until = asyncio.get_running_loop().time() + LONGEST_STREAM.total_seconds()
-    screen = _screen(asked, signs=await asked.desk.signs())
+    screen = _screen(asked, await asked.desk.proofs())
     return EventStream(_follow(asked, screen), until=until)
 
 
-def _screen(asked: DeskRequest, *, signs: bool) -> "_Screen":
+def _screen(asked: DeskRequest, proofs: ProofReader) -> "_Screen":
     """Return what a browser shows, whose address names the first entries of both lists."""
     query = asked.http.query_params
     return _Screen(
         asked,
-        signs=signs,
+        proofs,
         messages=LiveMessages(wanted_key(query, "messages")),
         steps=LiveSteps(wanted_key(query, "steps")),
     )
@@ -215,7 +216,7 @@ class _Screen:
 
     Attributes:
         asked: the request of the stream.
-        signs: whether the desk proves who acts.
+        proofs: says who has proven who they are, and whether the desk proves who acts.
         messages: the newest messages.
         steps: the newest steps.
         text: the text in progress at the reader's position.
@@ -223,7 +224,7 @@ class _Screen:
     """
 
     asked: DeskRequest
-    signs: bool
+    proofs: ProofReader
     messages: LiveMessages = field(default_factory=LiveMessages)
     steps: LiveSteps = field(default_factory=LiveSteps)
     text: str = ""
@@ -283,7 +284,7 @@ class _Screen:
 
     def _changed_regions(self, entries: FeedReader) -> list[str]:
         asked, steps = self.asked, tuple(entries.steps)
-        view = conversation(entries.state, steps, asked.caller, signs=self.signs, at_ms=now_ms())
+        view = conversation(entries.state, steps, asked.caller, self.proofs, at_ms=now_ms())
         parts = [
             f'<div id="{name}" hx-swap-oob="innerHTML">{text}</div>'
             for name, text in _regions(asked, view, is_unjudged=self.is_unjudged).items()

@@ -34,6 +34,8 @@ from outlast.serve.customer_view import (
     shows_text_in_progress,
 )
 from outlast.serve.pages.budgets import Extension, extension_of
+from outlast.serve.views import proof_of_step
+from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader
 from outlast.views.redaction import Redaction
 from outlast.views.words import STATUS, amount_text, asked_again, budget_line, void_words
 
@@ -247,6 +249,7 @@ class Row:
         request: the line of a request.
         has_payload: whether there are arguments, outputs or reasoning to see.
         left_out: what the model does not read of its items, and why.
+        proof: whether it is proven who did it; None where no person did.
     """
 
     step: Step
@@ -258,6 +261,7 @@ class Row:
     request: str = ""
     has_payload: bool = False
     left_out: tuple[Leavable, ...] = ()
+    proof: Proof | None = None
 
 
 _STATUS_BADGES: Final[dict[str, Badge]] = {
@@ -281,12 +285,9 @@ _DECIDED: Final[dict[str, Badge]] = {
 _VOID: Final = Badge("void: asked again", "is-bad")
 
 
-def _row(
-    step: Step,
-    hides: Redaction,
-    left_out: tuple[Leavable, ...],
-    again: ApprovalRequest | None = None,
-) -> Row:
+def _row(step: Step, view: "Conversation") -> Row:
+    hides, proofs = view.hides, view.proofs
+    again = asked_again(step.request, view.state.approvals) if step.request else None
     badge = _STATUS_BADGES.get(step.status)
     request = step.request
     if request is not None and request.status != "pending":
@@ -310,14 +311,15 @@ def _row(
         words=hides.text(words),
         badge=badge,
         cost=usd_of(step.usage),
-        votes=tuple(hides.text(one) for one in _votes(request)),
+        votes=tuple(hides.text(one) for one in _votes(request, view.state, proofs)),
         request=hides.text(request_line(request)) if request is not None else "",
         has_payload=bool(
             step.items
             or (step.kind == "summary" and step.text)
             or any(one.info is not None for one in step.checks)
         ),
-        left_out=left_out,
+        left_out=view.left_out(step),
+        proof=proof_of_step(step, view.state, proofs),
     )
 
 
@@ -402,12 +404,13 @@ _VERBS: Final = {
 }
 
 
-def _votes(request: ApprovalRequest | None) -> Iterator[str]:
-    for vote in () if request is None else request.votes:
+def _votes(request: ApprovalRequest | None, state: LoopState, proofs: ProofReader) -> Iterator[str]:
+    if request is None:
+        return
+    for vote, proof in zip(request.votes, proofs.of_votes(request, state), strict=True):
         made = vote.decision
         message = f": {made.message}" if made.message else ""
-        proven = "" if vote.verified else " (not verified)"
-        yield f"{made.by or 'Somebody'} {_VERBS[made.type]}{proven}{message}"
+        yield f"{made.by or 'Somebody'} {_VERBS[made.type]} ({PROOF_WORDS[proof]}){message}"
 
 
 def request_line(request: ApprovalRequest) -> str:
@@ -573,6 +576,7 @@ class Conversation:
     is_mine: bool
     problems: dict[str, str | None]
     sees_payloads: bool
+    proofs: ProofReader
 
     @property
     def is_open(self) -> bool:
@@ -586,9 +590,7 @@ class Conversation:
 
     def row(self, number: int) -> Row:
         """Return a step as the page shows it."""
-        step = self.steps[number]
-        again = asked_again(step.request, self.state.approvals) if step.request else None
-        return _row(step, self.hides, self.left_out(step), again)
+        return _row(self.steps[number], self)
 
     def leavable(self, item: int) -> tuple[Leavable, ...]:
         """Return what the model may do without of an item, or does not read."""
@@ -644,7 +646,12 @@ _ACTIONS: Final[tuple[Action, ...]] = (
 
 
 def conversation(
-    state: LoopState, steps: Sequence[Step], caller: Caller, *, signs: bool, at_ms: int
+    state: LoopState,
+    steps: Sequence[Step],
+    caller: Caller,
+    proofs: ProofReader,
+    *,
+    at_ms: int,
 ) -> Conversation:
     """Return a conversation as a viewer sees it.
 
@@ -652,11 +659,11 @@ def conversation(
         state: the state of the run.
         steps: its timeline.
         caller: who looks at it.
-        signs: whether the desk proves who acts.
+        proofs: says who has proven who they are, and whether the desk proves who acts.
         at_ms: the time.
     """
     hides = redaction_for(caller, state)
-    target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=signs)
+    target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=proofs.signs)
     holder = "" if state.hold is None or state.outcome is not None else state.hold.by or "A person"
     subject = caller.person.subject if isinstance(caller, Staff) else ""
     is_mine = bool(holder) and same_person(holder, subject)
@@ -682,6 +689,7 @@ def conversation(
         is_mine=is_mine,
         problems=problems,
         sees_payloads=may(caller, "view_payloads") is None,
+        proofs=proofs,
     )
 
 

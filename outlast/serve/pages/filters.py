@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 from outlast import rendering
 from outlast.loop.approvals import VoteType
 from outlast.pricing import dollars
+from outlast.views.proofs import PROOF_WORDS
 from outlast.views.words import VOTED, request_line
 
 LONGEST_MARKDOWN: Final = 20_000
@@ -296,6 +297,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "money": money,
     "named": rendering.named,
     "number": number,
+    "proof_words": PROOF_WORDS.__getitem__,
     "request_line": request_line,
     "rows": rows,
     "whole": whole,

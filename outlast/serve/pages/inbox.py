@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast, get_args
 from urllib.parse import quote, unquote
 
@@ -240,8 +241,9 @@ async def _requests_of(
             state = await asked.desk.handle(run_id).state()
             found = await found_requests(state, asked.desk.client)
             hold = held_conversation(state)
-            signs = await asked.desk.signs()
-        shown = (request_view(one, asked.caller, signs=signs) for one in found)
+            proofs = await asked.desk.proofs()
+        see = partial(request_view, caller=asked.caller, signs=proofs.signs, proofs=proofs)
+        shown = map(see, found)
         views = [(view, line_of(one.request, view)) for view, one in zip(shown, found, strict=True)]
     except (AgentsException, TimeoutError) as error:
         problem = str(error) or "Its history takes too long to be read."

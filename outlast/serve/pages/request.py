@@ -190,8 +190,8 @@ async def _shown(
     """Return what the templates have."""
     request = found.request
     words = model_words(found.state, request, groups_of(asked.caller))
-    signs = await asked.desk.signs()
-    view = request_view(found, asked.caller, words=words, signs=signs)
+    proofs = await asked.desk.proofs()
+    view = request_view(found, asked.caller, words=words, signs=proofs.signs, proofs=proofs)
     request = as_seen(request, view)
     messages = customer_view(root)
     hides = [redaction_for(asked.caller, one) for one in (root, found.state)]

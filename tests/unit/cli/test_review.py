@@ -3,6 +3,7 @@
 import io
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -32,6 +33,7 @@ from outlast.loop.values import JsonObject
 from outlast.rendering import DIGEST_SHOWN, original
 from outlast.testing import call
 from outlast.testing import say as said
+from outlast.views.proofs import Proof
 from tests.hostile_text import ARGUMENTS, TEXTS, assert_visible
 from tests.laws.strategies import examples
 
@@ -85,9 +87,9 @@ STRICT = replace(
 )
 
 
-def shown(request: ApprovalRequest, words: str = "") -> str:
+def shown(request: ApprovalRequest, words: str = "", proofs: Sequence[Proof] = ()) -> str:
     pipe = Console(file=io.StringIO(), width=80)
-    review.show_approval(pipe, request, "support-42", words)
+    review.show_approval(pipe, request, "support-42", words, proofs)
     return printed(pipe)
 
 
@@ -112,7 +114,7 @@ def test_an_approval_shows_what_is_decided() -> None:
 
 
 def test_an_approval_shows_its_rules_its_votes_and_its_times() -> None:
-    screen = shown(STRICT)
+    screen = shown(STRICT, proofs=("unproven", "proven"))
 
     void = "approved at 1970-01-01T00:00:01.000+00:00; void: for earlier arguments"
     whom = "ann or the group billing, but not who asked for it"

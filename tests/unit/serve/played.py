@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import RunNotFound
 from outlast.client.identity import person
 from outlast.client.read.events import RawResponsesStreamEvent, StreamedState, changes
+from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.serve.access import ROLES, Role, RoleRules
@@ -19,20 +20,24 @@ from outlast.serve.feed import Feed
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages import page
 from outlast.serve.routing import Desk, EscapedPaths
+from outlast.views.proofs import ProofReader
 from tests.laws.driver import Play
 
 Streamed = StreamedState | RawResponsesStreamEvent
 
 
+SIGNING = ProofReader(IdentityKeys(read_keys(new_shared_key())), "default")
+
+
 class PlayedDesk(Desk):
-    """A desk without a server, and so without a key. The run `forked` has a fork."""
+    """A desk without a server. The run `forked` has a fork."""
 
     async def forks(self, run_id: str) -> tuple[str, ...]:
         return ("forked~<b>brief</b>",) if run_id == "forked" else ()
 
-    async def signs(self) -> bool:
-        """Takeovers are not for those who prove nothing, so it says that it signs."""
-        return True
+    async def proofs(self) -> ProofReader:
+        """Takeovers are not for those who prove nothing, so it has a key that signs."""
+        return SIGNING
 
 
 class PlayedRuns:

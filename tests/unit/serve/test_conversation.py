@@ -46,7 +46,7 @@ from tests.unit.client.parked import parked_play
 from tests.unit.loop.test_compaction import summarised, talk
 from tests.unit.loop.test_fallback import fail, failure_of
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
-from tests.unit.serve.played import PlayedRuns, browser_of, desk_of
+from tests.unit.serve.played import SIGNING, PlayedRuns, browser_of, desk_of
 from tests.unit.serve.scripted_source import RESTART, delta
 
 PATH = "/conversations/run"
@@ -524,7 +524,7 @@ def seen_of(play: Play, roles: Sequence[Role] = ROLES) -> Conversation:
         state, _ = advance(state, event)
         steps.take(event, state)
     caller = Staff(person("ann"), frozenset(roles))
-    return view_of(play.state, steps.steps, caller, signs=True, at_ms=play.now_ms)
+    return view_of(play.state, steps.steps, caller, SIGNING, at_ms=play.now_ms)
 
 
 @pytest.mark.parametrize("reason", HOSTILE)
@@ -598,7 +598,7 @@ async def following(
         scope["query_string"] = query.encode()
         asked = DeskRequest(Request(scope), desk, desk.roles.staff(person("ann")), "run")
         browser = _Browser()
-        async with aclosing(_follow(asked, _screen(asked, signs=True))) as events:
+        async with aclosing(_follow(asked, _screen(asked, SIGNING))) as events:
 
             async def take() -> None:
                 async for event in events:

@@ -28,6 +28,7 @@ from outlast.serve.wires.ag_ui_view import view_of_team
 from outlast.views.redaction import shown_notices
 from outlast.workflows import presentation
 from tests.laws.driver import Play, gated, nested, said
+from tests.unit.serve.played import SIGNING
 
 SECRET: Final = "DE89370400440532013000"
 VARIANTS: Final = (
@@ -73,7 +74,7 @@ def api(state: LoopState, caller: Caller = ANN) -> str:
 
 
 def page(state: LoopState) -> str:
-    seen = conversation(state, Timeline().steps, ANN, signs=True, at_ms=state.at_ms)
+    seen = conversation(state, Timeline().steps, ANN, SIGNING, at_ms=state.at_ms)
     return repr((seen.bubbles(0, 99), seen.waiting, seen.customer.unread))
 
 
