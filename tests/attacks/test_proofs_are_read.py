@@ -3,10 +3,13 @@
 Somebody with Temporal starts runs whose state they have written, and has workers of their own.
 """
 
+import asyncio
 import json
 import re
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from outlast.loop.actions import HoldAction, SayAction
 from outlast.loop.approvals import Decision
 from outlast.loop.human_actions import row_of
 from outlast.loop.state import LoopState
+from outlast.proofs import keys as project_keys
 from outlast.testing import ScriptedModel, call
 from outlast.views.proofs import PROOF_WORDS
 from outlast.worker import plugin
@@ -153,12 +157,44 @@ SURFACES: tuple[Surface, ...] = (
 
 
 async def said_by_all(at: Seat, run: RunHandle) -> dict[str, set[str]]:
-    return {one.__name__: await one(at, run) for one in SURFACES}
+    found = await asyncio.gather(*(one(at, run) for one in SURFACES))
+    return {one.__name__: words for one, words in zip(SURFACES, found, strict=True)}
 
 
 def without_keys(at: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the keys away: that of the environment, and that of the project of the tests' server."""
+
+    async def none(_: object) -> None:
+        return None
+
     monkeypatch.delenv("OUTLAST_IDENTITY_KEY")
-    at.terminal.environment.pop("OUTLAST_IDENTITY_KEY")
+    monkeypatch.setattr(project_keys, "_project_of", none)
+    del at.terminal.environment["OUTLAST_IDENTITY_KEY"]
+    monkeypatch.setattr(at.terminal, "start", partial(_start_without_keys, at.terminal))
+
+
+async def _start_without_keys(
+    terminal: Terminal, _module: str, *arguments: str
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _KEYLESS, *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=terminal.environment,
+    )
+
+
+_KEYLESS = """
+import runpy
+from outlast.proofs import keys
+
+async def none(_):
+    return None
+
+keys._project_of = none
+runpy.run_module("outlast.cli.entry", run_name="__main__")
+"""
 
 
 # --- The runs -------------------------------------------------------------------------------------
