@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.client.audit import audit_run
 from outlast.client.audit_chain import check_run, proofs_of
 from outlast.client.handle import RunHandle
+from outlast.client.people.nested_requests import found_requests
 from outlast.clock import now_ms
 from outlast.contract import identity, names, records
 from outlast.contract.identity import IdentityKeys, Place, new_shared_key, read_keys
@@ -27,12 +30,14 @@ from outlast.loop.approvals import Decision
 from outlast.loop.human_actions import row_of
 from outlast.loop.state import LoopState
 from outlast.proofs import keys as project_keys
+from outlast.proofs import proof_reader
 from outlast.testing import ScriptedModel, call
 from outlast.views.proofs import PROOF_WORDS
 from outlast.worker import plugin
 from tests.attacks.test_somebody_with_temporal import ANN, Bank, request_of
 from tests.servers import TemporalServer
 from tests.workflow.desk import Desk, waits_for
+from tests.workflow.people import clerk, refunds
 from tests.workflow.test_cli import Terminal
 from tests.workflow.test_desk_api import app_of, opened
 
@@ -322,3 +327,28 @@ async def _is_proven_nowhere(at: Seat, run: RunHandle) -> None:
     found = await said_by_all(at, run)
     assert [name for name, words in found.items() if "proven" in words] == []
     assert all(found[one.__name__] for one in SURFACES if one is not audit)
+
+
+async def test_a_vote_in_a_nested_run_is_proven_after_its_root_has_gone_on_in_another_history(
+    desk: Desk,
+):
+    """It is signed for the root's first execution, which the nested run's history does not name."""
+    two = clerk(ApprovalPolicy(quorum=2))
+    lead = Agent[Any](name="Lead", tools=[two.as_tool("ask_clerk", "Ask.")])
+    texts = [f"{one}" for one in range(4)]
+    replies = *texts, [call("ask_clerk", "c0", input="Refund A")], refunds(1), "Refunded.", "Done."
+    await desk.open(lead, model=ScriptedModel(*replies))
+    handle = await desk.start_short(lead, keep_open=True, events=20)
+    await desk.until_status(handle, "idle")
+    for number in range(3):
+        await (await handle.send(f"{number}")).answer()
+    assert len(await desk.all_events(handle)) > 1
+    await handle.send("Ask the clerk")
+    await desk.until(handle, waits_for(1))
+    (request,) = await handle.approvals()
+    await handle.approve(request.id, by="ann")
+    (found,) = await found_requests(await handle.state(), desk.client)
+    assert found.proofs(await proof_reader(desk.client)) == ("proven",)
+    await handle.approve(request.id, by="bob")
+    await desk.until_status(handle, "idle")
+    await handle.cancel("after_turn")
