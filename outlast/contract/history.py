@@ -436,6 +436,11 @@ def opening(payload: Json | Unreadable) -> LoopState:
         return LoopState()
 
 
+def begins_as_fork(payload: Json | Unreadable) -> bool:
+    """Whether the input of a run is the state of another one, from which the run begins anew."""
+    return isinstance(payload, dict) and payload.get("fork") is not None
+
+
 def chain_in(payload: Json | Unreadable) -> str:
     """Return the chain that the input of a nested run names; empty if it names none, or cannot be read."""
     try:

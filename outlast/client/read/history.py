@@ -508,7 +508,7 @@ class RunReader:
         if begins:
             self._take_state(history.opening(reader.start_payload))
             self.place, self.tasks = (reader.history_id, 0), 0
-            if self._folded.run_id in {"", self.run_id}:  # a fork opens with its source's state
+            if not history.begins_as_fork(reader.start_payload):  # with the state of its source
                 yield Progress(None, self.state, self.place, lost)
         self.has_more, self.in_task = reader.waits, reader.in_task
         for behind, task in zip(range(len(tasks) - 1, -1, -1), tasks, strict=True):
