@@ -161,6 +161,8 @@ async def proofs_of(client: Client, log: AuditLog) -> dict[AuditRecord, Proof]:
     for run in log.runs:
         place = await _place(client, run)
         for record, entry in zip(run.records, chained_run(run, place), strict=True):
+            if found.get(record) == "proven":
+                continue  # an earlier run of this id, of which somebody has made a copy
             if says_verified(entry):
                 found[record] = _proof(record, entry, place, keys)
             elif record.verified is False:
