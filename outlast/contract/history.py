@@ -13,7 +13,7 @@ moves it on to its own end.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never, cast
 
 from outlast.contract import names
 from outlast.contract.effects import failure_of, kind_of
@@ -73,7 +73,7 @@ from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.start import Start
 from outlast.loop.state import LoopState
-from outlast.loop.values import Failure, Json, Usage
+from outlast.loop.values import Failure, Json, JsonObject, Usage
 
 
 def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> RunStarted:
@@ -438,7 +438,7 @@ def opening(payload: Json | Unreadable) -> LoopState:
 
 def begins_as_fork(payload: Json | Unreadable) -> bool:
     """Whether the input of a run is the state of another one, from which the run begins anew."""
-    return isinstance(payload, dict) and payload.get("fork") is not None
+    return isinstance(payload, dict) and cast("JsonObject", payload).get("fork") is not None
 
 
 def chain_in(payload: Json | Unreadable) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -80,9 +80,10 @@ def _words(text: str) -> set[str]:
 def _proofs(value: Any) -> set[str]:
     """Return the words for every `proof` in JSON."""
     if isinstance(value, list):
-        return {word for one in value for word in _proofs(one)}
+        return {word for one in cast("list[Any]", value) for word in _proofs(one)}
     if not isinstance(value, dict):
         return set()
+    value = cast("dict[str, Any]", value)
     assert "verified" not in value or "made_at" in value  # which the audit's rows have
     own = {PROOF_WORDS[value["proof"]]} if value.get("proof") else set[str]()
     return own | {word for one in value.values() for word in _proofs(one)}
@@ -293,18 +294,22 @@ async def test_a_copied_state_proves_nothing_in_another_run(
 _AUDITS: tuple[Surface, ...] = (audit, audit_in_python)
 
 
+def _takes_all(*_: object) -> None:
+    """Find no problem with any proof."""
+
+
 async def test_a_worker_that_accepts_everything_proves_nothing(
     desk: Desk, place: Seat, monkeypatch: pytest.MonkeyPatch
 ):
     """It takes what is signed with a key of theirs, in Ann's name, for verified."""
-    monkeypatch.setattr(plugin._Observed, "_proof_problem", lambda *_: None)
+    monkeypatch.setattr(plugin._Observed, "_proof_problem", _takes_all)
     handle = await asked(desk, Bank())
     request = await request_of(handle)
     key = IdentityKeys(read_keys(THEIRS)).signing
     assert key is not None
     state = await handle.state()
     at = Place(namespace=desk.client.namespace, chain_id=state.chain_id, run_id=handle.id)
-    who = {"by": ANN.subject, "groups": ANN.groups, "method": ANN.method}
+    who: dict[str, Any] = {"by": ANN.subject, "groups": ANN.groups, "method": ANN.method}
     for action in (
         Decision(request_id="a1", type="approve", seen=request.seen, **who),
         HoldAction(**who),
@@ -312,7 +317,9 @@ async def test_a_worker_that_accepts_everything_proves_nothing(
     ):
         name = row_of(action).name
         sent = identity.signed(action, at, key, action=name, at_ms=now_ms())
-        await desk.workflow(handle).execute_update(name, records.write(sent))
+        await desk.workflow(handle).execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+            name, records.write(sent)
+        )
     state = await handle.state()
     assert state.approvals[0].votes[0].verified
     _expect(await said_by_all(place, handle), {"not proven"}, query_={"accepted by a worker"})

@@ -21,6 +21,7 @@ from outlast.serve.customer_view import customer_view
 from outlast.serve.pages.conversation_view import BADGES, conversation
 from outlast.serve.views import customer_conversation, run_view
 from outlast.serve.wires.ag_ui_view import Said, view_of_customer, view_of_team
+from outlast.views.proofs import NO_PROOFS
 from outlast.workflows import presentation
 from tests.snapshots.catalogue import HISTORIES, runs_of
 
@@ -90,7 +91,7 @@ def of_api(at: At, viewer: Caller) -> Facts:
 
 def of_page(at: At, viewer: Caller) -> Facts:
     state = at.state
-    view = conversation(state, at.timeline.steps, viewer, signs=True, at_ms=state.at_ms)
+    view = conversation(state, at.timeline.steps, viewer, proofs=NO_PROOFS, at_ms=state.at_ms)
     words = {badge.word: status for status, badge in BADGES.items()}
     own = [one for one in view.waiting if one.run_id == state.run_id]
     return {
@@ -162,7 +163,7 @@ def customers_texts(at: At) -> dict[str, list[str]]:
     """Return what each surface shows the customer, and the team of the customer's side."""
     state = at.state
     olga = VIEWERS["an operator"]
-    page = conversation(state, at.timeline.steps, olga, signs=True, at_ms=state.at_ms)
+    page = conversation(state, at.timeline.steps, olga, proofs=NO_PROOFS, at_ms=state.at_ms)
     parts = view_of_customer(state).parts
     return {
         "the chat page": [one.text for one in customer_view(state).messages],

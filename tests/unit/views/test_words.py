@@ -37,6 +37,7 @@ from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.pages.decisions import words_of
 from outlast.serve.views import request_view
 from outlast.views import words
+from outlast.views.proofs import NO_PROOFS
 from outlast.views.redaction import NOTHING
 from outlast.workflows import presentation
 from tests.laws.driver import Play, gated
@@ -165,7 +166,7 @@ def of_conversation(play: Play) -> str:
     for event in play.events:
         state, _ = advance(state, event)
         timeline.take(event, state)
-    view = conversation(state, timeline.steps, ANN, signs=True, at_ms=state.at_ms)
+    view = conversation(state, timeline.steps, ANN, proofs=NO_PROOFS, at_ms=state.at_ms)
     row = next(view.row(one.number) for one in timeline.steps if one.request is not None)
     assert row.badge is not None
     assert row.badge.word == "void: asked again"
