@@ -496,7 +496,7 @@ def proof_of_step(step: Step, state: LoopState, proofs: ProofReader) -> Proof | 
 
 
 def _step_view(
-    step: Step, hides: Redaction, proof: Proof | None, *, sees_payloads: bool
+    step: Step, state: LoopState, hides: Redaction, proofs: ProofReader, *, sees_payloads: bool
 ) -> StepView:
     took, has_usage = step.took_ms, step.usage.total_tokens > 0
     text: dict[str, Any] = {}
@@ -509,7 +509,7 @@ def _step_view(
         name=step.name,
         agent=step.agent,
         by=step.by,
-        proof=proof,
+        proof=proof_of_step(step, state, proofs),
         turn=step.turn,
         began_at=_time(step.at_ms),
         ended_at=_time_or_none(step.ended_ms),
@@ -689,21 +689,13 @@ def run_view(
         at_ms: the time; None for now.
     """
     hides, shows, hold = redaction_for(caller, state), sees_payloads(caller), state.hold
-    target = Target(
-        run_id=state.run_id,
-        state=state,
-        at_ms=clock.now_ms() if at_ms is None else at_ms,
-        signs=signs,
-    )
+    now_ms = clock.now_ms() if at_ms is None else at_ms
+    target = Target(run_id=state.run_id, state=state, at_ms=now_ms, signs=signs)
     see = partial(request_view, caller=caller, signs=signs, proofs=proofs, at_ms=target.at_ms)
     said, done = words or {}, dict[str, Any]()
     if steps is not None:
-        done = {
-            "steps": [
-                _step_view(one, hides, proof_of_step(one, state, proofs), sees_payloads=shows)
-                for one in steps
-            ]
-        }
+        see_step = partial(_step_view, state=state, hides=hides, proofs=proofs, sees_payloads=shows)
+        done = {"steps": list(map(see_step, steps))}
     parent = state.start.parent
     return RunView(
         id=state.run_id,

@@ -57,6 +57,7 @@ STATE = LoopState.__name__
 
 SEEN_ONLY = {
     "client/handle.py": "the id of a run that has just been started",
+    "client/read/history.py": "a state that names the run and the chain that the server names",
     "client/read/streaming.py": "what a reader has seen of a run so far",
     "client/results/result_members.py": "a result whose large content was fetched",
     "serve/content.py": "a state whose large content was fetched",
