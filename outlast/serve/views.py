@@ -620,6 +620,13 @@ class CustomerView(View):
     language: str
 
 
+def _hold_view(state: LoopState) -> HoldView | None:
+    hold = state.hold
+    if hold is None or state.outcome is not None:
+        return None
+    return HoldView(by=hold.by, since=_time(hold.at_ms))
+
+
 def _customer_view(one: Customer) -> CustomerView | None:
     return CustomerView(id=one.id, name=one.name, language=one.language) if one.id else None
 
@@ -688,7 +695,7 @@ def run_view(
         proofs: says who has proven who they are.
         at_ms: the time; None for now.
     """
-    hides, shows, hold = redaction_for(caller, state), sees_payloads(caller), state.hold
+    hides, shows = redaction_for(caller, state), sees_payloads(caller)
     now_ms = clock.now_ms() if at_ms is None else at_ms
     target = Target(run_id=state.run_id, state=state, at_ms=now_ms, signs=signs)
     see = partial(request_view, caller=caller, signs=signs, proofs=proofs, at_ms=target.at_ms)
@@ -704,9 +711,7 @@ def run_view(
         agent=state.agent,
         handoff_path=list(state.handoff_path),
         waits_for=waits_for(state),
-        hold=HoldView(by=hold.by, since=_time(hold.at_ms))
-        if hold is not None and state.outcome is None
-        else None,
+        hold=_hold_view(state),
         turns=state.turns,
         usage=_usage_view(state.usage),
         cost=_cost_view(Cost.of_state(state)),

@@ -67,7 +67,7 @@ def test_a_run_is_printed_as_json_lines(log: dict[str, Any]) -> None:
     done = run("support-42")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["by"] for line in lines] == ["ann", ""]
-    assert tuple(lines[0]) == FIELDS
+    assert tuple(lines[0]) == (*FIELDS, "proof")
     assert log["asked"] == (("client", "support-42"), {})
     assert done.exit_code == 0
 
@@ -103,7 +103,7 @@ def test_an_incomplete_audit_says_so_and_fails(log: dict[str, Any]) -> None:
 def test_a_table_has_a_column_for_each_field(log: dict[str, Any]) -> None:
     log["it"] = AuditLog(records=(entry(by="ann", groups=("a", "b"), verified=True),))
     header, row = csv.reader(io.StringIO(run("support-42", "--format", "csv").stdout))
-    assert tuple(header) == FIELDS
+    assert tuple(header) == (*FIELDS, "proof")
     cells = dict(zip(header, row, strict=True))
     assert (cells["by"], cells["groups"], cells["verified"]) == ("ann", "a | b", "True")
     assert cells["seconds_to_decide"] == ""
@@ -242,7 +242,11 @@ async def test_a_decision_from_the_command_line_is_in_the_audit(
 
     chained = await cli("audit", run_id, "--chain")
     *entries, seal = (json.loads(line) for line in chained.stdout.splitlines())
-    assert [{name: one[name] for name in FIELDS} for one in entries] == lines
+    kept = [{name: one[name] for name in FIELDS} for one in entries]
+    assert kept == [{name: one[name] for name in FIELDS} for one in lines], (
+        "without a reader's word"
+    )
+    assert [one["proof"] for one in lines][1:] == ["proven" if proved else "unproven"] * 2
     assert (seal["event"], seal["note"]) == ("sealed", "3 entries of 1 run")
     assert f"{run_id}: 3 entries, head {entries[-1]['hash']}" in chained.stderr
     good = await cli("audit", run_id, "--verify", "--head", entries[-1]["hash"], "--json")
@@ -307,7 +311,7 @@ def test_a_file_is_verified_without_a_server(
     alone = verified(file)
     assert alone.exit_code == 1
     assert "support-42: 6 entries, consistent, but not pinned." in alone.stdout
-    assert "Signatures of decisions not checked: 2 (no key is given)." in alone.stdout
+    assert "Signatures not checked: 2 (no key is given)." in alone.stdout
     assert "Consistent, but not pinned: whoever changes a file" in alone.stdout
     kept = made.stderr.partition("head ")[2].split()[0]
     for known in (kept, str(file)):
@@ -316,7 +320,7 @@ def test_a_file_is_verified_without_a_server(
         assert "Proven: all entries are as they were when they were pinned." in good.stdout
     bad = verified(file, "--head", head[0].hash, keys=public_text(DESK_KEY))
     assert bad.exit_code == 1
-    assert "Valid signatures of decisions: 2." in bad.stdout
+    assert "Valid signatures: 2." in bad.stdout
     assert "Wrong: 1 problem." in bad.stdout
 
 
