@@ -7,7 +7,7 @@ made from the state. Text from outside is escaped in Markdown.
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from outlast import rendering
 from outlast.contract import names, policies
@@ -44,9 +44,11 @@ from outlast.rendering import (
     named,
 )
 from outlast.views import words
-from outlast.views.proofs import NO_PROOFS, Proof
 from outlast.views.redaction import Redaction, redaction_of, shown_effect, shown_request
 from outlast.workflows.timeline import Wait
+
+if TYPE_CHECKING:
+    from outlast.views.proofs import Proof
 
 SUMMARY_BYTES = 200
 """The UI shows summaries up to about this length."""
@@ -460,7 +462,7 @@ def _text(item: Item, hides: Redaction) -> str:
 
 
 def approval_view(
-    run_id: str, request: ApprovalRequest, proofs: Sequence[Proof] | None = None
+    run_id: str, request: ApprovalRequest, proofs: "Sequence[Proof] | None" = None
 ) -> JsonObject:
     """Return a request of a run, or of a run nested in it, for programs.
 
@@ -470,7 +472,7 @@ def approval_view(
         proofs: whether each vote is proven, to a reader with keys; None where nobody has any.
     """
     if proofs is None:
-        proofs = NO_PROOFS.of_votes(request, LoopState())
+        proofs = ["accepted" if one.verified else "unproven" for one in request.votes]
     return {
         "schema_version": names.SCHEMA_VERSION,
         "id": request.id,
@@ -503,7 +505,7 @@ def approval_view(
     }
 
 
-def _vote_view(vote: Vote, proof: Proof) -> JsonObject:
+def _vote_view(vote: Vote, proof: "Proof") -> JsonObject:
     return {
         "type": vote.decision.type,
         "by": vote.decision.by,

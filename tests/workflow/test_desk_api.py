@@ -197,7 +197,10 @@ async def test_a_conversation_is_read_in_two_processes_and_decided_by_two_people
         asked = ["Hello", WORDS, "Refund, please.", "Refunded."]
         await second.until(lambda it: it.messages == asked)
         votes = (await http.get(of_run(run_id, "requests", request["id"]))).json()["votes"]
-        assert [(one["by"], one["verified"]) for one in votes] == [("ann", True), ("bob", True)]
+        assert [(one["by"], one["proof"]) for one in votes] == [
+            ("ann", "proven"),
+            ("bob", "proven"),
+        ]
 
         assert (await http.post(of_run(run_id, "hold"))).json()["by"] == "ann"
         taken = await other.post(of_run(run_id, "hold"))

@@ -91,8 +91,8 @@ async def test_two_people_decide_on_their_pages_and_a_late_decision_is_refused(d
         late = await ann.post(
             page_of(handle), data=form_in(after, "reject") | {"message": "No."}, headers=OWN
         )
-        assert late.status_code == 403
-        assert "already approved by bob" in late.text
+        assert late.status_code == 409
+        assert "has ended (completed). Start a new run" in late.text
         assert "nothing left to decide" in late.text
         assert active_content(late.text) == []
 

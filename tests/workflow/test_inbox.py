@@ -189,7 +189,7 @@ async def test_a_nested_request_is_listed_and_decided_once_at_the_root(desk: Des
     assert (await desk.result(handle)).final_output == "All."
     again = await entry.handle.edit(request, {"order": "A-17", "euros": 20}, by=ANN)
     assert again.status == "edited", "a repeated decision is the same one, after the run as well"
-    with pytest.raises(DecisionRefused, match="already edited by ann"):
+    with pytest.raises(DecisionRefused, match="already approved with changes by ann"):
         await entry.handle.approve(request, by=BOB)
 
 
