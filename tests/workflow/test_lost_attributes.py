@@ -175,7 +175,7 @@ async def test_runs_of_tenants_are_listed_in_the_namespace_of_an_older_version(
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not worker._plugin._deps.state.lacks_owners:  # noqa: ASYNC110  nothing announces it
             await asyncio.sleep(0.02)
-    assert "lacks the search attribute OutlastTenant. New runs cannot" in caplog.text
+    assert "of OutlastTenant or OutlastCustomer. New runs cannot" in caplog.text
 
     await desk.run(outer, tenant="acme")
 

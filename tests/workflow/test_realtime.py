@@ -107,6 +107,7 @@ async def calling(
     *,
     call_id: str | None = None,
     run_config: RunConfig | None = None,
+    customer: str | None = None,
     **options: Any,
 ) -> AsyncGenerator[Caller]:
     if run_id not in desk.ids:
@@ -116,7 +117,8 @@ async def calling(
     config = RealtimeModelConfig(url=server.url, api_key="none")
     if call_id is not None:
         config["call_id"] = call_id
-    async with await runner.run(id=run_id, model_config=config, run_config=run_config) as session:
+    settings: dict[str, Any] = {"run_config": run_config, "customer": customer}
+    async with await runner.run(id=run_id, model_config=config, **settings) as session:
         yield Caller(session, desk)
 
 
