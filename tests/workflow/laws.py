@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from temporalio import workflow
@@ -141,6 +141,9 @@ async def _check_reader(client: Client, run_id: str, state: LoopState | None) ->
         state = await snapshot_of(client.get_workflow_handle(run_id))
     if newest.outcome == "terminated" or (newest.outcome == "failed" and state.phase == "new"):
         return  # The engine ended the run, or its input was unreadable: the loop took no event.
+    if state.run_id not in {"", run_id}:  # begun with a copied state: readers name the run itself
+        named = replace(state.start, chain_id=newest.start.chain_id)
+        state = replace(state, run_id=run_id, start=named)
     assert not (wrong := differences(timeless(newest), timeless(state))), wrong
 
 
