@@ -140,7 +140,9 @@ class EncryptionCodec(PayloadCodec):
     def _digest(self, key_id: str, text: str) -> str:
         key = HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=None, info=FOR_DIGESTS)
         secret = key.derive(self._keys[key_id])
-        return hmac.digest(secret, self._scope + b"\0" + text.encode(), "sha256").hex()[:_DIGEST]
+        return hmac.digest(
+            secret, self._scope + b"\0" + text.encode(errors="surrogatepass"), "sha256"
+        ).hex()[:_DIGEST]
 
     def _encrypted(self, payload: Payload) -> Payload:
         key_id = self._current.encode()

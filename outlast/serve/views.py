@@ -237,7 +237,6 @@ def request_view(
     shown = request_for(caller, request, state)
     now_ms = clock.now_ms() if at_ms is None else at_ms
     terms, again = request.terms, asked_again(request, state.approvals)
-    hides = redaction_for(caller, state)
     target = Target(run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=signs)
     payloads: dict[str, Any] = {}
     if sees_payloads(caller):
@@ -263,7 +262,7 @@ def request_view(
         effect=terms.effect,
         risk=terms.risk,
         policy=terms.policy,
-        void=None if again is None else hides.text(void_words(again)),
+        void=None if again is None else redaction_for(caller, state).text(void_words(again)),
         takeover=terms.takeover,
         response_schema=terms.response_schema,
         decisions=list(_decisions(request, caller, target)),

@@ -276,7 +276,7 @@ def _further_settings(
 
 
 def authors_of(author: object) -> tuple[str, ...]:
-    """Return the members of the team who write the input of a start; refuse no name."""
+    """Return the members of the team who write the input of a start; refuse an empty name."""
     if author is None:
         return ()
     check_name("author=", author)

@@ -173,7 +173,7 @@ async def add_search_attributes(client: Client) -> bool:
 
 
 class Start(Protocol[R_co]):
-    """Starts something, with search attributes or without, and with the tenant's or without."""
+    """Starts something, with search attributes or without, and with those of its owners or without."""
 
     async def __call__(self, *, visibility: bool, owners: bool = True) -> R_co:
         """Start it."""

@@ -13,14 +13,13 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES
 from outlast.rendering import named
-from outlast.serve.access import Target
+from outlast.serve.access import Caller, Target, redaction_for
 from outlast.serve.pages.budgets import extended_by, extension_of
 from outlast.serve.pages.page import Form
 from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.views import RequestView, action_of
-from outlast.views.redaction import Redaction
 from outlast.views.words import KEPT, asked_again, changed, receipt, request_line, void_words
 
 Deed = Literal[
@@ -76,19 +75,19 @@ class Done:
     words: str
 
 
-def words_of(deed: str, found: FoundRequest, hides: Redaction) -> str:
+def words_of(deed: str, found: FoundRequest, caller: Caller) -> str:
     """Return what came of a deed, as it is now: a decision may have become void since.
 
     Args:
         deed: the word that the address has, or any other text.
         found: the request, as it is now.
-        hides: what policies hide from the reader.
+        caller: who reads it.
     """
     request, state = found.request, found.state
     if deed != DECIDED:
         return DONE.get(deed, "")
     if (again := asked_again(request, state.approvals)) is not None:
-        return hides.text(void_words(again))
+        return redaction_for(caller, state).text(void_words(again))
     return receipt(
         request,
         status=request.status,

@@ -38,7 +38,6 @@ from outlast.serve.pages.decisions import words_of
 from outlast.serve.views import request_view
 from outlast.views import words
 from outlast.views.proofs import NO_PROOFS
-from outlast.views.redaction import NOTHING
 from outlast.workflows import presentation
 from tests.laws.driver import Play, gated
 
@@ -153,7 +152,7 @@ VOID = (
 
 def of_page(play: Play) -> str:
     found = FoundRequest(play.state.approvals[0], play.state)
-    return words_of("decided", found, NOTHING)
+    return words_of("decided", found, ANN)
 
 
 def of_api(play: Play) -> str:
