@@ -1,19 +1,19 @@
 """The report of `outlast show` on a run, read from its history."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from outlast.cli import costs, review, terminal, view, waits
 from outlast.cli.durations import iso_time, shown_time
 from outlast.cli.events import RunEvent
-from outlast.cli.follower import Follower, Retry, retries_of
-from outlast.cli.server import Connection, pollers, without_worker
+from outlast.cli.follower import Follower, Retry
+from outlast.cli.server import Connection
 from outlast.client.costs import NO_COSTS, CostFold, RunCosts
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
@@ -21,6 +21,7 @@ from outlast.client.people.nested_requests import found_requests, found_waits
 from outlast.client.people.words import read_words
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.transport.content import reader_of
+from outlast.client.trouble import server_facts
 from outlast.clock import now_ms
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.aside import aside_words
@@ -32,6 +33,8 @@ from outlast.proofs import proof_reader
 from outlast.rendering import counted, excerpt, joined, json_text, named
 from outlast.views.proofs import Proof
 from outlast.views.redaction import redaction_of
+from outlast.views.trouble import QUIET, ServerFacts, Trouble, TroubleKind, troubles
+from outlast.views.trouble import words as trouble_words
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
@@ -44,6 +47,17 @@ _STATUS_WORDS: Final = {
     "held": "held: a person has the conversation",
     "blocked": "blocked: no worker can go on",
     "idle": "idle: waiting for the next message",
+}
+
+
+_LABELS: Final[dict[TroubleKind, str]] = {
+    "no_server": "no server",
+    "no_worker": "no worker",
+    "untaken": "untaken",
+    "lacks": "blocked",
+    "retry": "failing",
+    "kept": "kept",
+    "unsaved": "unsaved",
 }
 
 
@@ -67,9 +81,24 @@ class Report:
     lost: tuple[str, ...] = ()
     lost_histories: tuple[str, ...] = ()
     forks: tuple[str, ...] = ()
-    retries: tuple[Retry, ...] = ()
-    has_worker: bool | None = None
-    """Whether a worker polls the task queue; None if the run does not need one now."""
+    server: ServerFacts = QUIET
+
+    @property
+    def trouble(self) -> tuple[Trouble, ...]:
+        """What keeps the run from going on."""
+        return troubles(self.state, self.server, now_ms())
+
+    @property
+    def has_worker(self) -> bool | None:
+        """Whether a worker polls the task queue; None if the run does not need one now."""
+        return None if self.server.workers is None else self.server.workers > 0
+
+    @property
+    def retries(self) -> tuple[Retry, ...]:
+        """The newest failed attempt of each effect that is retried."""
+        hides = redaction_of(self.state)
+        tries = (one for one in self.server.tries if one.failed)
+        return tuple(Retry(one.name, one.failed, hides.text(one.why)) for one in tries)
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
@@ -82,6 +111,7 @@ class Report:
             "task_queue": self.task_queue,
             "has_worker": self.has_worker,
             "retries": [dataclasses.asdict(one) for one in self.retries],
+            "trouble": [_trouble_record(one) for one in self.trouble],
             "history_events": self.events,
             "ui": self.ui,
             "cost": costs.record(self.costs),
@@ -133,19 +163,14 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         lost=tuple(await reader_of(connection.client).lost(state.items)),
         lost_histories=follower.lost,
         forks=await known_forks(connection.client, run_id),
-        retries=tuple(retry for _, retry in retries_of(description)),
-        has_worker=await _has_worker(connection, description, state),
+        server=await _server_facts(connection, run_id, state),
     )
 
 
-async def _has_worker(
-    connection: Connection, description: WorkflowExecutionDescription, state: LoopState
-) -> bool | None:
-    if description.close_time is not None or state.status != "running":
-        return None
-    with suppress(RPCError):  # who may read runs may not be allowed to read task queues
-        return bool(await pollers(connection.client, description.task_queue))
-    return None
+async def _server_facts(connection: Connection, run_id: str, state: LoopState) -> ServerFacts:
+    with suppress(RPCError):  # the run has been deleted since
+        return await server_facts(connection.client, run_id, works=state.status == "running")
+    return QUIET
 
 
 def show_report(report: Report, last: int) -> None:
@@ -179,18 +204,7 @@ def show_report(report: Report, last: int) -> None:
         rows.append(("failure", f"{hides.text(state.failure.message)} ({state.failure.code})"))
         if hint := view.after_failure(report.run_id, state):
             rows.append(("next", hint))
-    rows += [
-        ("blocked", f"no worker can continue since {shown_time(one.at_ms)}: {one.lacks}")
-        for one in state.blocked
-    ]
     rows += [("lost", one) for one in (*report.lost, *_lost_histories(report))]
-    if state.saving.save_failure is not None:
-        since = shown_time(state.saving.save_failure.at_ms)
-        problem = state.saving.save_failure.failure.message
-        items = presentation.unsaved_items(state)
-        rows.append(
-            ("unsaved", f"{counted(items, 'item')} not in the session since {since}: {problem}")
-        )
     rows += _work_rows(report)
     rows += [("unread", f"message {message.id}") for message in state.inbox]
     rows += [
@@ -209,14 +223,25 @@ def show_report(report: Report, last: int) -> None:
     _show_how_to_go_on(console, report)
 
 
-def _work_rows(report: Report) -> list[tuple[str, str]]:
-    """Return what the run does now, and what keeps it from that."""
-    state, hides = report.state, redaction_of(report.state)
-    rows = [("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending]
-    rows += [("failing", hides.text(str(retry))) for retry in report.retries]
-    if report.has_worker is False:
-        rows.append(("no worker", without_worker(report.task_queue)))
-    return rows
+def _work_rows(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what the run does now, and what keeps it from that."""
+    state, now = report.state, now_ms()
+    for effect in state.pending:
+        yield "doing", excerpt(presentation.effect_line(state, effect))
+    for one in report.trouble:
+        yield _LABELS[one.kind], trouble_words(one, now)
+
+
+def _trouble_record(one: Trouble) -> JsonObject:
+    return {
+        "kind": one.kind,
+        "what": one.what,
+        "why": one.why,
+        "since": None if one.since_ms is None else iso_time(one.since_ms),
+        "attempt": one.attempt,
+        "next": None if one.next_ms is None else iso_time(one.next_ms),
+        "words": trouble_words(one),
+    }
 
 
 def _lost_histories(report: Report) -> list[str]:

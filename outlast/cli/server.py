@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import terminal
-from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir, run_link
 
 if TYPE_CHECKING:
@@ -104,6 +103,8 @@ async def hint_without_worker(
     """Print a hint if the block takes long and no worker polls the task queue."""
     from temporalio.service import RPCError
 
+    from outlast.views.trouble import without_worker
+
     async def warn() -> None:
         await asyncio.sleep(HINT_AFTER.total_seconds())
         with suppress(RPCError):
@@ -115,19 +116,6 @@ async def hint_without_worker(
         yield
     finally:
         warning.cancel()
-
-
-def without_worker(task_queue: str) -> str:
-    """Return what to do for a run whose task queue no worker polls."""
-    if task_queue.startswith(names.PROGRAM_QUEUE_PREFIX):
-        return (
-            "The program that started this run has ended. Run it again, in another terminal, and "
-            "the run continues."
-        )
-    return (
-        f"No worker polls the task queue {task_queue!r}, so nothing happens until "
-        "you start one: `outlast worker MODULE`."
-    )
 
 
 @asynccontextmanager

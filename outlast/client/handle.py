@@ -57,6 +57,8 @@ from outlast.client.transport.executions import first_of
 from outlast.client.transport.messages import check_choice, check_input
 from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
+from outlast.client.trouble import server_facts
+from outlast.clock import now_ms
 from outlast.contract import names, records
 from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.approvals import ApprovalRequest
@@ -69,6 +71,7 @@ from outlast.loop.state import has_message
 from outlast.loop.values import JsonObject
 from outlast.tracing.provider import opentelemetry_caller
 from outlast.tracing.receivers import REGISTRATION
+from outlast.views.trouble import Trouble, troubles
 
 ReaderTest: TypeAlias = Callable[[RunReader], bool]
 """Whether a reader has read so far that the states of the run count."""
@@ -210,6 +213,19 @@ class RunHandle(People):
         if failed is not None:
             raise run_end.error_of_closing(failed, state, self._definitions)
         return run_end.result_or_raise(state, self._definitions, self.kept_client)
+
+    async def trouble(self) -> tuple[Trouble, ...]:
+        """Return what keeps the run from going on, the most important first; needs no worker.
+
+        The server has three seconds to answer; that it does not is a trouble, too. Texts are as
+        everybody may read them. `outlast.views.trouble.words` makes sentences of it.
+        """
+        try:
+            facts = await server_facts(self.client, self.id, first=self.first_execution_id)
+        except RPCError as error:
+            raise await self._address.translate(error) from error
+        state = await self.state() if facts.answers else RunSnapshot()
+        return troubles(state, facts, now_ms())
 
     async def state(self) -> RunSnapshot:
         """Return the run's current state, read from its history; needs no worker."""

@@ -36,7 +36,14 @@ from outlast.client.timeline import Timeline
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
-from outlast.serve.access import Action, Customer, Program, Staff, groups_of, may
+from outlast.serve.access import (
+    Action,
+    Customer,
+    Program,
+    Staff,
+    groups_of,
+    may,
+)
 from outlast.serve.bodies import (
     Body,
     BulkDecisionBody,
@@ -81,6 +88,7 @@ from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
 from outlast.serve.routing import PATIENCE, DeskRequest, Handler, JSONAnswer, route
+from outlast.serve.troubles import customer_trouble, seen_troubles
 from outlast.serve.views import (
     AsideReceiptView,
     BulkOutcomes,
@@ -111,6 +119,7 @@ from outlast.serve.views import (
     run_view,
     wait_list,
 )
+from outlast.views.trouble import with_first_message
 from outlast.views.words import changed
 
 _GONE: Final = "It does not wait any more."
@@ -215,7 +224,10 @@ async def _of_customer(asked: DeskRequest) -> CustomerConversation:
         state = await asked.handle.state()
     except RunNotFound:  # the customer's first message begins it
         return new_conversation(asked.run_id)
-    return customer_conversation(await whole_state(asked.desk.client, state, files=False))
+    facts = await asked.desk.troubles.facts(asked.run_id, state)
+    state = with_first_message(state, facts)
+    whole = await whole_state(asked.desk.client, state, files=False)
+    return customer_conversation(whole, customer_trouble(state, facts))
 
 
 async def read_run(asked: DeskRequest) -> RunView:
@@ -229,6 +241,8 @@ async def read_run(asked: DeskRequest) -> RunView:
         async for progress in past:
             state = progress.state
             timeline.take(progress.event, state)
+    facts = await asked.desk.troubles.facts(asked.run_id, state)
+    state = with_first_message(state, facts)
     found, proofs = await found_requests(state, client), await asked.desk.proofs()
     groups = groups_of(asked.caller)
     words = await read_words(client, state, [one.request for one in found], groups)
@@ -238,6 +252,7 @@ async def read_run(asked: DeskRequest) -> RunView:
         requests=found,
         words=words,
         steps=timeline.steps,
+        trouble=seen_troubles(state, facts, asked.caller),
         signs=proofs.signs,
         proofs=proofs,
     )

@@ -82,6 +82,7 @@ class CustomerView:
         waits_for: what the conversation waits for, in the words that a policy has for the customer;
             None without any.
         with_colleague: whether a member of the team has the conversation.
+        trouble: what keeps it from going on, in words for the customer; empty for nothing.
     """
 
     messages: tuple[CustomerMessage, ...]
@@ -90,6 +91,7 @@ class CustomerView:
     has_ended: bool = False
     waits_for: str | None = None
     with_colleague: bool = False
+    trouble: str = ""
 
 
 # --- Reading ---------------------------------------------------------------------------------------

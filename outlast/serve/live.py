@@ -245,7 +245,7 @@ async def _staff_events(
         async for entry in taken:
             match entry:
                 case Snapshot(cursor=cursor):
-                    view = await _snapshot(desk, caller, entry, entries, proofs)
+                    view = await _snapshot(desk, run_id, caller, entry, entries, proofs)
                     lists.has(view.run)
                     yield _event("snapshot", view, cursor)
                 case Happened(cursor=cursor, event=event):
@@ -298,16 +298,23 @@ class _Lists:
 
 
 async def _snapshot(
-    desk: Desk, caller: Caller, entry: Snapshot, entries: FeedReader, proofs: ProofReader
+    desk: Desk,
+    run_id: str,
+    caller: Caller,
+    entry: Snapshot,
+    entries: FeedReader,
+    proofs: ProofReader,
 ) -> SnapshotEvent:
     state = await whole_state(desk.client, entry.state)
     # What nested runs have reported is not shown: anybody who reaches the server may report.
     nested = await found_requests(state, desk.client) if state.nested else _own(state)
+    found = await desk.troubles.of(run_id, state, caller)
     view = run_view(
         state,
         caller,
         requests=nested,
         steps=list(entries.steps),
+        trouble=found,
         signs=proofs.signs,
         proofs=proofs,
     )

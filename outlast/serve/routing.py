@@ -42,6 +42,7 @@ from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.login import cookies_to_set
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.tokens import ConversationTokens, bearer_of
+from outlast.serve.troubles import RunTroubles
 from outlast.views.proofs import ProofReader
 
 CONVERSATION_COOKIE: Final = "outlast_conversation"
@@ -93,6 +94,7 @@ class Desk:
         origins: other addresses whose pages may call the API with a token.
         temporal_ui: the address of Temporal's web UI; empty for none.
         inboxes: the live inboxes.
+        troubles: what keeps runs from going on.
     """
 
     client: Client
@@ -107,6 +109,7 @@ class Desk:
     origins: frozenset[str] = frozenset()
     temporal_ui: str = ""
     inboxes: InboxFeed = field(default_factory=InboxFeed)
+    troubles: RunTroubles = field(default_factory=RunTroubles)
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""

@@ -44,6 +44,8 @@ from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_f
 from outlast.serve.customer_view import CustomerMessage, customer_view
 from outlast.views.proofs import NO_PROOFS, Proof, ProofReader
 from outlast.views.redaction import Redaction
+from outlast.views.trouble import QUIET, Trouble, TroubleKind, troubles
+from outlast.views.trouble import words as trouble_words
 from outlast.views.words import (
     asked_again,
     budget_line,
@@ -630,6 +632,37 @@ def _customer_view(one: Customer) -> CustomerView | None:
     return CustomerView(id=one.id, name=one.name, language=one.language) if one.id else None
 
 
+class TroubleView(View):
+    """What keeps a run from going on."""
+
+    kind: TroubleKind
+    words: str = Field(description="The trouble in words, which are the same at any time.")
+    since: datetime | None = Field(description="null if that is not known.")
+    what: str = Field(description="What waits or fails: an effect, a decision, a task queue.")
+    why: str | None = Field(default=None, description="The reason; empty if there is none.")
+    attempt: int = Field(description="How many attempts have failed.")
+    next_at: datetime | None = Field(
+        description="When the next attempt begins; null if that is not known, or it has begun."
+    )
+
+
+def trouble_views(found: Iterable[Trouble], caller: Caller) -> list[TroubleView]:
+    """Return what keeps a run from going on, as a caller of the team sees it."""
+    shows = sees_payloads(caller)
+    return [
+        TroubleView(
+            kind=one.kind,
+            words=trouble_words(one if shows else replace(one, why="")),
+            since=_time_or_none(one.since_ms),
+            what=one.what,
+            attempt=one.attempt,
+            next_at=_time_or_none(one.next_ms),
+            **({"why": one.why} if shows else {}),
+        )
+        for one in found
+    ]
+
+
 class RunView(View):
     """A run as the team sees it."""
 
@@ -639,6 +672,9 @@ class RunView(View):
     agent: str
     handoff_path: list[str]
     waits_for: str = Field(description="What an open run waits for, in words; empty if it works.")
+    trouble: list[TroubleView] = Field(
+        description="What keeps it from going on, the most important first."
+    )
     hold: HoldView | None
     turns: int
     usage: UsageView
@@ -678,6 +714,7 @@ def run_view(
     requests: Iterable[FoundRequest] = (),
     words: Mapping[str, str] | None = None,
     steps: Sequence[Step] | None = None,
+    trouble: Iterable[Trouble] | None = None,
     signs: bool = True,
     proofs: ProofReader = NO_PROOFS,
     at_ms: int | None = None,
@@ -690,15 +727,17 @@ def run_view(
         requests: its pending requests, and those of runs nested in it.
         words: the model's own words about the requests, by their ids.
         steps: what it did; None if the view is without steps.
+        trouble: what keeps it from going on; None for what its state says about that.
         signs: whether the desk has a key that proves who acts.
         proofs: says who has proven who they are.
         at_ms: the time; None for now.
     """
     hides, shows = redaction_for(caller, state), sees_payloads(caller)
-    now_ms = clock.now_ms() if at_ms is None else at_ms
-    target = Target(run_id=state.run_id, state=state, at_ms=now_ms, signs=signs)
-    see = partial(request_view, caller=caller, signs=signs, proofs=proofs, at_ms=target.at_ms)
+    now = clock.now_ms() if at_ms is None else at_ms
+    target = Target(run_id=state.run_id, state=state, at_ms=now, signs=signs)
+    see = partial(request_view, caller=caller, signs=signs, proofs=proofs, at_ms=now)
     said, done = words or {}, dict[str, Any]()
+    found = troubles(state, QUIET, now, hides) if trouble is None else trouble
     if steps is not None:
         see_step = partial(_step_view, state=state, hides=hides, proofs=proofs, sees_payloads=shows)
         done = {"steps": list(map(see_step, steps))}
@@ -710,6 +749,7 @@ def run_view(
         agent=state.agent,
         handoff_path=list(state.handoff_path),
         waits_for=waits_for(state),
+        trouble=trouble_views(found, caller),
         hold=_hold_view(state),
         turns=state.turns,
         usage=_usage_view(state.usage),
@@ -805,17 +845,26 @@ class CustomerConversation(View):
     works: bool = Field(description="Whether an answer is to come.")
     has_ended: bool = Field(description="Whether it takes no more messages.")
     waits_for: str | None = Field(description="What it waits for, in words for the customer.")
+    trouble: str | None = Field(
+        description="What keeps it from going on, in words for the customer."
+    )
 
 
 def new_conversation(run_id: str) -> CustomerConversation:
     """Return a conversation that has not begun."""
     return CustomerConversation(
-        id=run_id, messages=[], unread=[], works=False, has_ended=False, waits_for=None
+        id=run_id,
+        messages=[],
+        unread=[],
+        works=False,
+        has_ended=False,
+        waits_for=None,
+        trouble=None,
     )
 
 
-def customer_conversation(state: LoopState) -> CustomerConversation:
-    """Return what the customer of a run sees of it."""
+def customer_conversation(state: LoopState, trouble: str = "") -> CustomerConversation:
+    """Return what the customer of a run sees of it, and of what keeps it from going on."""
     view, see = customer_view(state), partial(_customer_message, state.run_id)
     return CustomerConversation(
         id=state.run_id,
@@ -824,6 +873,7 @@ def customer_conversation(state: LoopState) -> CustomerConversation:
         works=view.works,
         has_ended=view.has_ended,
         waits_for=view.waits_for,
+        trouble=trouble or None,
     )
 
 

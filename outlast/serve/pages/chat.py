@@ -179,7 +179,8 @@ async def _view(asked: DeskRequest) -> CustomerView | None:
     # A run that no worker has taken yet has no id in its state, and nothing to see.
     own = state if state.run_id else None
     asked.check("read_messages", Target(run_id=asked.run_id, state=own))
-    return await view_of(asked.desk.client, state)
+    facts = await asked.desk.troubles.facts(asked.run_id, state)
+    return await view_of(asked.desk.client, state, facts)
 
 
 async def _show(asked: DeskRequest) -> Response:

@@ -7,10 +7,13 @@ from temporalio.client import Client
 from outlast.loop.state import LoopState
 from outlast.serve.content import whole_state
 from outlast.serve.customer_view import CustomerView, customer_view
+from outlast.serve.troubles import customer_trouble
+from outlast.views.trouble import QUIET, ServerFacts, with_first_message
 
 
-async def view_of(client: Client, state: LoopState) -> CustomerView:
+async def view_of(client: Client, state: LoopState, facts: ServerFacts = QUIET) -> CustomerView:
     """Return what a customer sees of a run, with all of its texts; files stay where they are."""
-    view = customer_view(await whole_state(client, state, files=False))
-    # No worker has taken the run yet, so its first message is nowhere.
-    return replace(view, works=True) if state.phase == "new" else view
+    present = with_first_message(state, facts)
+    view = customer_view(await whole_state(client, present, files=False))
+    works = view.works or state.phase == "new"  # no worker has taken its first message yet
+    return replace(view, works=works, trouble=customer_trouble(state, facts))

@@ -72,6 +72,7 @@ _INDEX: Final = re.compile("[0-9]{1,9}")
 _MESSAGE_ID: Final = re.compile(r"desk-[0-9a-f]{16}")
 _REGIONS: Final = (
     "head",
+    "trouble",
     "acts",
     "tail",
     "draft-label",
@@ -104,7 +105,8 @@ async def _present(asked: DeskRequest) -> _Present:
 
 async def _seen(asked: DeskRequest, state: LoopState, steps: Sequence[Step]) -> Conversation:
     proofs = await asked.desk.proofs()
-    return conversation(state, steps, asked.caller, proofs, at_ms=now_ms())
+    facts = await asked.desk.troubles.facts(asked.run_id, state)
+    return conversation(state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts)
 
 
 # --- The page ------------------------------------------------------------------------------------

@@ -34,9 +34,11 @@ from outlast.serve.customer_view import (
     shows_text_in_progress,
 )
 from outlast.serve.pages.budgets import Extension, extension_of
+from outlast.serve.troubles import seen_troubles
 from outlast.serve.views import proof_of_step
 from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader
 from outlast.views.redaction import Redaction
+from outlast.views.trouble import QUIET, ServerFacts, Trouble, with_first_message
 from outlast.views.words import STATUS, amount_text, asked_again, budget_line, void_words
 
 # --- States in words ------------------------------------------------------------------------------
@@ -556,6 +558,7 @@ class Conversation:
         parked: what tools wait for outside of the run.
         budgets: what was used of each budget.
         cost: what its model calls cost.
+        trouble: what keeps it from going on.
         hides: what policies hide.
         holder: who has the conversation; empty for nobody.
         is_mine: whether the viewer has it.
@@ -571,6 +574,7 @@ class Conversation:
     parked: tuple[Parked, ...]
     budgets: tuple[str, ...]
     cost: Cost
+    trouble: tuple[Trouble, ...]
     hides: Redaction
     holder: str
     is_mine: bool
@@ -652,6 +656,7 @@ def conversation(
     proofs: ProofReader,
     *,
     at_ms: int,
+    facts: ServerFacts = QUIET,
 ) -> Conversation:
     """Return a conversation as a viewer sees it.
 
@@ -661,8 +666,9 @@ def conversation(
         caller: who looks at it.
         proofs: says who has proven who they are, and whether the desk proves who acts.
         at_ms: the time.
+        facts: what the server says about the run.
     """
-    hides = redaction_for(caller, state)
+    state, hides = with_first_message(state, facts), redaction_for(caller, state)
     target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=proofs.signs)
     holder = "" if state.hold is None or state.outcome is not None else state.hold.by or "A person"
     subject = caller.person.subject if isinstance(caller, Staff) else ""
@@ -684,6 +690,7 @@ def conversation(
         parked=tuple(map(_parked, pending_waits(state) if state.outcome is None else ())),
         budgets=tuple(_budgets(state, at_ms)),
         cost=Cost.of_state(state),
+        trouble=seen_troubles(state, facts, caller),
         hides=hides,
         holder=holder,
         is_mine=is_mine,

@@ -21,6 +21,7 @@ from outlast import rendering
 from outlast.loop.approvals import VoteType
 from outlast.pricing import dollars
 from outlast.views.proofs import PROOF_WORDS
+from outlast.views.trouble import words as trouble_words
 from outlast.views.words import VOTED, request_line
 
 LONGEST_MARKDOWN: Final = 20_000
@@ -300,6 +301,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "proof_words": PROOF_WORDS.__getitem__,
     "request_line": request_line,
     "rows": rows,
+    "trouble": trouble_words,
     "whole": whole,
     "written": written,
 }

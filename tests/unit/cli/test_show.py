@@ -86,7 +86,8 @@ async def test_a_run_whose_model_fails_shows_the_reason(
     record = json.loads((await cli("show", run_id, "--json")).stdout)
     await handle.cancel()
 
-    assert line.startswith("  failing    call_model, attempt ")
+    assert line.startswith("  failing    Attempt ")
+    assert " of the model call of Helper failed: " in line
     assert "The service is busy." in line
     assert record["has_worker"] is True
     assert record["retries"][0]["activity"] == "call_model"

@@ -138,6 +138,7 @@ async def test_a_customer_reads_their_messages_and_nothing_else(http: Any) -> No
         "works": True,
         "has_ended": False,
         "waits_for": None,
+        "trouble": None,
     }
     assert answer.headers["Cache-Control"] == "no-store"
 
