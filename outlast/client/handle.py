@@ -368,9 +368,15 @@ class RunHandle(People):
         """Yield every event of the run so far with the state after it; wait for no further one."""
         return self._translated(self._reader().read_all())
 
-    def _reader(self, *, each_task: bool = False) -> RunReader:
-        first = self.first_execution_id
-        return RunReader(self.client, self.id, self._patience, first=first, each_task=each_task)
+    def _reader(self, *, each_task: bool = False, each_signal: bool = False) -> RunReader:
+        return RunReader(
+            self.client,
+            self.id,
+            self._patience,
+            first=self.first_execution_id,
+            each_task=each_task,
+            each_signal=each_signal,
+        )
 
     async def _translated(self, reading: AsyncGenerator[Progress]) -> AsyncGenerator[Progress]:
         try:
@@ -427,10 +433,13 @@ class RunHandle(People):
         """Yield the run's states with the events that led to each, until it is closed.
 
         The events are those of `stream_events`, with the same numbers, and the models' events come
-        between the states. A state says whether the reader has caught up with the run.
+        between the states. A state says whether the reader has caught up with the run. A signal that
+        no worker has taken yields the same state again.
         """
         present = CaughtUp((await self.present())[1], from_start=True)
-        async with aclosing(self._states(self.follow(), RunSnapshot())) as states:
+        reader = self._reader(each_signal=True)
+        following = self._translated(reader.follow(from_start=True))
+        async with aclosing(self._states(following, RunSnapshot())) as states:
             async for one in states:
                 if isinstance(one, StreamedState):
                     yield replace(one, is_present=present.is_reached(one.place))

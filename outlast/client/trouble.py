@@ -13,14 +13,16 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import (
     DescribeWorkflowExecutionResponse,
+    GetSystemInfoRequest,
     GetWorkflowExecutionHistoryReverseRequest,
 )
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from outlast.client.transport.executions import describe_newest
-from outlast.client.transport.outages import is_transient
+from outlast.client.transport.outages import AWAY, is_transient
 from outlast.client.transport.pollers import pollers
+from outlast.clock import now_ms
 from outlast.contract import history, names
 from outlast.contract.records import (
     RunInput,
@@ -36,8 +38,11 @@ from outlast.loop.values import Json
 from outlast.payloads.readable import decode_failure, values_of
 from outlast.views.trouble import QUIET, SILENT, KeptSignal, PendingTry, ServerFacts
 
-ASKS_FOR: Final = timedelta(seconds=3)
+ASKS_FOR: Final = timedelta(seconds=2.5)
 """How long a server may take to answer."""
+
+SAYS_SO_WITHIN: Final = timedelta(milliseconds=800)
+"""How long it may take to say that it is there."""
 
 MOST_KEPT: Final = 20
 """How many kept signals are read."""
@@ -54,7 +59,7 @@ _CANCELLED: Final = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED
 async def server_facts(
     client: Client, run_id: str, *, works: bool = True, first: str | None = None
 ) -> ServerFacts:
-    """Return what the server says about a run; it has three seconds for that.
+    """Return what the server says about a run; it has less than three seconds for that.
 
     Args:
         client: connected to the run's server.
@@ -77,6 +82,18 @@ async def server_facts(
         return SILENT
 
 
+async def server_answers(client: Client) -> bool:
+    """Whether the server is there; it has less than a second to say so."""
+    try:
+        async with asyncio.timeout(SAYS_SO_WITHIN.total_seconds()):
+            await client.workflow_service.get_system_info(GetSystemInfoRequest())
+    except TimeoutError:
+        return False
+    except RPCError as error:
+        return error.status not in AWAY
+    return True
+
+
 async def facts_of(
     client: Client, description: WorkflowExecutionDescription, *, works: bool = True
 ) -> ServerFacts:
@@ -93,6 +110,7 @@ async def facts_of(
         untaken = await _untaken(client, description)
     asks = works or since is not None
     return ServerFacts(
+        at_ms=now_ms(),
         queue=description.task_queue,
         workers=await _workers(client, description.task_queue) if asks else None,
         task_since_ms=since,

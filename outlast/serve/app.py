@@ -20,7 +20,7 @@ from outlast.agents.errors import UserError
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.options import check_names
-from outlast.client.trouble import server_facts
+from outlast.client.trouble import server_answers, server_facts
 from outlast.deliveries.receiver import delivery_routes
 from outlast.deliveries.webhooks import Webhooks
 from outlast.hosts import is_this_machine
@@ -160,7 +160,10 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
     return Desk(
         client=client,
         feed=Feed(lambda run_id: RunHandle(client, run_id).stream_states(), limits),
-        troubles=RunTroubles(lambda run_id, works: server_facts(client, run_id, works=works)),
+        troubles=RunTroubles(
+            lambda run_id, works: server_facts(client, run_id, works=works),
+            lambda: server_answers(client),
+        ),
         login=login or ThisMachine(os_user()),
         roles=options.get("roles") or RoleRules(anybody=ROLES),
         tokens=options.get("tokens") or tokens_from_environment(url, client.namespace),

@@ -83,6 +83,7 @@ class CustomerView:
             None without any.
         with_colleague: whether a member of the team has the conversation.
         trouble: what keeps it from going on, in words for the customer; empty for nothing.
+        is_live: whether the server answers, so that the page shows what there is.
     """
 
     messages: tuple[CustomerMessage, ...]
@@ -92,6 +93,7 @@ class CustomerView:
     waits_for: str | None = None
     with_colleague: bool = False
     trouble: str = ""
+    is_live: bool = True
 
 
 # --- Reading ---------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import Desk
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
+from outlast.serve.troubles import Watch, customer_trouble, seen_troubles
 from outlast.serve.views import (
     AsideView,
     CustomerConversation,
@@ -46,6 +47,7 @@ from outlast.serve.views import (
     ItemView,
     RequestView,
     RunView,
+    TroubleView,
     UnreadView,
     View,
     aside_views,
@@ -54,9 +56,11 @@ from outlast.serve.views import (
     item_view,
     request_view,
     run_view,
+    trouble_views,
     unread_views,
 )
 from outlast.views.proofs import ProofReader
+from outlast.views.trouble import QUIET, ServerFacts, with_first_message
 
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""
@@ -104,6 +108,12 @@ class TextEvent(View):
     text: str
 
 
+class TroubleEvent(View):
+    """`trouble`: what keeps the run from going on now; it replaces the list that the reader has."""
+
+    trouble: list[TroubleView]
+
+
 class ResetEvent(View):
     """`reset`: the text in progress is void."""
 
@@ -126,6 +136,9 @@ class ConversationEvent(View):
     works: bool
     has_ended: bool
     waits_for: str | None
+    trouble: str | None = Field(
+        description="What keeps it from going on, in words for the customer."
+    )
     clears_text: bool = Field(
         description="Whether the text in progress is over: messages have it from now on."
     )
@@ -158,6 +171,7 @@ EventName: TypeAlias = Literal[
     "event",
     "unread",
     "set_aside",
+    "trouble",
     "conversation",
     "text",
     "reset",
@@ -174,6 +188,7 @@ EVENTS: Final[dict[EventName, type[View]]] = {
     "event": RunEvent,
     "unread": UnreadEvent,
     "set_aside": AsideEvent,
+    "trouble": TroubleEvent,
     "conversation": ConversationEvent,
     "text": TextEvent,
     "reset": ResetEvent,
@@ -221,10 +236,10 @@ async def event_stream(
     return EventStream(events, until=until)
 
 
-async def _taken(entries: FeedReader) -> AsyncGenerator[FeedEntry | Exception | None]:
-    """Yield entries, None for a state that no entry tells of, and an error as the last one."""
+async def _taken(entries: FeedReader, watch: Watch) -> AsyncGenerator[FeedEntry | Exception | None]:
+    """Yield entries, None for a state or trouble that no entry tells of, and an error at last."""
     try:
-        async with aclosing(entries.with_states()) as found:
+        async with aclosing(watch.beside(entries.with_states())) as found:
             async for entry in found:
                 yield entry
     except Exception as error:  # noqa: BLE001  the answer has begun, so it has no status any more
@@ -239,13 +254,14 @@ async def _staff_events(
     see = partial(request_view, caller=caller, signs=proofs.signs, proofs=proofs)
     async with (
         desk.feed.reader(run_id, after, person=person) as entries,
-        aclosing(_taken(entries)) as taken,
+        desk.troubles.watch(run_id, lambda: entries.state) as watch,
+        aclosing(_taken(entries, watch)) as taken,
     ):
         yield _OPENED
         async for entry in taken:
             match entry:
                 case Snapshot(cursor=cursor):
-                    view = await _snapshot(desk, run_id, caller, entry, entries, proofs)
+                    view = await _snapshot(desk, caller, entry, entries, watch.facts, proofs)
                     lists.has(view.run)
                     yield _event("snapshot", view, cursor)
                 case Happened(cursor=cursor, event=event):
@@ -267,7 +283,7 @@ async def _staff_events(
                     return
                 case None:
                     pass
-            for event in lists.changes(entries.state):
+            for event in lists.changes(entries.state, watch.facts):
                 yield event
 
 
@@ -277,38 +293,44 @@ class _Lists:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self._state: LoopState | None = None
+        self._facts = QUIET
         self._unread: list[UnreadView] = []
         self._aside: list[AsideView] = []
+        self._trouble: list[TroubleView] = []
 
     def has(self, run: RunView) -> None:
         """Take note of the lists in a snapshot."""
-        self._unread, self._aside = run.unread, run.set_aside
+        self._unread, self._aside, self._trouble = run.unread, run.set_aside, run.trouble
 
-    def changes(self, state: LoopState) -> Iterator[ServerSentEvent]:
+    def changes(self, state: LoopState, facts: ServerFacts) -> Iterator[ServerSentEvent]:
         """Yield the lists that are others than those which the reader has."""
-        if state is self._state:
+        if state is self._state and facts is self._facts:
             return  # as while a text is written
-        self._state = state
-        unread, aside = unread_views(state, self._caller), aside_views(state, self._caller)
+        self._state, self._facts = state, facts
+        present = with_first_message(state, facts)
+        unread, aside = unread_views(present, self._caller), aside_views(state, self._caller)
+        trouble = trouble_views(seen_troubles(state, facts, self._caller), self._caller)
         if unread != self._unread:
             yield _event("unread", UnreadEvent(messages=unread), None)
         if aside != self._aside:
             yield _event("set_aside", AsideEvent(items=aside), None)
-        self._unread, self._aside = unread, aside
+        if trouble != self._trouble:
+            yield _event("trouble", TroubleEvent(trouble=trouble), None)
+        self._unread, self._aside, self._trouble = unread, aside, trouble
 
 
 async def _snapshot(
     desk: Desk,
-    run_id: str,
     caller: Caller,
     entry: Snapshot,
     entries: FeedReader,
+    facts: ServerFacts,
     proofs: ProofReader,
 ) -> SnapshotEvent:
-    state = await whole_state(desk.client, entry.state)
+    state = await whole_state(desk.client, with_first_message(entry.state, facts))
     # What nested runs have reported is not shown: anybody who reaches the server may report.
     nested = await found_requests(state, desk.client) if state.nested else _own(state)
-    found = await desk.troubles.of(run_id, state, caller)
+    found = seen_troubles(state, facts, caller)
     view = run_view(
         state,
         caller,
@@ -412,9 +434,10 @@ class _CustomerReader:
     missed a part reads the message instead.
     """
 
-    def __init__(self, client: Client, entries: FeedReader) -> None:
+    def __init__(self, client: Client, entries: FeedReader, watch: Watch) -> None:
         self._client = client
         self._entries = entries
+        self._watch = watch
         self._sent: CustomerConversation | None = None
         self._hides_text = False
 
@@ -457,8 +480,11 @@ class _CustomerReader:
 
     async def _changed(self, at: Cursor | None, *, clears_text: bool) -> ServerSentEvent:
         """Return the event with what the reader lacks of the conversation."""
-        state = await whole_state(self._client, self._entries.state, files=False)
-        before, now = self._sent, customer_conversation(state)
+        facts = self._watch.facts
+        present = with_first_message(self._entries.state, facts)
+        state = await whole_state(self._client, present, files=False)
+        trouble = customer_trouble(state, facts)
+        before, now = self._sent, customer_conversation(state, trouble)
         self._sent = now
         had = before.messages if before is not None else []
         keep = _length_of_same(had, now.messages)
@@ -469,6 +495,7 @@ class _CustomerReader:
             works=now.works,
             has_ended=now.has_ended,
             waits_for=now.waits_for,
+            trouble=now.trouble,
             clears_text=clears_text,
         )
         return _event("conversation", view, at)
@@ -491,10 +518,11 @@ async def _customer_events(
     before: ServerSentEvent | None = None
     async with (
         desk.feed.reader(run_id, after, person=f"customer of {run_id}") as entries,
-        aclosing(_taken(entries)) as taken,
+        desk.troubles.watch(run_id, lambda: entries.state) as watch,
+        aclosing(_taken(entries, watch)) as taken,
     ):
         yield _OPENED
-        reader = _CustomerReader(desk.client, entries)
+        reader = _CustomerReader(desk.client, entries, watch)
         async for entry in taken:
             if isinstance(entry, Cut):
                 return

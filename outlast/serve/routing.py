@@ -6,11 +6,12 @@ A handler gets the caller and the id of the run. What depends on the state of th
 again, with the state.
 """
 
+import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from starlette.requests import HTTPConnection, Request
@@ -133,6 +134,11 @@ class Desk:
         return await proof_reader(self.client)
 
 
+SOON_SECONDS: Final = 2.0
+"""How long a page is waited for before Temporal's server is asked whether it is there."""
+
+_AWAY: Final = "The Temporal server does not answer. Runs are kept; reload the page in a moment."
+
 PATIENCE: Final = timedelta(seconds=20)
 """How long a request waits for a Temporal server that does not answer, by whichever route."""
 
@@ -207,6 +213,7 @@ def route(
     name: str | None = None,
     show: ShowProblem = as_json,
     takes_cookie: bool = False,
+    soon: bool = False,
 ) -> Route:
     """Return a route that is guarded.
 
@@ -219,11 +226,14 @@ def route(
         name: names the route in pages.
         show: shows problems.
         takes_cookie: whether the token of a customer may come in a cookie: for the chat alone.
+        soon: whether a problem is answered within three seconds where Temporal's server is away: for
+            pages, before which somebody waits.
     """
 
     async def endpoint(request: Request) -> Response:
         try:
-            response = await _answer(request, handler, action, takes_cookie=takes_cookie)
+            answering = _answer(request, handler, action, takes_cookie=takes_cookie)
+            response = await (_soon(request, answering) if soon else answering)
         except Exception as error:  # noqa: BLE001  every problem gets an answer
             response = show(request, problem_of(error))
         for cookie in cookies_to_set(request.scope):
@@ -231,6 +241,23 @@ def route(
         return response
 
     return Route(path, endpoint, methods=methods, name=name or path)
+
+
+async def _soon(request: Request, answering: Coroutine[Any, Any, Response]) -> Response:
+    """Return an answer, however long it takes while Temporal's server is there.
+
+    Raises:
+        Refused: the server is away.
+    """
+    desk: Desk = request.app.state.desk
+    task = asyncio.create_task(answering)
+    try:
+        while not (await asyncio.wait({task}, timeout=SOON_SECONDS))[0]:
+            if not await desk.troubles.answers() and not task.done():
+                raise Refused(503, "server_away", _AWAY)
+        return task.result()
+    finally:
+        task.cancel()
 
 
 async def _answer(

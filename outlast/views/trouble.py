@@ -19,7 +19,7 @@ TroubleKind: TypeAlias = Literal[
     "no_server", "no_worker", "untaken", "lacks", "retry", "kept", "unsaved"
 ]
 
-TAKEN_WITHIN_MS: Final = 2_000
+TAKEN_WITHIN_MS: Final = 1_000
 """A worker that runs takes what waits for it well before this."""
 
 FIRST_MESSAGE: Final = "the first message"
@@ -99,6 +99,7 @@ class ServerFacts:
     """What a server says about an open run.
 
     Attributes:
+        at_ms: when the server said it, in milliseconds since the epoch; None for now.
         answers: whether the server answers.
         queue: the run's task queue.
         workers: how many workers poll it; None if nobody asked, or the server does not say.
@@ -109,6 +110,7 @@ class ServerFacts:
         first: the first message of a run that has not begun; None without one.
     """
 
+    at_ms: int | None = None
     answers: bool = True
     queue: str = ""
     workers: int | None = None
@@ -163,14 +165,15 @@ def troubles(
     if not facts.answers:
         return (Trouble(kind="no_server"),)
     hidden = redaction_of(state) if hides is None else hides
+    asked_ms = now_ms if facts.at_ms is None else facts.at_ms
     if state.outcome is not None:
         return tuple(_unsaved(state, hidden))
     return (
         *_no_worker(state, facts),
-        *_untaken(state, facts, now_ms),
+        *_untaken(state, facts, asked_ms),
         *_lacks(state, hidden),
         *_retries(state, facts, hidden),
-        *_kept(facts, now_ms, hidden),
+        *_kept(facts, asked_ms, hidden),
         *_unsaved(state, hidden),
     )
 
@@ -182,20 +185,20 @@ def _no_worker(state: LoopState, facts: ServerFacts) -> Iterator[Trouble]:
         yield Trouble(kind="no_worker", since_ms=since, what=facts.queue)
 
 
-def _untaken(state: LoopState, facts: ServerFacts, now_ms: int) -> Iterator[Trouble]:
+def _untaken(state: LoopState, facts: ServerFacts, asked_ms: int) -> Iterator[Trouble]:
     since = facts.task_since_ms
     is_first = not facts.is_begun and state.phase == "new"
-    if is_first and since is not None and _is_late(since, facts, now_ms):
+    if is_first and since is not None and _is_late(since, facts, asked_ms):
         yield Trouble(kind="untaken", since_ms=since, what=FIRST_MESSAGE)
     for one in facts.tries:
         waits = one.waits_since_ms
-        if not one.failed and waits is not None and _is_late(waits, facts, now_ms):
+        if not one.failed and waits is not None and _is_late(waits, facts, asked_ms):
             what, is_beside = _effect(state, one)
             yield Trouble(kind="untaken", since_ms=waits, what=what, is_beside=is_beside)
 
 
-def _is_late(since_ms: int, facts: ServerFacts, now_ms: int) -> bool:
-    return facts.workers == 0 or now_ms - since_ms >= TAKEN_WITHIN_MS
+def _is_late(since_ms: int, facts: ServerFacts, asked_ms: int) -> bool:
+    return facts.workers == 0 or asked_ms - since_ms >= TAKEN_WITHIN_MS
 
 
 def _lacks(state: LoopState, hides: Redaction) -> Iterator[Trouble]:
@@ -226,9 +229,9 @@ def _retries(state: LoopState, facts: ServerFacts, hides: Redaction) -> Iterator
             )
 
 
-def _kept(facts: ServerFacts, now_ms: int, hides: Redaction) -> Iterator[Trouble]:
+def _kept(facts: ServerFacts, asked_ms: int, hides: Redaction) -> Iterator[Trouble]:
     for one in facts.kept:
-        if _is_late(one.at_ms, facts, now_ms):
+        if _is_late(one.at_ms, facts, asked_ms):
             yield Trouble(kind="kept", since_ms=one.at_ms, what=hides.text(one.what))
 
 

@@ -171,3 +171,23 @@ async def test_a_server_that_does_not_answer_is_known_within_the_bound(
         assert await trouble.server_facts(desk.client, "r") == SILENT
         (found,) = await RunHandle(desk.client, "r").trouble()
         assert found.kind == "no_server"
+
+
+async def test_whether_a_server_is_there_is_known_soon(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await trouble.server_answers(desk.client)
+
+    async def silent(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def away(*_: Any) -> Any:
+        raise RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")
+
+    async def refuses(*_: Any) -> Any:
+        raise RPCError("no", RPCStatusCode.PERMISSION_DENIED, b"")
+
+    monkeypatch.setattr(trouble, "SAYS_SO_WITHIN", timedelta(milliseconds=20))
+    for answer, is_there in ((silent, False), (away, False), (refuses, True)):
+        monkeypatch.setattr(desk.client.workflow_service, "get_system_info", answer)
+        assert await trouble.server_answers(desk.client) is is_there

@@ -129,6 +129,11 @@ class HistoryReader:
         """Whether something has reached the run that no complete workflow task has taken in."""
         return bool(self._waiting)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether a signal has reached the run that no complete workflow task has taken in."""
+        return any(isinstance(entry, history.Signalled) for _, entry in self._waiting)
+
     async def feed(self, events: Iterable[HistoryEvent]) -> list[history.WorkflowTask]:
         """Take records, and return the workflow tasks that are complete now.
 
@@ -333,6 +338,7 @@ class RunReader:
         first: the run's first execution, which tells it apart from other runs with its id; None
             until the newest run with the id has been read.
         each_task: also yield after each workflow task, even if it had no event.
+        each_signal: also yield when a signal arrives that no workflow task has taken yet.
         tasks: how many workflow tasks of the history were read.
         has_more: whether something waits behind the last of them.
         in_task: whether another one ran when the history was fetched.
@@ -348,6 +354,7 @@ class RunReader:
     opened_by: HistoryEvent | None = None
     closed_by: HistoryEvent | None = None
     each_task: bool = False
+    each_signal: bool = False
     tasks: int = 0
     has_more: bool = False
     in_task: bool = False
@@ -520,6 +527,8 @@ class RunReader:
             self.has_more = behind > 0 or reader.waits
             if self.each_task:
                 yield Progress(None, self.state, self.place)
+        if self.each_signal and not tasks and reader.keeps:
+            yield Progress(None, self.state, self.place)
         self.closed_by = reader.closed_by
         ended = None if self.closed_by is None else ended_by_engine(self.state, self.closed_by)
         if ended is not None and self.state.outcome is None:

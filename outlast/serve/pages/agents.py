@@ -54,5 +54,5 @@ def _values(graph: AgentGraph) -> dict[str, Any]:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    route("/agents", _show_agents, action="list_runs", show=show_page),
+    route("/agents", _show_agents, action="list_runs", show=show_page, soon=True),
 ]

@@ -83,6 +83,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "request_entity_too_large": "The message is too large. Send smaller files.",
     "content_too_large": "The message is too large. Send smaller files.",
     "server_unavailable": "We cannot take your message at the moment. Send it again in a minute.",
+    "server_away": "This conversation cannot be shown at the moment. Try again in a minute.",
     "content_unavailable": "We cannot take your message at the moment. Send it again in a minute.",
 }
 """What a customer reads about a problem. The sentences of errors are for those who run the desk."""
@@ -430,11 +431,18 @@ def show_chat(request: Request, problem: Problem) -> Response:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    route("/chat", _list_agents, action="start_run", show=show_page),
-    route("/chat/open", _show_door, action=None, show=show_chat),
+    route("/chat", _list_agents, action="start_run", show=show_page, soon=True),
+    route("/chat/open", _show_door, action=None, show=show_chat, soon=True),
     route("/chat/open", _open, action=None, methods=["POST"], show=show_chat, takes_cookie=True),
-    route("/chat/{agent}", _begin, action="start_run", show=show_page),
-    route("/chat/c/{run_id}", _show, action="read_messages", show=show_chat, takes_cookie=True),
+    route("/chat/{agent}", _begin, action="start_run", show=show_page, soon=True),
+    route(
+        "/chat/c/{run_id}",
+        _show,
+        action="read_messages",
+        show=show_chat,
+        takes_cookie=True,
+        soon=True,
+    ),
     route(
         "/chat/c/{run_id}",
         _send,

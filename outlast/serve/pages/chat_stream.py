@@ -27,6 +27,7 @@ from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.parts import key_at, message_keys, newest
 from outlast.serve.routing import Desk
 from outlast.serve.sse import ServerSentEvent
+from outlast.serve.troubles import Watch
 
 OPEN: Final = "begin"
 CHAT: Final = "chat"
@@ -98,18 +99,21 @@ async def chat_events(
     desk: Desk, run_id: str, person: str, page: PageContent
 ) -> AsyncGenerator[ServerSentEvent]:
     """Yield what a page lacks, until the conversation ends."""
-    async with desk.feed.reader(run_id, person=person) as entries:
+    async with (
+        desk.feed.reader(run_id, person=person) as entries,
+        desk.troubles.watch(run_id, lambda: entries.state) as watch,
+    ):
         yield ServerSentEvent("{}", OPEN)
         text, last = _Text(), None
-        async with aclosing(_steps(entries, text)) as steps:
+        async with aclosing(_steps(entries, text, watch)) as steps:
             async for is_over in steps:
-                state = entries.state
+                state, facts = entries.state, watch.facts
                 shown = text.shown(state)
-                if state is last:
+                if last is not None and state is last[0] and facts is last[1]:
                     event = page.more_text(shown)
                 else:
-                    event = page.changes(await view_of(desk.client, state), shown)
-                    last = state
+                    event = page.changes(await view_of(desk.client, state, facts), shown)
+                    last = state, facts
                 if event is not None:
                     yield event
                 if is_over:
@@ -129,12 +133,12 @@ class _Text:
         return self.text if turn_in_progress(state) and may_read else ""
 
 
-async def _steps(entries: FeedReader, text: _Text) -> AsyncGenerator[bool]:
+async def _steps(entries: FeedReader, text: _Text, watch: Watch) -> AsyncGenerator[bool]:
     """Yield whenever everything that there is has been taken: the state fits the text then.
 
     Yields whether the run has ended.
     """
-    async with aclosing(entries.with_states()) as found:
+    async with aclosing(watch.beside(entries.with_states())) as found:
         async for entry in found:
             is_over = False
             match entry:

@@ -16,4 +16,5 @@ async def view_of(client: Client, state: LoopState, facts: ServerFacts = QUIET) 
     present = with_first_message(state, facts)
     view = customer_view(await whole_state(client, present, files=False))
     works = view.works or state.phase == "new"  # no worker has taken its first message yet
-    return replace(view, works=works, trouble=customer_trouble(state, facts))
+    trouble = customer_trouble(state, facts)
+    return replace(view, works=works, trouble=trouble, is_live=facts.answers)

@@ -60,6 +60,7 @@ from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.views.proofs import ProofReader
+from outlast.views.trouble import QUIET, ServerFacts
 from outlast.views.words import KEPT
 
 LONGEST_STREAM: Final = timedelta(minutes=15)
@@ -126,8 +127,13 @@ async def _show(asked: DeskRequest) -> Response:
         message_id=_new_message_id(),
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
-        forks=await asked.desk.forks(asked.run_id),
+        forks=() if _is_away(view) else await asked.desk.forks(asked.run_id),
     )
+
+
+def _is_away(view: Conversation) -> bool:
+    """Whether the server does not answer, so that nothing more is asked."""
+    return any(one.kind == "no_server" for one in view.trouble)
 
 
 def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> dict[str, Markup]:
@@ -182,13 +188,16 @@ def _screen(asked: DeskRequest, proofs: ProofReader) -> "_Screen":
 
 
 async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[ServerSentEvent]:
-    person = asked.person.subject
-    async with asked.desk.feed.reader(asked.run_id, person=person) as entries:
-        following = asyncio.ensure_future(anext(entries, None))
-        news = asyncio.ensure_future(entries.news())
+    person, run_id = asked.person.subject, asked.run_id
+    async with (
+        asked.desk.feed.reader(run_id, person=person) as entries,
+        asked.desk.troubles.watch(run_id, lambda: entries.state) as watch,
+    ):
+        waits = (lambda: anext(entries, None), entries.news, watch.news)
+        following, news, trouble = (asyncio.ensure_future(one()) for one in waits)
         try:
             while True:
-                await asyncio.wait({following, news}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({following, news, trouble}, return_when=asyncio.FIRST_COMPLETED)
                 entry = None
                 if following.done():
                     entry = following.result()
@@ -197,9 +206,12 @@ async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[Serve
                     screen.take(entry)
                     following = asyncio.ensure_future(anext(entries, None))
                 if news.done():
+                    watch.look()
                     news = asyncio.ensure_future(entries.news())
+                if trouble.done():
+                    trouble = asyncio.ensure_future(watch.news())
                 if isinstance(entry, Ended) or not entries.has_more:
-                    for event in screen.changes(entries):
+                    for event in screen.changes(entries, watch.facts):
                         yield event
                 if isinstance(entry, Ended):
                     yield ServerSentEvent("", event="end")
@@ -207,9 +219,9 @@ async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[Serve
         except AgentsException:
             return  # the server is away, and the browser comes back
         finally:
-            following.cancel()
-            news.cancel()
-            await asyncio.gather(following, news, return_exceptions=True)
+            for one in (following, news, trouble):
+                one.cancel()
+            await asyncio.gather(following, news, trouble, return_exceptions=True)
 
 
 @dataclass
@@ -235,6 +247,7 @@ class _Screen:
     _added: str = ""
     _is_replaced: bool = True
     _shown_state: LoopState | None = None
+    _shown_facts: ServerFacts = QUIET
     _regions: dict[str, str] = field(default_factory=dict[str, str])
     _holder: str | None = None
 
@@ -260,14 +273,14 @@ class _Screen:
             case _:
                 self._replace("")
 
-    def changes(self, entries: FeedReader) -> list[ServerSentEvent]:
-        """Return what the browser lacks of the present state and text."""
+    def changes(self, entries: FeedReader, facts: ServerFacts = QUIET) -> list[ServerSentEvent]:
+        """Return what the browser lacks of the present state, its trouble and the text."""
         if not self._has_begun:
             return []
         parts: list[str] = []
-        if entries.state is not self._shown_state:
-            parts += self._changed_regions(entries)
-            self._shown_state = entries.state
+        if entries.state is not self._shown_state or facts is not self._shown_facts:
+            parts += self._changed_regions(entries, facts)
+            self._shown_state, self._shown_facts = entries.state, facts
         redaction = redaction_for(self.asked.caller, entries.state)
         if self._is_replaced or (self._added and redaction.texts):
             text = escape(visible_text(redaction.draft(self.text)))
@@ -284,9 +297,11 @@ class _Screen:
             self._is_replaced = True
         self.text, self._added = text, ""
 
-    def _changed_regions(self, entries: FeedReader) -> list[str]:
+    def _changed_regions(self, entries: FeedReader, facts: ServerFacts) -> list[str]:
         asked, steps = self.asked, tuple(entries.steps)
-        view = conversation(entries.state, steps, asked.caller, self.proofs, at_ms=now_ms())
+        view = conversation(
+            entries.state, steps, asked.caller, self.proofs, at_ms=now_ms(), facts=facts
+        )
         parts = [
             f'<div id="{name}" hx-swap-oob="innerHTML">{text}</div>'
             for name, text in _regions(asked, view, is_unjudged=self.is_unjudged).items()
@@ -511,12 +526,18 @@ def _new_message_id() -> str:
 _PATH: Final = "/conversations/{run_id}"
 
 ROUTES: Final[list[BaseRoute]] = [
-    route(_PATH, _show, action="view_run", show=show_page),
+    route(_PATH, _show, action="view_run", show=show_page, soon=True),
     route(f"{_PATH}/live", _live, action="view_run", show=_beside),
-    route(f"{_PATH}/more-messages", _more_messages, action="view_run", show=_beside),
-    route(f"{_PATH}/more-steps", _more_steps, action="view_run", show=_beside),
-    route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=_beside),
-    route(f"{_PATH}/steps/{{number}}/temporal", _in_temporal, action="view_run", show=show_page),
+    route(f"{_PATH}/more-messages", _more_messages, action="view_run", show=_beside, soon=True),
+    route(f"{_PATH}/more-steps", _more_steps, action="view_run", show=_beside, soon=True),
+    route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=_beside, soon=True),
+    route(
+        f"{_PATH}/steps/{{number}}/temporal",
+        _in_temporal,
+        action="view_run",
+        show=show_page,
+        soon=True,
+    ),
     _deed("hold", "hold", _hold),
     _deed("say", "say", _say),
     _deed("release", "release", _release),

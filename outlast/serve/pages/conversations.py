@@ -151,6 +151,7 @@ class RunRow:
         tokens: the tokens of its model calls; None if they are not known.
         cost: US dollars; None if it is not known.
         is_whole: whether the price of every model call is known.
+        trouble: what keeps it from going on; empty for nothing.
     """
 
     run: ListedRun
@@ -160,9 +161,10 @@ class RunRow:
     tokens: int | None = None
     cost: Decimal | None = None
     is_whole: bool = True
+    trouble: str = ""
 
 
-def run_row(run: ListedRun, used: "Used | None") -> RunRow:
+def run_row(run: ListedRun, used: "Used | None", trouble: str = "") -> RunRow:
     """Return a run as the list shows it."""
     is_held = run.status == "held"
     return RunRow(
@@ -173,6 +175,7 @@ def run_row(run: ListedRun, used: "Used | None") -> RunRow:
         tokens=None if used is None else used.tokens,
         cost=None if used is None else used.cost,
         is_whole=used is None or used.is_whole,
+        trouble=trouble,
     )
 
 
@@ -281,8 +284,13 @@ async def _part(asked: DeskRequest) -> Response:
 
 async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPage]:
     found = await list_runs(asked.desk.client, query.filter, limit=PAGE, page=query.page)
-    used = await _USAGES.setdefault(asked.desk.client, Usages()).of(asked.desk.client, found.runs)
-    return [run_row(run, used.get(run.execution_id)) for run in found], found
+    usages = _USAGES.setdefault(asked.desk.client, Usages())
+    working = {run.run_id: run.status == "running" for run in found if run.closed is None}
+    used, trouble = await asyncio.gather(
+        usages.of(asked.desk.client, found.runs), asked.desk.troubles.rows(working)
+    )
+    rows = (run_row(run, used.get(run.execution_id), trouble.get(run.run_id, "")) for run in found)
+    return list(rows), found
 
 
 def _list(asked: DeskRequest, query: Wanted, rows: list[RunRow], found: RunPage) -> Markup:
@@ -299,6 +307,6 @@ def _digest(text: str) -> str:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    route("/conversations", _show, action="list_runs", show=show_page),
-    route("/conversations-list", _part, action="list_runs", show=show_page),
+    route("/conversations", _show, action="list_runs", show=show_page, soon=True),
+    route("/conversations-list", _part, action="list_runs", show=show_page, soon=True),
 ]

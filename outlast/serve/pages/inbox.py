@@ -338,12 +338,12 @@ async def _home(asked: DeskRequest) -> Response:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    route("/", _home, action="inbox", show=show_page),
-    route("/inbox", _inbox, action="inbox", show=show_page),
+    route("/", _home, action="inbox", show=show_page, soon=True),
+    route("/inbox", _inbox, action="inbox", show=show_page, soon=True),
     route("/inbox/live", _live, action="inbox"),
     route("/inbox/plan", _plan, action="decide", methods=["POST"], show=show_page),
     route("/inbox/decide", _decide_all, action="decide", methods=["POST"], show=show_page),
-    route("/inbox/requests/{run_id}", _requests, action="view_run", show=show_page),
+    route("/inbox/requests/{run_id}", _requests, action="view_run", show=show_page, soon=True),
     route(
         "/inbox/requests/{run_id}/{request_id}",
         _decide,

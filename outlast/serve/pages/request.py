@@ -324,7 +324,7 @@ def _refused(entered: Entered, name: str, problem: str) -> Entered:
 _PATH: Final = "/conversations/{run_id}/requests/{request_id}"
 
 ROUTES: Final[list[BaseRoute]] = [
-    route(_PATH, _request, action="view_run", show=show_page),
+    route(_PATH, _request, action="view_run", show=show_page, soon=True),
     route(_PATH, _decide, action="inbox", methods=["POST"], show=show_page),
     route(f"{_PATH}/live", _live, action="view_run"),
 ]

@@ -1,5 +1,6 @@
 """Which requests reach a handler, and as whose."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -14,11 +15,13 @@ from outlast.agents.errors import RunNotFound, ServerUnavailable, UserError
 from outlast.client.identity import person
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.loop.approvals import Person
+from outlast.serve import routing
 from outlast.serve.access import Customer, Program, RoleRules, Staff
 from outlast.serve.feed import TooManyReaders
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, DeskRequest, EscapedPaths, route
 from outlast.serve.tokens import ConversationTokens
+from outlast.serve.troubles import RunTroubles
 
 KEY = "a-key-of-a-shop-that-nobody-guesses"
 TOKENS = ConversationTokens(IdentityKeys(read_keys(new_shared_key())), audience="test")
@@ -197,3 +200,38 @@ def test_callers_are_told_apart() -> None:
 def test_a_role_has_a_name() -> None:
     with pytest.raises(UserError, match="is no role"):
         RoleRules(anybody=["boss"])  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_page_waits_for_a_slow_answer_only_while_the_server_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routing, "SOON_SECONDS", 0.01)
+    there, asked, go_on = True, 0, asyncio.Event()
+    given_up = asyncio.Event()
+
+    async def slow(_asked: DeskRequest) -> Response:
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+        return JSONResponse({})
+
+    async def answers() -> bool:
+        nonlocal asked
+        asked += 1
+        if there and asked == 3:
+            go_on.set()
+        return there
+
+    app = _app(troubles=RunTroubles(answers=answers))
+    app.router.routes.append(route("/slow", slow, action=None, soon=True))
+    async with asyncio.timeout(10), _client(app) as http:
+        assert (await http.get("/slow")).status_code == 200
+        go_on.clear()
+        there = False
+        refused = await http.get("/slow")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_away")
+        await given_up.wait()
+        go_on.set()
+        assert (await http.get("/slow")).status_code == 200, "what is there at once is answered"

@@ -130,6 +130,8 @@
       showMessages(view.order, view.html);
       if (view.text !== undefined) showText(view.text);
       status.innerHTML = view.status;
+      const isLive = !status.querySelector("[data-not-live]");
+      showConnection(isLive ? "Live" : "Not live", !isLive);
       form.hidden = view.ended;
       document.querySelector(".chat-hello")?.remove();
       scrollDown();

@@ -85,8 +85,10 @@
 
   function showConnection(isOn) {
     for (const element of all(".live")) {
-      element.classList.toggle("is-off", !isOn);
-      element.textContent = isOn ? "Live" : "Reconnecting";
+      const isLive = isOn && !document.querySelector(".trouble.is-no_server");
+      element.classList.toggle("is-off", !isLive);
+      const words = isLive ? "Live" : isOn ? "Not live" : "Reconnecting";
+      if (element.textContent !== words) element.textContent = words;
     }
   }
 
@@ -96,6 +98,7 @@
   });
   addEventListener("htmx:sseOpen", () => showConnection(true));
   addEventListener("htmx:sseError", () => showConnection(false));
+  addEventListener("htmx:sseMessage", () => showConnection(true)); // it may say that the server is away
 
   // A list that grows at its end stays at its end, unless the reader has scrolled up.
   const following = () => all("[data-follow]");

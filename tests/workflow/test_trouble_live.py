@@ -1,0 +1,205 @@
+"""Trouble appears on open pages and streams within 5 s, and is taken back."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from temporalio.client import Client
+
+from outlast.agents.agent import Agent
+from outlast.agents.tools.function_tool import function_tool
+from outlast.client.handle import RunHandle
+from outlast.client.start.runner import Runner
+from outlast.client.transport import pollers, run_address
+from outlast.serve.app import desk as desk_application
+from outlast.serve.http_server import serve_desk
+from outlast.serve.login import ThisMachine
+from outlast.testing import ScriptedModel, call
+from outlast.worker import AgentWorker
+from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
+from tests.workflow.people import ANN
+from tests.workflow.test_chat_page import TOKENS
+from tests.workflow.test_outages import own_server
+
+LIVE_SECONDS = 5.0
+"""How soon an open page says what the server knows."""
+
+SOON_SECONDS = 3.0
+"""How soon a page answers, also without a server."""
+
+
+@asynccontextmanager
+async def desk_of(client: Client) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Serve a desk, and return somebody's browser."""
+    app = desk_application(client, login=ThisMachine(ANN), tokens=TOKENS)
+    stop = asyncio.Event()
+    ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_desk(app, "127.0.0.1", 0, stop, ready.set_result))
+    url = f"http://127.0.0.1:{await ready}"
+    try:
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS * 2),
+            httpx2.AsyncClient(base_url=url, headers={"Origin": url}, timeout=60) as http,
+        ):
+            yield http
+    finally:
+        stop.set()
+        await serving
+
+
+class Stream:
+    """An open stream of server-sent events, and what it has said lately.
+
+    Attributes:
+        said: the data of its events, in order.
+    """
+
+    def __init__(self, http: httpx2.AsyncClient, address: str, **headers: str) -> None:
+        self._http = http
+        self._address = address
+        self._headers = headers
+        self._news = asyncio.Event()
+        self.said: list[str] = []
+
+    async def read(self) -> None:
+        """Read along."""
+        async with self._http.stream("GET", self._address, headers=self._headers) as stream:
+            assert stream.status_code == 200
+            async for line in stream.aiter_lines():
+                if line.startswith("data: "):
+                    self.said.append(line.removeprefix("data: "))
+                    self._news.set()
+
+    async def until(self, found: Callable[[str], bool], seconds: float = LIVE_SECONDS) -> None:
+        """Wait until it says something that it has not said before this was called."""
+        begin = len(self.said)
+        async with asyncio.timeout(seconds):
+            while not any(map(found, self.said[begin:])):
+                self._news.clear()
+                await self._news.wait()
+
+
+@asynccontextmanager
+async def streams(http: httpx2.AsyncClient, run_id: str) -> AsyncGenerator[dict[str, Stream]]:
+    """Open the page, the stream of the API and that of the customer."""
+    bearer = {"Authorization": f"Bearer {TOKENS.mint(run_id)}"}
+    found = {
+        "page": Stream(http, f"/conversations/{run_id}/live"),
+        "api": Stream(http, f"/api/conversations/{run_id}/events"),
+        "customer": Stream(http, f"/api/conversations/{run_id}/events", **bearer),
+        "chat": Stream(http, f"/chat/c/{run_id}/events", **bearer),
+    }
+    reading = [asyncio.create_task(one.read()) for one in found.values()]
+    try:
+        await asyncio.gather(
+            *(one.until(lambda _: True, PATIENCE_SECONDS) for one in found.values())
+        )
+        yield found
+    finally:
+        for one in reading:
+            one.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+
+def kinds(data: str) -> list[str] | None:
+    """Return the kinds of trouble in an event of the API; None for another event."""
+    content = json.loads(data)
+    return [one["kind"] for one in content["trouble"]] if set(content) == {"trouble"} else None
+
+
+def is_back(data: str) -> bool:
+    """Whether an event of the API says that the server answers again."""
+    found = kinds(data)
+    return found is not None and "no_server" not in found
+
+
+async def test_a_kept_decision_appears_on_open_pages_and_goes_when_it_counts(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @function_tool(needs_approval=True)
+    def refund(order: str) -> str:
+        return f"refunded {order}"
+
+    agent = Agent[Any](name="Clerk", tools=[refund])
+    model = ScriptedModel([call("refund", "c1", order="A")], "Done.")
+    worker = await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until(handle, waits_for(1))
+    async with desk_of(desk.client) as http, streams(http, handle.id) as open_pages:
+        await desk.close(worker)
+        monkeypatch.setattr(run_address, "UNSERVED_AFTER", timedelta(milliseconds=200))
+        monkeypatch.setattr(pollers, "LONGEST_POLL", timedelta(seconds=-1))
+        seen = asyncio.gather(
+            open_pages["page"].until(lambda one: "The server keeps the decision" in one, 12),
+            open_pages["api"].until(lambda one: kinds(one) == ["no_worker", "kept"], 12),
+            open_pages["customer"].until(lambda one: "We cannot answer at the moment" in one, 12),
+            open_pages["chat"].until(lambda one: "We cannot answer at the moment" in one, 12),
+        )
+        assert (await handle.approve("a1", by="lee")).is_kept
+        async with asyncio.timeout(LIVE_SECONDS):
+            await seen
+        gone = asyncio.gather(
+            open_pages["api"].until(lambda one: kinds(one) == [], PATIENCE_SECONDS),
+            open_pages["page"].until(
+                lambda one: '<div id="trouble" hx-swap-oob="innerHTML"></div>' in one,
+                PATIENCE_SECONDS,
+            ),
+        )
+        monkeypatch.undo()
+        await desk.open(agent, model=model)
+        await desk.until_status(handle, "idle")
+        async with asyncio.timeout(LIVE_SECONDS):
+            await gone
+
+
+@pytest.mark.full
+async def test_a_stopped_server_is_seen_on_open_pages_and_pages_answer_soon(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    @function_tool(timeout=300)
+    async def look_up() -> str:
+        await go_on.wait()
+        return "found"
+
+    agent = Agent[Any](name="Clerk", tools=[look_up])
+    model = ScriptedModel([call("look_up", "c1")], "Done.")
+    async with own_server(tmp_path / "server") as own:
+        client = await Client.connect(own.server.address)
+        async with AgentWorker(client, agents=[agent], task_queue="q", model_provider=model):
+            options: dict[str, Any] = {"client": client, "task_queue": "q", "keep_open": True}
+            handle = await Runner.start("Clerk", "Hello", id="r", **options)
+            await handle.wait(lambda state: bool(state.calls))
+            async with desk_of(client) as http, streams(http, handle.id) as open_pages:
+                os.kill(own.server.info.pid, signal.SIGSTOP)
+                try:
+                    await asyncio.gather(
+                        open_pages["page"].until(lambda one: "does not answer" in one, 8),
+                        open_pages["api"].until(lambda one: kinds(one) == ["no_server"], 8),
+                        open_pages["chat"].until(lambda one: "data-not-live" in one, 8),
+                    )
+                    page = await within(http.get(f"/conversations/{handle.id}"))
+                    assert page.status_code == 200
+                    assert "The Temporal server does not answer" in page.text
+                    for path in ("/conversations", "/inbox", "/conversations/unknown"):
+                        answer = await within(http.get(path))
+                        assert answer.status_code in {200, 503}, path
+                finally:
+                    os.kill(own.server.info.pid, signal.SIGCONT)
+                # The call may have been lost meanwhile, and be tried again: that is another trouble.
+                await open_pages["api"].until(is_back, PATIENCE_SECONDS)
+                go_on.set()
+                await RunHandle(client, handle.id).wait(lambda state: state.status == "idle")
+
+
+async def within(answering: Any) -> Any:
+    """Return an answer that comes soon."""
+    async with asyncio.timeout(SOON_SECONDS + 0.5):
+        return await answering
