@@ -99,6 +99,12 @@ class DeskWorker:
         self._process.join()
 
     @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
     def was_killed(self) -> bool:
         """Whether a SIGKILL ended it, and not an error of its own."""
         return self._process.exitcode == -signal.SIGKILL

@@ -32,6 +32,8 @@ from tests.workflow.test_outages import own_server
 LIVE_SECONDS = 5.0
 """How soon an open page says what the server knows."""
 
+NO_TROUBLE = '<div id="trouble" hx-swap-oob="innerHTML"></div>'
+
 SOON_SECONDS = 3.0
 """How soon a page answers, also without a server."""
 
@@ -78,9 +80,11 @@ class Stream:
                     self.said.append(line.removeprefix("data: "))
                     self._news.set()
 
-    async def until(self, found: Callable[[str], bool], seconds: float = LIVE_SECONDS) -> None:
-        """Wait until it says something that it has not said before this was called."""
-        begin = len(self.said)
+    async def says(
+        self, found: Callable[[str], bool], seconds: float = LIVE_SECONDS, *, anew: bool = False
+    ) -> None:
+        """Wait until it has said something; with `anew`, since this was called."""
+        begin = len(self.said) if anew else 0
         async with asyncio.timeout(seconds):
             while not any(map(found, self.said[begin:])):
                 self._news.clear()
@@ -100,7 +104,7 @@ async def streams(http: httpx2.AsyncClient, run_id: str) -> AsyncGenerator[dict[
     reading = [asyncio.create_task(one.read()) for one in found.values()]
     try:
         await asyncio.gather(
-            *(one.until(lambda _: True, PATIENCE_SECONDS) for one in found.values())
+            *(one.says(lambda _: True, PATIENCE_SECONDS) for one in found.values())
         )
         yield found
     finally:
@@ -138,21 +142,19 @@ async def test_a_kept_decision_appears_on_open_pages_and_goes_when_it_counts(
         monkeypatch.setattr(run_address, "UNSERVED_AFTER", timedelta(milliseconds=200))
         monkeypatch.setattr(pollers, "LONGEST_POLL", timedelta(seconds=-1))
         seen = asyncio.gather(
-            open_pages["page"].until(lambda one: "The server keeps the decision" in one, 12),
-            open_pages["api"].until(lambda one: kinds(one) == ["no_worker", "kept"], 12),
-            open_pages["customer"].until(lambda one: "We cannot answer at the moment" in one, 12),
-            open_pages["chat"].until(lambda one: "We cannot answer at the moment" in one, 12),
+            open_pages["page"].says(lambda one: "The server keeps the decision" in one, 12),
+            open_pages["api"].says(lambda one: kinds(one) == ["no_worker", "kept"], 12),
+            open_pages["customer"].says(lambda one: "We cannot answer at the moment" in one, 12),
+            open_pages["chat"].says(lambda one: "We cannot answer at the moment" in one, 12),
         )
         assert (await handle.approve("a1", by="lee")).is_kept
         async with asyncio.timeout(LIVE_SECONDS):
             await seen
         gone = asyncio.gather(
-            open_pages["api"].until(lambda one: kinds(one) == [], PATIENCE_SECONDS),
-            open_pages["page"].until(
-                lambda one: '<div id="trouble" hx-swap-oob="innerHTML"></div>' in one,
-                PATIENCE_SECONDS,
-            ),
+            open_pages["api"].says(lambda one: kinds(one) == [], PATIENCE_SECONDS),
+            open_pages["page"].says(lambda one: NO_TROUBLE in one, PATIENCE_SECONDS, anew=True),
         )
+        await asyncio.sleep(0)
         monkeypatch.undo()
         await desk.open(agent, model=model)
         await desk.until_status(handle, "idle")
@@ -181,9 +183,9 @@ async def test_a_stopped_server_is_seen_on_open_pages_and_pages_answer_soon(tmp_
                 os.kill(own.server.info.pid, signal.SIGSTOP)
                 try:
                     await asyncio.gather(
-                        open_pages["page"].until(lambda one: "does not answer" in one, 8),
-                        open_pages["api"].until(lambda one: kinds(one) == ["no_server"], 8),
-                        open_pages["chat"].until(lambda one: "data-not-live" in one, 8),
+                        open_pages["page"].says(lambda one: "does not answer" in one, 8),
+                        open_pages["api"].says(lambda one: kinds(one) == ["no_server"], 8),
+                        open_pages["chat"].says(lambda one: "data-not-live" in one, 8),
                     )
                     page = await within(http.get(f"/conversations/{handle.id}"))
                     assert page.status_code == 200
@@ -194,7 +196,7 @@ async def test_a_stopped_server_is_seen_on_open_pages_and_pages_answer_soon(tmp_
                 finally:
                     os.kill(own.server.info.pid, signal.SIGCONT)
                 # The call may have been lost meanwhile, and be tried again: that is another trouble.
-                await open_pages["api"].until(is_back, PATIENCE_SECONDS)
+                await open_pages["api"].says(is_back, PATIENCE_SECONDS, anew=True)
                 go_on.set()
                 await RunHandle(client, handle.id).wait(lambda state: state.status == "idle")
 
