@@ -14,6 +14,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -517,3 +518,28 @@ class LogFormatter(logging.Formatter):
 
 def _harmless(text: str) -> str:
     return text if _is_clear(text) else _unseen().sub(_escaped, text)
+
+
+# --- Times ---------------------------------------------------------------------------------------
+
+
+def rough(length: timedelta) -> str:
+    """Return a duration in its largest unit, such as `3 min`."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def iso_time(at_ms: int) -> str:
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def shown_time(at_ms: int) -> str:
+    """Return a time for people: in UTC, and in the time zone of this machine if that is another."""
+    here = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+    if not here.utcoffset():
+        return iso_time(at_ms)
+    return f"{iso_time(at_ms)} ({here:%Y-%m-%d %H:%M %Z})"

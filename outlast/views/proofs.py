@@ -30,9 +30,9 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.canonical import digest, same_person
 from outlast.loop.human_actions import row_of
-from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import difference
+from outlast.views.run import AnyState, loop_state
 
 Proof: TypeAlias = Literal["proven", "accepted", "unproven"]
 """Whether it is proven who did something. `proven`: the reader has checked the signature.
@@ -76,7 +76,7 @@ class ProofReader:
         """Whether the reader also signs, so that runs take what it sends as proven."""
         return self.keys.signing is not None
 
-    def of_vote(self, vote: Vote, request: ApprovalRequest, state: LoopState) -> Proof:
+    def of_vote(self, vote: Vote, request: ApprovalRequest, state: AnyState) -> Proof:
         """Return whether a vote is proven: signed in this run, for what the request shows.
 
         Args:
@@ -95,12 +95,12 @@ class ProofReader:
             return "unproven"
         return proof
 
-    def of_votes(self, request: ApprovalRequest, state: LoopState) -> tuple[Proof, ...]:
+    def of_votes(self, request: ApprovalRequest, state: AnyState) -> tuple[Proof, ...]:
         """Return whether each vote of a request is proven, in their order; see `of_vote`."""
         return tuple(self.of_vote(vote, request, state) for vote in request.votes)
 
     def of_action(
-        self, action: Action | None, by: str, state: LoopState, *, at_ms: int, verified: bool
+        self, action: Action | None, by: str, state: AnyState, *, at_ms: int, verified: bool
     ) -> Proof:
         """Return whether it is proven that a person did something in a run.
 
@@ -142,7 +142,7 @@ class ProofReader:
         except TypeError:  # a place or a time that is none
             return "unproven"
 
-    def _place(self, state: LoopState, run_id: str) -> Place:
+    def _place(self, state: AnyState, run_id: str) -> Place:
         return Place(namespace=self.namespace, chain_id=state.chain_id, run_id=run_id)
 
 
@@ -153,11 +153,13 @@ NO_PROOFS: Final = ProofReader()
 # --- What a decision is about --------------------------------------------------------------------
 
 
-def _decided_in(decision: Decision, state: LoopState) -> str:
+def _decided_in(decision: Decision, state: AnyState) -> str:
     """Return the other run of the conversation in which a remembered decision was made."""
     if decision.remember is not True:
         return ""
-    return next((one.run_id for one in state.remembered if one.decision == decision), "")
+    return next(
+        (one.run_id for one in loop_state(state).remembered if one.decision == decision), ""
+    )
 
 
 def _is_about(vote: Vote, request: ApprovalRequest) -> bool:

@@ -21,6 +21,7 @@ from outlast.loop.notices import Notice
 from outlast.loop.redacted import Redacted, redacted_by
 from outlast.loop.state import CALL_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
+from outlast.views.run import AnyState, loop_state
 
 SHORTEST_HIDDEN: Final = 4
 """A value with fewer letters and digits is hidden in its call only: its text is part of too many
@@ -128,11 +129,12 @@ class Redaction:
 NOTHING: Final = Redaction()
 
 
-def redaction_of(state: LoopState, groups: Collection[str] = ()) -> Redaction:
+def redaction_of(run: AnyState, groups: Collection[str] = ()) -> Redaction:
     """Return what a run hides from a member of some groups: what its requests' policies redact.
 
     What its parent hides, and runs nested in it, is hidden in it as well.
     """
+    state = loop_state(run)
     if not state.redacted and not any(one.terms.redact for one in state.approvals):
         return NOTHING
     forked = () if state.fork is None else state.fork.arguments
@@ -178,7 +180,7 @@ def redaction_of_texts(texts: Iterable[str]) -> Redaction:
 
 
 def shown_request(
-    request: ApprovalRequest, state: LoopState, groups: Collection[str] = ()
+    request: ApprovalRequest, state: AnyState, groups: Collection[str] = ()
 ) -> ApprovalRequest:
     """Return a request as a member of some groups may see it.
 
@@ -191,7 +193,7 @@ def shown_request(
     hides, terms = redaction_of(state, groups), request.terms
     arguments = request.arguments
     if terms.redact and _is_one_of(terms.redact_for, groups):
-        call = next((one for one in reversed(state.items) if is_of(one, request)), None)
+        call = next((one for one in reversed(loop_state(state).items) if is_of(one, request)), None)
         arguments = request.edited or (arguments if call is None else arguments_of(call.raw))
     if hides == NOTHING and arguments == request.arguments:
         return request

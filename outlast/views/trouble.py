@@ -14,6 +14,7 @@ from outlast.loop.revision import revised
 from outlast.loop.state import LoopState
 from outlast.rendering import Shown, counted, excerpt, joined, named
 from outlast.views.redaction import Redaction, redaction_of
+from outlast.views.run import AnyState, RunSnapshot, loop_state, snapshot_of
 
 TroubleKind: TypeAlias = Literal[
     "no_server", "no_worker", "untaken", "lacks", "retry", "kept", "unsaved"
@@ -138,32 +139,33 @@ def needs_worker(state: LoopState, facts: ServerFacts) -> bool:
     return state.outcome is None and (state.status == "running" or facts.task_since_ms is not None)
 
 
-def with_first_message(state: LoopState, facts: ServerFacts) -> LoopState:
-    """Return a state with the first message unread, if no worker has begun the run.
+def with_first_message(run: RunSnapshot, facts: ServerFacts) -> RunSnapshot:
+    """Return a run with the first message unread, if no worker has begun it.
 
     Whoever wrote it sees it at once.
     """
-    if facts.first is None or state.phase != "new" or state.outcome is not None:
-        return state
-    return revised(state, inbox=(facts.first,))
+    if facts.first is None or run.has_begun or not run.is_open:
+        return run
+    return snapshot_of(revised(loop_state(run), inbox=(facts.first,)))
 
 
 # --- What keeps a run from going on --------------------------------------------------------------
 
 
 def troubles(
-    state: LoopState, facts: ServerFacts, now_ms: int, hides: Redaction | None = None
+    run: AnyState, facts: ServerFacts, now_ms: int, hides: Redaction | None = None
 ) -> tuple[Trouble, ...]:
     """Return what keeps a run from going on, the most important first.
 
     Args:
-        state: the state of the run.
+        run: the run.
         facts: what its server says.
         now_ms: the time, in milliseconds since the epoch.
         hides: what the run hides from the reader; default: what it hides from everybody.
     """
     if not facts.answers:
         return (Trouble(kind="no_server"),)
+    state = loop_state(run)
     hidden = redaction_of(state) if hides is None else hides
     asked_ms = now_ms if facts.at_ms is None else facts.at_ms
     if state.outcome is not None:
@@ -287,7 +289,7 @@ def _words_of(effect: Effect) -> str:
 # --- Words ---------------------------------------------------------------------------------------
 
 
-def words(trouble: Trouble, now_ms: int | None = None) -> Shown:
+def trouble_words(trouble: Trouble, now_ms: int | None = None) -> Shown:
     """Return a trouble in words for the team, as sentences in one line.
 
     Args:

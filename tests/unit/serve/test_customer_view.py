@@ -18,17 +18,15 @@ from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.loop.view import ViewEdit
-from outlast.serve.customer_view import (
-    MOST_PARTS,
+from outlast.serve.customer_input import MOST_PARTS, customer_input, customer_message_id
+from outlast.streams.reply_events import reply_events, response_object
+from outlast.views.customer import (
     CustomerMessage,
     CustomerView,
-    customer_input,
-    customer_message_id,
     customer_view,
     shows_text_in_progress,
     text_delta,
 )
-from outlast.streams.reply_events import reply_events, response_object
 from tests.laws.driver import (
     Part,
     Play,

@@ -1,39 +1,26 @@
-"""What customers see of their conversation, and what they may write: lists of what is allowed.
+"""What customers see of their conversation: a list of what is allowed.
 
 Everything else of a run stays with the team: arguments, outputs, reasoning, notes, drafts,
 approvals, names, errors. What is added to a run later is hidden until somebody adds it here.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import is_cut_short
 from outlast.loop.aside import parts_aside
 from outlast.loop.items import Item, refusal_of, text_of
 from outlast.loop.phrases import as_text
-from outlast.loop.state import (
-    OUTPUT_KINDS,
-    LoopState,
-    visible_item_count,
-)
+from outlast.loop.state import OUTPUT_KINDS, LoopState, visible_item_count
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import shown
+from outlast.views.run import AnyState, loop_state
+from outlast.views.transcript import is_cut_short
 
 By: TypeAlias = Literal["customer", "assistant", "colleague"]
 """Who says something: the customer, an agent, or a person of the team, without a name."""
 
-_PREFIX: Final = "customer-"
-"""Begins no other id: see `RunHandle.send` and `outlast.client.people.actions`."""
-
-_MESSAGE_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
-
-MOST_PARTS: Final = 50
-"""The most texts and files in one message of a customer."""
-
-_PARTS: Final[dict[str, tuple[str, ...]]] = {
+PARTS: Final[dict[str, tuple[str, ...]]] = {
     "input_text": ("text",),
     "input_image": ("image_url", "detail"),
     "input_file": ("file_data", "filename"),
@@ -99,8 +86,9 @@ class CustomerView:
 # --- Reading ---------------------------------------------------------------------------------------
 
 
-def customer_view(state: LoopState) -> CustomerView:
+def customer_view(run: AnyState) -> CustomerView:
     """Return what the customer of a run sees of it."""
+    state = loop_state(run)
     unread = (
         _of_customer(f"{message.id}.{at}", raw)
         for message in state.inbox
@@ -118,16 +106,17 @@ def customer_view(state: LoopState) -> CustomerView:
     )
 
 
-def shows_text_in_progress(state: LoopState, *, is_unjudged: bool) -> bool:
+def shows_text_in_progress(run: AnyState, *, is_unjudged: bool) -> bool:
     """Whether the customer may read the answer while the model writes it.
 
     Text in progress is sent before any guardrail or person judges it, so it is shown only where
     nobody does.
 
     Args:
-        state: the state before the reply.
+        run: the run before the reply.
         is_unjudged: whether the worker that makes the call says so, as entries of a feed have it.
     """
+    state = loop_state(run)
     judged = "check_output" in state.required_steps or state.question.answer_terms is not None
     return is_unjudged and not judged and state.question.unchecked_from is None
 
@@ -256,86 +245,29 @@ def _shown_parts(content: Json) -> Iterator[tuple[int, JsonObject]]:
     for at, part in enumerate(cast("list[Any]", content) if isinstance(content, list) else []):
         fields = cast("JsonObject", part) if isinstance(part, dict) else {}
         kind = str(fields.get("type"))
-        if kind in _PARTS and kind != "input_text":
-            yield at, {name: fields[name] for name in ("type", *_PARTS[kind]) if name in fields}
+        if kind in PARTS and kind != "input_text":
+            yield at, {name: fields[name] for name in ("type", *PARTS[kind]) if name in fields}
 
 
 # --- What the model does not read, for front ends -------------------------------------------------
 
 
-def message_ids(state: LoopState) -> dict[int, str]:
+def message_ids(run: AnyState) -> dict[int, str]:
     """Return the ids of messages by the places of their items in the transcript.
 
     The state has the ids in the order in which messages were recorded. A message of a program may
     have several items; then nobody knows which item is whose, and none has an id.
     """
+    state = loop_state(run)
     taken = [one for answer in state.answers for one in answer.to]
     ids = list(dict.fromkeys([*taken, *state.question.answering]))
     places = [at for at, item in enumerate(state.items) if item.kind == "input"]
     return dict(zip(places, ids, strict=True)) if len(ids) == len(places) else {}
 
 
-def messages_left_out(state: LoopState) -> list[CustomerMessage]:
+def messages_left_out(run: AnyState) -> list[CustomerMessage]:
     """Return the messages of the customer that the model does not read, or not all of."""
-    if not state.aside:
+    if not loop_state(run).aside:
         return []
-    seen = customer_view(state).messages
+    seen = customer_view(run).messages
     return [one for one in seen if one.left_out or one.attachments_left_out]
-
-
-# --- Writing ---------------------------------------------------------------------------------------
-
-
-def customer_input(value: object) -> str | list[JsonObject]:
-    """Return what a customer wrote, as the input of a run.
-
-    Customers write messages of the user, with texts, images and files. Instructions, outputs of
-    tools and other items of a conversation are for the program that runs the agents.
-
-    Args:
-        value: a text, or a list of parts of Responses input.
-
-    Raises:
-        UserError: it is something else.
-    """
-    if isinstance(value, str):
-        if not value.strip():
-            raise UserError("The message is empty. Write something.")
-        return value
-    parts = cast("list[object]", value) if isinstance(value, list) else []
-    if not 0 < len(parts) <= MOST_PARTS:
-        raise UserError(f"A message is a text, or a list of 1 to {MOST_PARTS} parts.")
-    content: list[JsonObject] = [_checked_part(part) for part in parts]
-    return [{"role": "user", "content": content}]
-
-
-def customer_message_id(given: object) -> str:
-    """Return the id of a customer's message, from the one that their program chose.
-
-    Messages of programs and of realtime lines, and people's actions, have ids of the same kind, of
-    which a run takes each once: a customer's never take the place of another.
-
-    Raises:
-        UserError: it is no short text of letters, digits and `_.:-`.
-    """
-    if not isinstance(given, str) or _MESSAGE_ID.fullmatch(given) is None:
-        raise UserError("The id of a message is 1 to 100 letters, digits and _.:- characters.")
-    return f"{_PREFIX}{given}"
-
-
-def _checked_part(part: object) -> JsonObject:
-    fields = cast("JsonObject", part) if isinstance(part, dict) else {}
-    kind: object = fields.get("type")
-    allowed = _PARTS.get(str(kind))
-    if allowed is None:
-        raise UserError(f"A part of a message is one of {', '.join(_PARTS)}, not {kind!r:.40}.")
-    for name, text in fields.items():
-        if name not in {"type", *allowed}:
-            raise UserError(f"A part {kind} has {', '.join(allowed)}, not {name!r:.40}.")
-        if not isinstance(text, str):
-            raise UserError(f"{name!r:.40} of a part {kind} must be a text.")
-    if not fields.get(allowed[0]):
-        raise UserError(f"A part {kind} of the message is empty.")
-    if not str(fields.get("image_url", "data:")).startswith("data:"):
-        raise UserError("image_url of a part input_image must be the image itself: data:image/…")
-    return fields
