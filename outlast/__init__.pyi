@@ -423,6 +423,6 @@ from outlast.tracing.user_spans import mcp_tools_span as mcp_tools_span
 from outlast.tracing.user_spans import response_span as response_span
 from outlast.tracing.user_spans import task_span as task_span
 from outlast.tracing.user_spans import turn_span as turn_span
+from outlast.views.run import RunSnapshot as RunSnapshot
 
 __version__: str
-from outlast.client.results.result_members import RunSnapshot as RunSnapshot

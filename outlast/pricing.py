@@ -24,6 +24,7 @@ from outlast.loop.spending import calls_of, merged
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject, ModelUse, Usage
 from outlast.rendering import counted, named
+from outlast.views.run import RunSnapshot, loop_state
 
 __all__ = ("Cost", "CostPart", "Price", "Pricing")
 
@@ -93,9 +94,9 @@ class Cost:
         return cls(tuple(_part(one) for one in merged(uses)))
 
     @classmethod
-    def of_state(cls, state: LoopState) -> "Cost":
+    def of_state(cls, run: RunSnapshot) -> "Cost":
         """Return the cost of a run, with its nested runs that have ended."""
-        return cls.of_uses(_all_uses(state))
+        return cls.of_uses(_all_uses(loop_state(run)))
 
     @property
     def usd(self) -> Decimal:
@@ -334,7 +335,7 @@ def _cache_tokens(usage: Usage) -> tuple[int, int]:
 
 class _HasSnapshot(Protocol):
     @property
-    def snapshot(self) -> LoopState: ...
+    def snapshot(self) -> RunSnapshot: ...
 
 
 @dataclass(frozen=True)
@@ -379,14 +380,14 @@ class Pricing:
                 return listed
         return None
 
-    def cost_of(self, run: _HasSnapshot | LoopState) -> Cost:
+    def cost_of(self, run: _HasSnapshot | RunSnapshot) -> Cost:
         """Return what a run's model calls would cost by these prices, whatever they have cost.
 
         Args:
             run: the result of a run, or the state that `handle.state()` returns.
         """
-        state = run if isinstance(run, LoopState) else run.snapshot
-        return Cost.of_uses(map(self._priced, _all_uses(state)))
+        snapshot = run if isinstance(run, RunSnapshot) else run.snapshot
+        return Cost.of_uses(map(self._priced, _all_uses(loop_state(snapshot))))
 
     def _priced(self, use: ModelUse) -> ModelUse:
         price = None if use.agent == NESTED_RUNS else self.price(use.model)

@@ -3,6 +3,7 @@ from outlast.client.deliveries import PendingWait as PendingWait
 from outlast.client.deliveries import finish as finish
 from outlast.client.handle import RunHandle as RunHandle
 from outlast.client.handle import SentMessage as SentMessage
+from outlast.client.people.nested_requests import FoundRequest as FoundRequest
 from outlast.client.read.streaming import RunResultStreaming as RunResultStreaming
 from outlast.client.results.local_definitions import RemoteAgent as RemoteAgent
 from outlast.client.results.run_result import RunResult as RunResult
@@ -14,5 +15,4 @@ from outlast.client.runs import list_runs as list_runs
 from outlast.client.start.options import RunOptions as RunOptions
 from outlast.client.start.runner import Runner as Runner
 from outlast.client.timeline import Step as Step
-from outlast.client.timeline import Timeline as Timeline
 from outlast.client.transport.connection import connect as connect

@@ -69,6 +69,7 @@ from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_READ, cut
 from outlast.views.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
+from outlast.views.run import AnyState, loop_state
 from outlast.visibility.queries import equals
 
 AuditEvent: TypeAlias = Literal[
@@ -226,7 +227,7 @@ FIELDS: Final = tuple(AuditRecord(at_ms=0, event="vote", run_id="", root_run_id=
 
 
 def records_between(
-    before: LoopState, event: Event | None, after: LoopState, root_run_id: str
+    before: AnyState, event: Event | None, after: AnyState, root_run_id: str
 ) -> Iterator[AuditRecord]:
     """Yield the records of one event of a run, with texts as they are: `finished` redacts them.
 
@@ -236,6 +237,7 @@ def records_between(
         after: the state after the event.
         root_run_id: the run that this one is nested in, or its own id.
     """
+    before, after = loop_state(before), loop_state(after)
     blank = AuditRecord(
         at_ms=0 if event is None else event.at_ms,
         event="ignored",

@@ -38,6 +38,7 @@ from outlast.loop.forked_state import cannot_fork
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.payloads.readable import values_of
+from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 
 MOST_RECORDED_BYTES: Final = 500_000
 """The maximum size of the recorded results that a fork takes along; it is part of its input."""
@@ -68,8 +69,8 @@ class ForkPoint:
 
     number: int
     event: Event
-    before: LoopState
-    state: LoopState
+    before: RunSnapshot
+    state: RunSnapshot
     obstacle: str | None
 
 
@@ -95,8 +96,8 @@ async def read_fork_points(
                     yield ForkPoint(
                         number=number,
                         event=progress.event,
-                        before=before,
-                        state=progress.state,
+                        before=snapshot_of(before),
+                        state=snapshot_of(progress.state),
                         obstacle=cannot_fork(progress.state),
                     )
                 before = progress.state
@@ -256,15 +257,15 @@ class _Source:
 
 
 async def _read_source(client: Client, run_id: str, execution: str, at: int | None) -> _Source:
-    source, state = _Source(), LoopState()
+    source = _Source()
     points = read_fork_points(client, run_id, execution_id=execution)
     async with aclosing(points) as reading:
         async for point in reading:
-            source.last, state = point.number, point.state
+            source.last, state = point.number, loop_state(point.state)
             if at is None or point.number <= at:
                 source.state, source.number = state, point.number
             calls = source.earlier if at is None or point.number <= at else source.later
-            calls += _answered(point.before, point.event)
+            calls += _answered(loop_state(point.before), point.event)
             source.nested |= dict.fromkeys(_nested(state))
     if at is not None and not 1 <= at <= source.last:
         raise UserError(

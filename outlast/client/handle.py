@@ -4,7 +4,7 @@ All reading uses the run's history, so it works without a worker.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,12 @@ from outlast.client.people.actions import (
     People,
     outcome_of,
 )
-from outlast.client.people.nested_requests import found_waits, present_requests
+from outlast.client.people.nested_requests import (
+    FoundRequest,
+    found_requests,
+    found_waits,
+    present_requests,
+)
 from outlast.client.read import run_end
 from outlast.client.read.delta_poller import RawEvent, with_deltas
 from outlast.client.read.events import (
@@ -43,7 +48,6 @@ from outlast.client.read.read_range import (
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.pending_waits import PendingWait
-from outlast.client.results.result_members import RunSnapshot
 from outlast.client.results.run_result import (
     RunResult,
     error_of,
@@ -52,6 +56,7 @@ from outlast.client.results.run_result import (
     run_details,
 )
 from outlast.client.results.run_state import ENGINE
+from outlast.client.timeline import Step, Timeline
 from outlast.client.transport.content import reader_of, with_content_stored
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.messages import check_choice, check_input
@@ -67,10 +72,11 @@ from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
 from outlast.loop.revision import revised
 from outlast.loop.run_changes import ItemsRecorded, run_changes
-from outlast.loop.state import has_message
+from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.tracing.provider import opentelemetry_caller
 from outlast.tracing.receivers import REGISTRATION
+from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 from outlast.views.trouble import Trouble, troubles
 
 ReaderTest: TypeAlias = Callable[[RunReader], bool]
@@ -111,7 +117,7 @@ class SentMessage:
 
     async def outcome(self) -> MessageReceipt:
         """Return the current outcome of the message; needs no worker."""
-        return outcome_of(await self.handle.state(), self.id)
+        return outcome_of(loop_state(await self.handle.state()), self.id)
 
     async def withdraw(self) -> MessageReceipt:
         """Take the message back, as long as no question has taken it.
@@ -171,6 +177,11 @@ class RunHandle(People):
         """The run's first execution, or None if the handle is on the newest run with its id."""
         return self._address.first
 
+    @property
+    def patience(self) -> timedelta:
+        """How long calls wait for a server that does not answer."""
+        return self._patience
+
     def pinned(self, first_execution_id: str | None) -> "RunHandle":
         """Return a handle that stays on the run that began with an execution."""
         if first_execution_id in {None, self.first_execution_id}:
@@ -224,7 +235,7 @@ class RunHandle(People):
             facts = await server_facts(self.client, self.id, first=self.first_execution_id)
         except RPCError as error:
             raise await self._address.translate(error) from error
-        state = await self.state() if facts.answers else RunSnapshot()
+        state = (await self._caught_up())[0] if facts.answers else LoopState()
         return troubles(state, facts, now_ms())
 
     async def state(self) -> RunSnapshot:
@@ -234,11 +245,11 @@ class RunHandle(People):
     async def present(self) -> tuple[RunSnapshot, HistoryPlace]:
         """Return the run's current state, and the place of its history to read on from."""
         state, reader = await self._caught_up()
-        return state, reader.place
+        return snapshot_of(state), reader.place
 
-    async def _caught_up(self) -> tuple[RunSnapshot, RunReader]:
+    async def _caught_up(self) -> tuple[LoopState, RunReader]:
         """Return the run's current state, and the reader that has read it."""
-        reader = self._reader()
+        reader = reader_of_run(self)
         try:
             state = await reader.catch_up()
         except RPCError as error:
@@ -257,10 +268,10 @@ class RunHandle(People):
         """
         arrived = False
 
-        def is_answered(state: RunSnapshot) -> bool:
+        def is_answered(state: LoopState) -> bool:
             return answer_to(state, message_id) is not None
 
-        def is_over(state: RunSnapshot) -> bool:
+        def is_over(state: LoopState) -> bool:
             nonlocal arrived
             has = has_message(state, message_id)
             withdrawn, arrived = arrived and not has, arrived or has
@@ -283,7 +294,7 @@ class RunHandle(People):
         result = await handle.result()  # raises unless it completed
         raise RunClosed(
             f"The run {self.id} has ended and did not answer the message {message_id!r}.",
-            run_data=run_details(result.snapshot, self._definitions),
+            run_data=run_details(loop_state(result.snapshot), self._definitions),
         )
 
     async def wait_for_people(self) -> RunResult:
@@ -313,10 +324,11 @@ class RunHandle(People):
 
         The present state counts, and each one after it. The present state is the one in which the
         run has taken in everything that had reached it before the call, from any process: after
-        `send`, a wait for "idle" waits for the answer. Past states do not count; `follow` yields
+        `send`, a wait for "idle" waits for the answer. Past states do not count; `past` yields
         them.
         """
-        state = (await self._until(condition, await self._taken_in())).state
+        present = await self._taken_in()
+        state = (await self._until(lambda one: condition(snapshot_of(one)), present)).state
         return result_of(state, self._definitions, client=self.kept_client)
 
     async def _taken_in(self) -> ReaderTest:
@@ -325,7 +337,7 @@ class RunHandle(People):
 
     async def _until(
         self,
-        condition: Callable[[RunSnapshot], bool],
+        condition: Callable[[LoopState], bool],
         present: ReaderTest = lambda _: True,
         *,
         reader: RunReader | None = None,
@@ -334,8 +346,8 @@ class RunHandle(People):
 
         Without `present`, past states count, too.
         """
-        reader = reader or self._reader(each_task=True)
-        async with aclosing(self._translated(reader.follow(from_start=False))) as following:
+        reader = reader or reader_of_run(self, each_task=True)
+        async with aclosing(_translated(self, reader.follow(from_start=False))) as following:
             async for _ in following:
                 if present(reader) and condition(reader.state):
                     break
@@ -356,44 +368,25 @@ class RunHandle(People):
         self._stopped = None  # no two waits read on with the same reader
         return reader
 
-    def follow(self, *, from_start: bool = True) -> AsyncGenerator[Progress]:
-        """Yield every event of the run with the state after it, until it is closed.
+    async def past(self) -> AsyncGenerator[StreamedState]:
+        """Yield every state of the run so far with the events that led to it; wait for no more.
 
-        Without `from_start`, begin with the run's state when it last continued as new, which is
-        faster for a long conversation.
+        States and numbers are those of `stream_states`.
         """
-        return self._translated(self._reader().follow(from_start=from_start))
-
-    def past(self) -> AsyncGenerator[Progress]:
-        """Yield every event of the run so far with the state after it; wait for no further one."""
-        return self._translated(self._reader().read_all())
-
-    def _reader(self, *, each_task: bool = False, each_signal: bool = False) -> RunReader:
-        return RunReader(
-            self.client,
-            self.id,
-            self._patience,
-            first=self.first_execution_id,
-            each_task=each_task,
-            each_signal=each_signal,
-        )
-
-    async def _translated(self, reading: AsyncGenerator[Progress]) -> AsyncGenerator[Progress]:
-        try:
-            async with aclosing(reading):
-                async for progress in reading:
-                    yield progress
-        except RPCError as error:
-            raise await self._address.translate(error) from error
+        numbered = _Numbered(self._definitions, LoopState())
+        async with aclosing(past(self)) as steps:
+            async for step in steps:
+                for one in await numbered.take(step):
+                    yield replace(one, is_present=True)
 
     async def read_states(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot | RawEvent]:
         """Yield the states of a range and the models' events, until the run is settled."""
         from_start = read_range.begins is None
-        reader = self._reader()
+        reader = reader_of_run(self)
         begun = CaughtUp(read_range.begins, from_start=from_start)
         present = CaughtUp(read_range.settles, from_start=from_start)
         following = with_deltas(
-            self._translated(reader.follow(from_start=from_start)),
+            _translated(self, reader.follow(from_start=from_start)),
             self.client,
             self.id,
             first=self.first_execution_id,
@@ -408,7 +401,7 @@ class RunHandle(People):
                 if isinstance(event, Progress):
                     await self._definitions.content.prefetch(event.state.items[seen:])
                     seen = len(event.state.items)
-                yield event.state if isinstance(event, Progress) else event
+                yield snapshot_of(event.state) if isinstance(event, Progress) else event
                 settled = isinstance(event, Progress) and present.is_reached(reader.place)
                 if settled and read_range.is_settled(reader.state):
                     return
@@ -424,7 +417,7 @@ class RunHandle(People):
         Args:
             from_event: the number of the first event wanted: the last number seen plus one.
         """
-        async with aclosing(self._stream(self.follow(), RunSnapshot())) as events:
+        async with aclosing(self._stream(follow(self), LoopState())) as events:
             async for event in events:
                 if (event.next_id if event.id is None else event.id) >= from_event:
                     yield event
@@ -437,9 +430,9 @@ class RunHandle(People):
         no worker has taken yields the same state again.
         """
         present = CaughtUp((await self.present())[1], from_start=True)
-        reader = self._reader(each_signal=True)
-        following = self._translated(reader.follow(from_start=True))
-        async with aclosing(self._states(following, RunSnapshot())) as states:
+        reader = reader_of_run(self, each_signal=True)
+        following = _translated(self, reader.follow(from_start=True))
+        async with aclosing(self._states(following, LoopState())) as states:
             async for one in states:
                 if isinstance(one, StreamedState):
                     yield replace(one, is_present=present.is_reached(one.place))
@@ -449,10 +442,10 @@ class RunHandle(People):
     async def stream_answer(self, message_id: str) -> AsyncGenerator[StreamEvent]:
         """Yield the events from a message to its answer; see `SentMessage.stream_events`."""
 
-        def has_arrived(state: RunSnapshot) -> bool:
+        def has_arrived(state: LoopState) -> bool:
             return has_message(state, message_id)
 
-        def is_over(state: RunSnapshot) -> bool:
+        def is_over(state: LoopState) -> bool:
             return answer_to(state, message_id) is not None or not has_arrived(state)
 
         progress = self._follow_since(has_arrived)
@@ -461,11 +454,9 @@ class RunHandle(People):
                 yield event
         await self.wait_for_answer(message_id)  # raises what has become of it
 
-    async def _follow_since(
-        self, begins: Callable[[RunSnapshot], bool]
-    ) -> AsyncGenerator[Progress]:
+    async def _follow_since(self, begins: Callable[[LoopState], bool]) -> AsyncGenerator[Progress]:
         """Follow from the newest history, or from the first if `begins` held before it."""
-        async with aclosing(self.follow(from_start=False)) as following:
+        async with aclosing(follow(self, from_start=False)) as following:
             async for first in following:
                 if begins(first.state):
                     break
@@ -473,16 +464,16 @@ class RunHandle(People):
                 async for progress in following:
                     yield progress
                 return
-        async with aclosing(self.follow()) as following:
+        async with aclosing(follow(self)) as following:
             async for progress in following:
                 yield progress
 
     async def _stream(
         self,
         progress: AsyncIterator[Progress],
-        before: RunSnapshot | None,
-        begins: Callable[[RunSnapshot], bool] = lambda _: True,
-        ends: Callable[[RunSnapshot], bool] = lambda _: False,
+        before: LoopState | None,
+        begins: Callable[[LoopState], bool] = lambda _: True,
+        ends: Callable[[LoopState], bool] = lambda _: False,
     ) -> AsyncGenerator[StreamEvent]:
         """Yield the events from `before`, or the first state that `begins` accepts, to one that `ends`."""
         async with aclosing(self._states(progress, before, begins, ends)) as states:
@@ -493,36 +484,23 @@ class RunHandle(People):
     async def _states(
         self,
         progress: AsyncIterator[Progress],
-        before: RunSnapshot | None,
-        begins: Callable[[RunSnapshot], bool] = lambda _: True,
-        ends: Callable[[RunSnapshot], bool] = lambda _: False,
+        before: LoopState | None,
+        begins: Callable[[LoopState], bool] = lambda _: True,
+        ends: Callable[[LoopState], bool] = lambda _: False,
     ) -> AsyncGenerator[StreamedState | RawResponsesStreamEvent]:
-        number = 0
+        numbered = _Numbered(self._definitions, before)
         first = self.first_execution_id
         async with aclosing(with_deltas(progress, self.client, self.id, first=first)) as steps:
             async for one in steps:
                 if not isinstance(one, Progress):
-                    if before is not None:
-                        yield RawResponsesStreamEvent(raw=one, next_id=number)
+                    if numbered.before is not None:
+                        yield RawResponsesStreamEvent(raw=one, next_id=numbered.next_id)
                     continue
-                if before is None and begins(one.state):
-                    before = one.state
-                if before is None:
-                    continue
-                recorded = (
-                    item
-                    for change in run_changes(before, one.event, one.state)
-                    if isinstance(change, ItemsRecorded)
-                    for item in change.items
-                )
-                await self._definitions.content.prefetch(recorded)
-                events = tuple(changes(before, one.state, number, self._definitions))
-                number += len(events)
-                yield StreamedState(
-                    state=one.state, events=events, place=one.place, event=one.event
-                )
-                before = one.state
-                if ends(before):
+                if numbered.before is None and begins(one.state):
+                    numbered.before = one.state
+                for state in await numbered.take(one):
+                    yield state
+                if numbered.before is not None and ends(numbered.before):
                     return
 
     async def send(
@@ -606,7 +584,22 @@ class RunHandle(People):
 
         Each request is read from the run that made it.
         """
-        return await present_requests(await self.state(), self.client)
+        return await present_requests((await self._caught_up())[0], self.client)
+
+    async def requests(self) -> tuple[FoundRequest, ...]:
+        """Return the pending requests, each with the run that made it; see `approvals`.
+
+        `shown` of each is the request as everybody may see it.
+        """
+        return await found_requests((await self._caught_up())[0], self.client)
+
+    async def timeline(self) -> tuple[Step, ...]:
+        """Return what the run did, in the order in which each step began; needs no worker."""
+        timeline = Timeline()
+        async with aclosing(past(self)) as steps:
+            async for step in steps:
+                timeline.take(step.event, step.state)
+        return tuple(timeline.steps)
 
     async def pending_waits(self) -> tuple[PendingWait, ...]:
         """Return the calls that wait for something outside of the run; needs no worker.
@@ -614,11 +607,11 @@ class RunHandle(People):
         Calls of nested runs are among them; `run_id` says whose each is. `outlast.client.finish`
         finishes a wait.
         """
-        return await found_waits(await self.state(), self.client)
+        return await found_waits((await self._caught_up())[0], self.client)
 
     async def undelivered(self) -> tuple[Undelivered, ...]:
         """Return the newest notices about this run that nobody has heard of; needs no worker."""
-        state, description = await self.state(), await self.check()
+        (state, _), description = await self._caught_up(), await self.check()
         execution = description.run_id
         if state.outcome is None or not execution:
             return state.undelivered
@@ -645,6 +638,79 @@ class RunHandle(People):
         else:
             payload: JsonObject = {"mode": mode}
             await self._address.ask(lambda: self._address.signal(names.SIGNAL_CANCEL, payload))
+
+
+@dataclass
+class _Numbered:
+    """Numbers the events between the states of a run.
+
+    Attributes:
+        definitions: the agents of this process.
+        before: the newest state; None where the first one is not reached.
+        next_id: the number of the next event.
+    """
+
+    definitions: LocalDefinitions
+    before: LoopState | None
+    next_id: int = 0
+
+    async def take(self, step: Progress) -> Iterable[StreamedState]:
+        """Return the next state with the events that led to it; nothing before the first state."""
+        before = self.before
+        if before is None:
+            return ()
+        recorded = (
+            item
+            for change in run_changes(before, step.event, step.state)
+            if isinstance(change, ItemsRecorded)
+            for item in change.items
+        )
+        await self.definitions.content.prefetch(recorded)
+        events = tuple(changes(before, step.state, self.next_id, self.definitions))
+        self.next_id += len(events)
+        self.before = step.state
+        state = snapshot_of(step.state)
+        return (StreamedState(state=state, events=events, place=step.place, cause=step.event),)
+
+
+def follow(run: RunHandle, *, from_start: bool = True) -> AsyncGenerator[Progress]:
+    """Yield every event of a run with the loop's state after it, until it is closed.
+
+    Without `from_start`, begin with the run's state when it last continued as new, which is faster
+    for a long conversation.
+    """
+    return _translated(run, reader_of_run(run).follow(from_start=from_start))
+
+
+def past(run: RunHandle) -> AsyncGenerator[Progress]:
+    """Yield every event of a run so far with the loop's state after it; wait for no further one."""
+    return _translated(run, reader_of_run(run).read_all())
+
+
+def reader_of_run(
+    run: RunHandle, *, each_task: bool = False, each_signal: bool = False
+) -> RunReader:
+    """Return a reader of a run's history."""
+    return RunReader(
+        run.client,
+        run.id,
+        run.patience,
+        first=run.first_execution_id,
+        each_task=each_task,
+        each_signal=each_signal,
+    )
+
+
+async def _translated(
+    run: RunHandle, reading: AsyncGenerator[Progress]
+) -> AsyncGenerator[Progress]:
+    try:
+        async with aclosing(reading):
+            async for progress in reading:
+                yield progress
+    except RPCError as error:
+        address = RunAddress(run.client, run.id, run.patience, first=run.first_execution_id)
+        raise await address.translate(error) from error
 
 
 def _since(place: HistoryPlace | None) -> ReaderTest:

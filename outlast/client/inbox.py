@@ -35,8 +35,8 @@ from outlast.client.transport.outages import patience_of
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Person, Risk
-from outlast.loop.state import LoopState
 from outlast.ports.engine import check_client
+from outlast.views.run import AnyState, loop_state
 from outlast.visibility.queries import before, equals, is_any_of
 
 SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
@@ -114,8 +114,9 @@ class HeldConversation:
     waiting_since: datetime | None = None
 
 
-def held_conversation(state: LoopState) -> HeldConversation | None:
+def held_conversation(run: AnyState) -> HeldConversation | None:
     """Return what a person has to do in a conversation, or None if nobody holds it."""
+    state = loop_state(run)
     hold, question = state.hold, state.question
     if hold is None or state.outcome is not None:
         return None

@@ -33,6 +33,7 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import listed_as
 from outlast.pricing import Cost
+from outlast.views.run import snapshot_of
 from outlast.visibility.queries import before, equals, is_any_of, search_error, starts_with
 
 PAGE: Final = 100
@@ -340,7 +341,7 @@ async def cost_of(client: Client, run: ListedRun) -> Cost | None:
         if uses is not None:
             return Cost.of_uses(uses)
     state = await state_of(client, run.run_id, run.execution_id)
-    return None if state is None else Cost.of_state(state)
+    return None if state is None else Cost.of_state(snapshot_of(state))
 
 
 async def state_of(client: Client, run_id: str, execution_id: str) -> LoopState | None:

@@ -13,8 +13,9 @@ requests for a decision and summaries, which are no transcript items, come whole
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
+from outlast.client.read.events import StreamedState
 from outlast.contract import failures
 from outlast.loop.actions import Action, SayAction
 from outlast.loop.approvals import ApprovalRequest
@@ -73,6 +74,7 @@ from outlast.loop.run_changes import (
 )
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, Receipt
 from outlast.loop.values import NO_USAGE, Failure, Json, Usage
+from outlast.views.run import loop_state
 
 StepKind: TypeAlias = Literal[
     "message",
@@ -213,6 +215,10 @@ class Timeline:
     _requests: dict[str, int] = field(default_factory=dict[str, int])
     _waits: dict[str, int] = field(default_factory=dict[str, int])
     _takeover: int | None = None
+
+    def take_state(self, one: StreamedState) -> None:
+        """Take the next state of the run, as `RunHandle.past` and `stream_states` yield them."""
+        self.take(cast("Event | None", one.cause), loop_state(one.state))
 
     def take(self, event: Event | None, after: LoopState) -> None:
         """Take the next event of the run, and the state after it.
@@ -581,7 +587,7 @@ def timeline_of(progress: Iterable[tuple[Event | None, LoopState]]) -> tuple[Ste
     """Return the steps of a run.
 
     Args:
-        progress: each event of the run with the state after it, as `RunHandle.past` yields them.
+        progress: each event of the run with the loop's state after it.
     """
     timeline = Timeline()
     for event, state in progress:

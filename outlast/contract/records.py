@@ -269,7 +269,7 @@ class AttachLineRecord(PersonRecord):
     """The payload of the update `attach_line`: a realtime line, and its label for people.
 
     Where workers have identity keys, it needs a proof. `owner` is the last of the line's tokens: see
-    `outlast.loop.line_tokens`.
+    `outlast.loop.lines`.
     """
 
     line: str

@@ -6,6 +6,7 @@ from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import DeliveryRefused
 from outlast.client.deliveries import DeliveryReceipt, pending_waits
 from outlast.client.handle import RunHandle
+from outlast.views.run import loop_state
 
 
 async def known_receipt(
@@ -13,7 +14,7 @@ async def known_receipt(
 ) -> DeliveryReceipt | None:
     """Return the receipt of a delivery that a run, open or ended, has taken; None for none."""
     wait = (address.question, address.turn, address.call_id, address.name, delivery_id)
-    for one in (await handle.state()).receipts:
+    for one in loop_state(await handle.state()).receipts:
         if (one.question, one.turn, one.call_id, one.name, one.delivery_id) == wait:
             at = datetime.fromtimestamp(one.at_ms / 1000, UTC)
             return DeliveryReceipt(run_id=address.run_id, name=address.name, at=at)
@@ -28,7 +29,7 @@ async def token_of(handle: RunHandle, name: str, delivery_id: str) -> str:
     Raises:
         DeliveryRefused: nothing waits for it, or several calls do.
     """
-    state = await handle.state()
+    state = loop_state(await handle.state())
     for one in state.receipts:
         if (one.name, one.delivery_id) == (name, delivery_id):
             known = WaitAddress(state.run_id, one.question, one.turn, one.call_id, name)

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from outlast.demo.processes import DemoFailed
 from outlast.demo.proof import Deed
 from outlast.loop.effects import RunTool
-from outlast.loop.state import LoopState
+from outlast.views.run import RunSnapshot, loop_state
 
 _POLL_SECONDS = 0.01
 _STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
@@ -46,7 +46,7 @@ class Narrator(Protocol):
         """Show that the demo is waiting, as long as a block runs."""
         ...
 
-    def follow(self, client: Client, run_id: str) -> AsyncGenerator[LoopState]:
+    def follow(self, client: Client, run_id: str) -> AsyncGenerator[RunSnapshot]:
         """Show a run in progress, and yield each of its states until it is closed."""
         ...
 
@@ -57,7 +57,7 @@ class Feed:
     def __init__(
         self, client: Client, run_id: str, narrator: Narrator, *, patience: timedelta
     ) -> None:
-        self.state: LoopState = LoopState()
+        self.state: RunSnapshot = RunSnapshot()
         self._client = client
         self._run_id = run_id
         self._narrator = narrator
@@ -77,7 +77,7 @@ class Feed:
             if not self._following.cancelled():
                 self._following.exception()
 
-    async def reach(self, what: str, condition: Callable[[LoopState], bool]) -> LoopState:
+    async def reach(self, what: str, condition: Callable[[RunSnapshot], bool]) -> RunSnapshot:
         """Wait until the state satisfies a condition, and return it."""
         try:
             async with self._patiently(f"the {what}"):
@@ -94,7 +94,7 @@ class Feed:
             raise DemoFailed(f"The run ended ({self.state.status}) before there was any {what}.")
         return self.state
 
-    async def until(self, condition: Callable[[LoopState], bool]) -> None:
+    async def until(self, condition: Callable[[RunSnapshot], bool]) -> None:
         """Wait, as long as it takes, until the state satisfies a condition or the run ends."""
         while not condition(self.state) and not self._has_ended():
             await self._changed.wait()
@@ -108,7 +108,7 @@ class Feed:
         with suppress(TimeoutError):
             async with self._patiently(f"the {what}"):
                 while len(self.state.answers) == answers and not self._has_ended():
-                    for effect in self.state.pending:
+                    for effect in loop_state(self.state).pending:
                         if not isinstance(effect, RunTool) or not is_half_done(effect):
                             continue
                         info = await self.pending(effect)

@@ -22,10 +22,10 @@ from outlast.demo.processes import Child, DemoFailed, Desk
 from outlast.demo.proof import Proof, key_of, ledger, prove
 from outlast.loop.approvals import ApprovalRequest, Person
 from outlast.loop.effects import RunTool
-from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
 from outlast.rendering import call_line, joined
+from outlast.views.run import RunSnapshot
 
 T = TypeVar("T")
 
@@ -396,7 +396,7 @@ class Story:
     async def _speak_for(self, feed: Feed, handle: RunHandle, lead: Person) -> None:
         """Talk with the customer, here or on the pages, until the conversation is given back."""
         name, asked = lead.display, self._message_ids[-1]
-        await feed.reach("end of the agent's turn", _or_given_back(lambda now: now.phase == "held"))
+        await feed.reach("end of the agent's turn", _or_given_back(lambda now: now.is_held))
         is_said = _or_given_back(lambda now: _is_answered(now, asked))
         here = self.staff.write(f"You are {name}. What do you say to Mara?", GREETING)
         if (text := await self._unless_on_desk(feed, here, is_said)) is not None:
@@ -421,7 +421,7 @@ class Story:
         await feed.reach("end of the takeover", _is_given_back)
 
     async def _unless_on_desk(
-        self, feed: Feed, here: Coroutine[Any, Any, T], is_done: Callable[[LoopState], bool]
+        self, feed: Feed, here: Coroutine[Any, Any, T], is_done: Callable[[RunSnapshot], bool]
     ) -> T | None:
         """Return what somebody does here; None if it is done in the browser before."""
         typing = asyncio.create_task(here)
@@ -478,11 +478,11 @@ class Story:
         ]
 
 
-def _is_answered(state: LoopState, message_id: str) -> bool:
+def _is_answered(state: RunSnapshot, message_id: str) -> bool:
     return any(message_id in answer.to for answer in state.answers)
 
 
-def _is_settled(message_id: str) -> Callable[[LoopState], bool]:
+def _is_settled(message_id: str) -> Callable[[RunSnapshot], bool]:
     return lambda state: (
         state.status in {"waiting", "parked"}
         or state.hold is not None
@@ -490,28 +490,28 @@ def _is_settled(message_id: str) -> Callable[[LoopState], bool]:
     )
 
 
-def _is_given_back(state: LoopState) -> bool:
+def _is_given_back(state: RunSnapshot) -> bool:
     return state.hold is None
 
 
-def _or_given_back(condition: Callable[[LoopState], bool]) -> Callable[[LoopState], bool]:
+def _or_given_back(condition: Callable[[RunSnapshot], bool]) -> Callable[[RunSnapshot], bool]:
     return lambda state: condition(state) or _is_given_back(state)
 
 
-def _unknown(state: LoopState, known: frozenset[str]) -> list[str]:
+def _unknown(state: RunSnapshot, known: frozenset[str]) -> list[str]:
     """Return the ids of messages without an answer that were not sent from here."""
-    return [one for one in state.question.answering if one not in known]
+    return [one for one in state.answering if one not in known]
 
 
 def _holder(subject: str) -> Person:
     return next((one for one in PEOPLE if one.subject == subject), Person(subject=subject))
 
 
-def _have_votes(requests: Iterable[ApprovalRequest]) -> Callable[[LoopState], bool]:
+def _have_votes(requests: Iterable[ApprovalRequest]) -> Callable[[RunSnapshot], bool]:
     """Whether each of the requests has got a vote more, or is over."""
     before = {request.id: len(request.votes) for request in requests}
 
-    def have(state: LoopState) -> bool:
+    def have(state: RunSnapshot) -> bool:
         return all(len(one.votes) > before.get(one.id, -1) for one in state.pending_approvals)
 
     return have

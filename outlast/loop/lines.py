@@ -1,8 +1,15 @@
-"""A realtime line: it makes the model calls while it is attached."""
+"""A realtime line: it makes the model calls while it is attached.
+
+Tokens show that the replies on a line come from whoever attached it. Each token is the hash of the
+one that is shown after it, and a line is attached with the hash of the first. Whoever reads the
+run's history knows the tokens so far, and cannot make the next one.
+"""
 
 from dataclasses import replace
+from hashlib import sha256
+from typing import Final
 
-from outlast.loop import effect_factory, ledger, line_tokens, phrases
+from outlast.loop import effect_factory, ledger, phrases
 from outlast.loop.effects import KeepLineOpen
 from outlast.loop.events import LineAttached, LineReplied
 from outlast.loop.items import Message
@@ -17,6 +24,12 @@ from outlast.loop.transcript import (
     with_ignored,
 )
 from outlast.loop.turns import begin_calls, model_replied
+
+MOST_TOKENS: Final = 10_000
+"""How many replies a line may give."""
+
+MOST_SKIPPED: Final = 100
+"""How many tokens may be missing before one: a reply that the server refused has used one up."""
 
 
 def line_attached(state: LoopState, event: LineAttached) -> LoopState:
@@ -53,7 +66,7 @@ def line_replied(state: LoopState, event: LineReplied) -> LoopState:
     replied = any(one.response_id == event.result.response_id for one in state.responses)
     if replied or has_message(state, message.id):
         return state
-    if state.line_token and not line_tokens.follows(event.token, state.line_token):
+    if state.line_token and not follows(event.token, state.line_token):
         what, why = f"reply on the line {event.line}", "It does not come from the line's owner."
         return with_ignored(state, event.at_ms, what, why)
     state = revised(state, line_token=event.token)
@@ -101,3 +114,31 @@ def _begin_spoken(state: LoopState, message: Message, at_ms: int) -> LoopState:
     before = len(state.items)
     state = record_messages(revised(ledger.hide_blocked(state), inbox=(*state.inbox, message)))
     return revised(begin_question(state, at_ms), question_from=before)
+
+
+# --- Tokens --------------------------------------------------------------------------------------
+
+
+def tokens(secret: str) -> list[str]:
+    """Return the tokens of a line, the one to attach it with first.
+
+    Args:
+        secret: a random text that nobody else knows.
+    """
+    made = [_hash(secret)]
+    for _ in range(MOST_TOKENS):
+        made.append(_hash(made[-1]))
+    return made[::-1]
+
+
+def follows(token: str, known: str) -> bool:
+    """Whether a token comes after a known one."""
+    for _ in range(MOST_SKIPPED):
+        token = _hash(token)
+        if token == known:
+            return True
+    return False
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -70,6 +70,7 @@ from outlast.realtime.port.model_inputs import (
 from outlast.realtime.seed import new_id, output_text, session_item, session_items
 from outlast.realtime.speech_checks import records_of
 from outlast.realtime.turns import FinishedTurn, Turns, call_raw
+from outlast.views.run import RunSnapshot, snapshot_of
 
 logger: Final = get_logger(__name__)
 
@@ -148,7 +149,7 @@ class Line:
         of_run = options.run_config.get("model_settings") or {}
         self._settings: dict[str, Any] = {**of_run, **self._initial}
         self._tell = tell
-        self.state: LoopState = LoopState()
+        self._state: LoopState = LoopState()
         self._changed = asyncio.Event()
         self._turns = Turns(f"line-{secrets.token_hex(6)}")
         self._event_taken = asyncio.Event()
@@ -180,6 +181,11 @@ class Line:
         """Whether an item is only there for a moment, and no part of the conversation."""
         return item_id == self._last.probe
 
+    @property
+    def state(self) -> RunSnapshot:
+        """The newest state of the run."""
+        return snapshot_of(self._state)
+
     # --- Opening and closing ----------------------------------------------------------------------
 
     async def open(self) -> None:
@@ -188,21 +194,21 @@ class Line:
         Raises:
             AgentsException: the run or its agent does not work, or the provider refuses.
         """
-        self.state = await self._prepared()
+        self._state = await self._prepared()
         await self._connect()
         try:
             self.id = await self._run.attach()
             # What the line before reported last was taken before this line was attached.
-            self.state = await self._run.state()
+            self._state = await self._run.state()
         except BaseException:  # also a program that gives up: nobody else closes the connection
             await self._model.close()
             raise
         self._progress.attached(self.id)
         await self._seed()
-        self._progress.begin(self.state)
+        self._progress.begin(self._state)
         self._connected.set()
-        if self.state.agent != self.agent:
-            await self._switch(self.state.agent)
+        if self._state.agent != self.agent:
+            await self._switch(self._state.agent)
         if not await self._recover() and self._due() is not None:
             await self._respond()
         self._spawn(self._follow())
@@ -261,13 +267,13 @@ class Line:
     # --- The connection ---------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        self.agent = self.state.agent
+        self.agent = self._state.agent
         settings = self._settings_of(await self._live(self.agent), starting=True)
         config: dict[str, Any] = {**self._options.model_config, "initial_model_settings": settings}
         await self._model.connect(cast("RealtimeModelConfig", config))
         self._connected_at = asyncio.get_running_loop().time()
         self._limit_session()
-        is_first = not self.id and not self.state.line_token
+        is_first = not self.id and not self._state.line_token
         if self.call_id and not is_first:
             self._last = LastItem(self._raw)
             self._found = await self._last.find()
@@ -275,16 +281,16 @@ class Line:
     async def _seed(self) -> None:
         """Give the session the conversation so far, as far as it may not have it."""
         seeded = self._missing_from()
-        while seeded < len(self.state.items):  # the run goes on meanwhile
-            items = self.state.items[seeded:]
-            for raw in session_items(self._run.run_id, items, seeded, self.state.aside):
+        while seeded < len(self._state.items):  # the run goes on meanwhile
+            items = self._state.items[seeded:]
+            for raw in session_items(self._run.run_id, items, seeded, self._state.aside):
                 await self._create(raw)
             seeded += len(items)
 
     async def _recover(self) -> bool:
         """Report the last item of a call that the line before left; return whether it left one."""
         found, self._found = self._found, None
-        missed = missed_events(found, self.state.items)
+        missed = missed_events(found, self._state.items)
         for event in missed:
             what = type(event).__name__
             logger.info("the line %s reports what the line before it did not: %s", self.id, what)
@@ -366,13 +372,13 @@ class Line:
 
     async def _resume(self, reason: ReconnectReason) -> None:
         """Resume after a lost connection with the words that the model has not answered."""
-        self._progress.begin(self.state)
+        self._progress.begin(self._state)
         due = self._due()
         self._connected.set()
         await self._recover()
         await self._tell(Reconnected(reason))
-        if self.state.agent != self.agent:
-            await self._switch(self.state.agent)
+        if self._state.agent != self.agent:
+            await self._switch(self._state.agent)
         words = () if self.call_id else self._turns.unanswered()
         for raw in words:
             item = session_item(raw, f"{PREFIX}{secrets.token_hex(8)}")
@@ -393,7 +399,7 @@ class Line:
     def _has_folded(self, response_id: str) -> bool:
         """Whether the run has a response, or there is none."""
         return not response_id or any(
-            one.response_id == response_id for one in self.state.responses
+            one.response_id == response_id for one in self._state.responses
         )
 
     def _missing_from(self) -> int:
@@ -403,12 +409,12 @@ class Line:
         came after it may be there or not, and is sent again with the same ids as before, so that
         the provider refuses what it has.
         """
-        turns = [one.turn for one in self.state.responses if one.request_id == self.call_id]
+        turns = [one.turn for one in self._state.responses if one.request_id == self.call_id]
         if not self.call_id or not turns:
             return 0
         spoken = [
             at
-            for at, item in enumerate(self.state.items, 1)
+            for at, item in enumerate(self._state.items, 1)
             if item.kind in {"message", "tool_call", "handoff_call"} and item.turn <= turns[-1]
         ]
         return spoken[-1] if spoken else 0
@@ -417,7 +423,7 @@ class Line:
 
     async def _live(self, agent: str) -> LiveAgent:
         try:
-            return await live_agent(self._worker, replace(model_call(self.state), agent=agent))
+            return await live_agent(self._worker, replace(model_call(self._state), agent=agent))
         except EffectError as error:
             raise UserError(str(error)) from error
 
@@ -512,14 +518,14 @@ class Line:
             await self._refuse_calls(turn, reply.failure)
 
     async def _planned(self, turn: FinishedTurn) -> ModelReply:
-        effect = replace(self._due() or model_call(self.state), agent=self.agent)
+        effect = replace(self._due() or model_call(self._state), agent=self.agent)
         response = ModelResponse(
             output=list(turn.output), usage=Usage.of(turn.usage), response_id=turn.response_id
         )
         own_name = str(getattr(self._model, "model", "")) or type(self._model).__name__
         model = self._settings.get("model_name") or own_name
         try:
-            reply = await live_reply(self._worker, effect, self.state.items, response, model=model)
+            reply = await live_reply(self._worker, effect, self._state.items, response, model=model)
         except EffectError as error:
             failure = Failure(code=error.code, message=error.message, details=error.details)
             rest = tuple(raw for raw in turn.output if raw["type"] != "function_call")
@@ -546,7 +552,7 @@ class Line:
     async def _follow(self) -> None:
         async with aclosing(self._run.follow()) as states:
             async for state in states:
-                self.state = state
+                self._state = state
                 self._changed.set()
                 for event in self._progress.read(state):
                     await self._answer(event)
@@ -575,7 +581,7 @@ class Line:
                 pass
 
     def _due(self) -> CallModel | None:
-        return model_call_on(self.id, self.state)
+        return model_call_on(self.id, self._state)
 
     async def _go_on(self, due: ModelDue) -> None:
         self._running.clear()

@@ -18,15 +18,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.logs import get_logger
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, follow
 from outlast.client.identity import sign
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import blobs, names, policies, records
-from outlast.loop import line_tokens
+from outlast.loop import lines
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import JsonObject
+from outlast.views.run import loop_state
 
 logger: Final = get_logger(__name__)
 
@@ -95,7 +96,7 @@ class TemporalLineRun:
 
     async def state(self) -> LoopState:
         """Return the current state."""
-        return await self._handle.state()
+        return loop_state(await self._handle.state())
 
     async def attach(self) -> str:
         """Open a line, which makes the model calls from now on, and keep it alive until `hang_up`.
@@ -109,7 +110,7 @@ class TemporalLineRun:
         """
         await self._stop_beating()
         self.line = f"line-{secrets.token_hex(8)}"
-        owner, *tokens = line_tokens.tokens(secrets.token_hex(32))
+        owner, *tokens = lines.tokens(secrets.token_hex(32))
         self._tokens = iter(tokens)
         record = records.AttachLineRecord(line=self.line, label=self._label, owner=owner)
         record = await self._address.ask(
@@ -140,7 +141,7 @@ class TemporalLineRun:
         token = next(self._tokens, None)
         if token is None:
             raise UserError(
-                f"A line gives at most {line_tokens.MOST_TOKENS:,} replies. Open another line."
+                f"A line gives at most {lines.MOST_TOKENS:,} replies. Open another line."
             )
         try:
             record = records.LineReplyRecord(
@@ -172,8 +173,8 @@ class TemporalLineRun:
     async def follow(self) -> AsyncGenerator[LoopState]:
         """Yield the run's present state, and then the state after each event, until it ends."""
         present, (history, number) = await self._handle.present()
-        yield present
-        async with aclosing(self._handle.follow(from_start=False)) as progress:
+        yield loop_state(present)
+        async with aclosing(follow(self._handle, from_start=False)) as progress:
             async for one in progress:
                 if one.place[0] != history or one.place[1] > number:
                     yield one.state
@@ -199,7 +200,7 @@ class TemporalLineRun:
 
     async def _is_attached(self) -> bool:
         with suppress(AgentsException):
-            return self.holds(await self._handle.state())
+            return self.holds(loop_state(await self._handle.state()))
         return False
 
     async def _stop_beating(self) -> None:

@@ -10,7 +10,6 @@ from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrail
 from outlast.agents.json_values import as_object, as_text
 from outlast.agents.usage import Usage
-from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent
@@ -80,6 +79,7 @@ from outlast.realtime.port.model_inputs import (
 from outlast.realtime.seed import history_of
 from outlast.realtime.session_run import SessionRun
 from outlast.realtime.speech_checks import SpeechChecks, tripped
+from outlast.views.run import RunSnapshot
 
 _END: Final = object()
 
@@ -515,7 +515,7 @@ class RealtimeSession(RealtimeModelListener):
     def _put_error(self, error: Any) -> None:
         self._put(RealtimeError(error=error, info=self._info))
 
-    def _take_state(self, state: LoopState) -> None:
+    def _take_state(self, state: RunSnapshot) -> None:
         with suppress(UserError):
             self._info.context.context = self._run.read_context(state.context)
         self._info.context.usage = Usage.of(state.usage)

@@ -15,9 +15,9 @@ from outlast.client.start.runner import NewRun, start_run
 from outlast.client.start.same_run import has_other_owner, start_digest
 from outlast.client.start.tenant import Tenant
 from outlast.contract import names, records
-from outlast.loop.state import LoopState
 from outlast.loop.values import Json
 from outlast.tracing.provider import join_current_trace
+from outlast.views.run import AnyState, loop_state
 
 
 @dataclass(kw_only=True)
@@ -83,8 +83,9 @@ class SessionRun:
         self.definitions.update_context(value)
         return self.context
 
-    async def leave(self, state: LoopState) -> None:
+    async def leave(self, run: AnyState) -> None:
         """Leave the run; one that nobody can find again ends if nothing is pending."""
+        state = loop_state(run)
         try:
             if self.handle is not None and not self.is_named and state.phase == "idle":
                 await self.handle.cancel("after_turn")

@@ -15,6 +15,7 @@ from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model
 from outlast.testing.in_memory import MemoryRun, now_ms
 from outlast.testing.run import RUN_ID, definitions_of, execute, resumed, started
+from outlast.views.run import RunSnapshot, snapshot_of
 
 
 def run_in_memory_streamed(
@@ -55,20 +56,19 @@ class _MemorySource:
         self._opened = asyncio.Event()
         self._news: asyncio.Queue[LoopState | RawEvent | None] = asyncio.Queue()
 
-    async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
+    async def states(self) -> AsyncGenerator[RunSnapshot | RawEvent]:
         try:
             run = self._run = self._open_run()
         finally:
             self._opened.set()
-        yield run.first
-        for state in run.states:
-            yield state
+        for state in (run.first, *run.states):
+            yield snapshot_of(state)
         run.on_state = self._news.put_nowait
         run.on_delta = self._news.put_nowait
         executing = asyncio.create_task(self._execute(run))
         try:
             while (one := await self._news.get()) is not None:
-                yield one
+                yield snapshot_of(one) if isinstance(one, LoopState) else one
             await executing
         finally:
             executing.cancel()

@@ -34,6 +34,7 @@ from outlast.testing.in_memory import MemoryRun, OnEvent, now_ms
 from outlast.testing.waits import NothingComes, as_json
 from outlast.tracing.provider import join_current_trace
 from outlast.tracing.receivers import REGISTRATION
+from outlast.views.run import loop_state
 
 Choice: TypeAlias = bool | str | Decision
 """True approves, False rejects, a text rejects with a message, a `Decision` says any of them."""
@@ -232,11 +233,12 @@ def resumed(
     agent: Agent[Any], waiting: RunState, model: Model, options: StartOptions, run_id: str = RUN_ID
 ) -> MemoryRun:
     """Return a waiting run of this process with the decisions and input made since."""
-    snapshot, context = waiting.snapshot, options.get("context")
-    if snapshot is None:
+    context = options.get("context")
+    if waiting.snapshot is None:
         raise UserError(
             f"The run {waiting.run_id} waits on a server: resume it with Runner.run(agent, state)."
         )
+    snapshot = loop_state(waiting.snapshot)
     own_id = None if run_id == RUN_ID else run_id
     passed = RunReferences()
     check_resumed_settings(snapshot, agent, options, run_id=own_id, references=passed)

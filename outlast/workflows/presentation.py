@@ -45,6 +45,7 @@ from outlast.rendering import (
 )
 from outlast.views import words
 from outlast.views.redaction import Redaction, redaction_of, shown_effect, shown_request
+from outlast.views.run import AnyState, loop_state
 from outlast.workflows.timeline import Wait
 
 if TYPE_CHECKING:
@@ -139,8 +140,9 @@ def _status(state: LoopState) -> str:
     return "on_call" if is_on_call else status
 
 
-def waits_for(state: LoopState) -> str:
+def waits_for(run: AnyState) -> str:
     """Return the reason why an open run waits; empty if it works."""
+    state = loop_state(run)
     return _waits_for(state, _status(state))
 
 
@@ -223,8 +225,15 @@ def effect_line(state: LoopState, effect: Effect) -> str:
     return kind_of(effect).line(state, shown_effect(state, effect))
 
 
-def state_view(state: LoopState) -> JsonObject:
+def doing(run: AnyState) -> list[str]:
+    """Return what a run does now, a line for each effect, uncut and unescaped."""
+    state = loop_state(run)
+    return [effect_line(state, effect) for effect in state.pending]
+
+
+def state_view(run: AnyState) -> JsonObject:
     """Return the answer to the query `state`: small, however long the run."""
+    state = loop_state(run)
     hides = redaction_of(state)
     return {
         "status": state.status,
@@ -292,8 +301,9 @@ def _aside_view(one: Aside, hides: Redaction) -> JsonObject:
     }
 
 
-def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
+def transcript_view(run: AnyState, last: int = 200) -> list[JsonObject]:
     """Return the answer to the query `transcript`: the newest items, formatted for people."""
+    state = loop_state(run)
     hides = redaction_of(state)
     items = tuple(enumerate(state.items[: visible_item_count(state)]))
     return [{"item": at, **_item_view(item, hides)} for at, item in items[-last:]]

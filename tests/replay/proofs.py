@@ -25,7 +25,7 @@ from outlast.contract.identity import (
     signed,
 )
 from outlast.encryption import EncryptionCodec
-from outlast.loop import line_tokens
+from outlast.loop import lines
 from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import Decision
 from outlast.loop.canonical import digest
@@ -95,7 +95,7 @@ async def make() -> dict[str, Any]:
         "cursor": str(Cursor(17, 5, 0xABC)),
         "packed_cursor": Cursor(17, 5, 0xABC).packed,
         "wait": WaitAddress("support-42", 1, 2, "c1", "courier ✓").token,
-        "line_tokens": line_tokens.tokens("secret")[:3],
+        "line_tokens": lines.tokens("secret")[:3],
         "digest": digest(DIGESTED),
         "tool_digest": tool_digest("Billing", refund),
         "encrypted": [one.SerializeToString().hex() for one in sealed],
@@ -126,7 +126,7 @@ async def problems(kept: dict[str, Any]) -> list[str]:
             ("cursor", Cursor.parse(kept["cursor"]), Cursor(17, 5, 0xABC)),
             ("packed cursor", Cursor.unpack(kept["packed_cursor"]), Cursor(17, 5, 0xABC)),
             ("wait", WaitAddress.parse(kept["wait"]).name, "courier ✓"),
-            ("line tokens", kept["line_tokens"], line_tokens.tokens("secret")[:3]),
+            ("line tokens", kept["line_tokens"], lines.tokens("secret")[:3]),
             ("digest", kept["digest"], digest(DIGESTED)),
             ("tool digest", kept["tool_digest"], tool_digest("Billing", refund)),
             ("encrypted payload", b"secret", await _decrypted(kept["encrypted"])),

@@ -50,6 +50,7 @@ from outlast.loop.state import LoopState, Status, has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES, settled_problem
 from outlast.views import words
+from outlast.views.run import RunSnapshot, loop_state
 
 A = TypeVar("A", bound=Action)
 
@@ -228,7 +229,7 @@ class People(ABC):
     _address: RunAddress
 
     @abstractmethod
-    async def state(self) -> LoopState:
+    async def state(self) -> RunSnapshot:
         """Return the run's present state."""
 
     async def approve(
@@ -612,7 +613,10 @@ class People(ABC):
         )
 
     def _reads(self) -> "_Reads":
-        return _Reads(self._address, self.state, self.client)
+        return _Reads(self._address, self._present, self.client)
+
+    async def _present(self) -> LoopState:
+        return loop_state(await self.state())
 
     async def _run_of(
         self, request: RequestOrId, reads: "_Reads", nested_id: str | None = None
@@ -638,7 +642,7 @@ class People(ABC):
 
     async def _approve_by_holding(self, by: By) -> tuple[str, ...]:
         """Approve what waits for somebody to take the conversation; each is a decision of its own."""
-        found = await present_requests(await self.state(), self.client)
+        found = await present_requests(await self._present(), self.client)
         waiting = [one for one in found if one.terms.takeover]
         approved: list[str] = []
         for request in waiting:
@@ -649,7 +653,7 @@ class People(ABC):
 
     async def _give_up(self, action: HoldAction | ReleaseAction) -> TakeoverReceipt:
         """Give the conversation to somebody else; a repetition gets the first one's receipt."""
-        state, digest = await self.state(), digest_of_given_up(action)
+        state, digest = await self._present(), digest_of_given_up(action)
         since_ms = state.hold.at_ms if state.hold is not None else 0
         if state.given_up is not None and gave_up_already(state, action):
             since_ms = state.given_up.since_ms

@@ -18,6 +18,7 @@ from outlast.loop.effects import RunAgent
 from outlast.loop.state import LoopState
 from outlast.views.proofs import Proof, ProofReader
 from outlast.views.redaction import shown_request
+from outlast.views.run import AnyState, RunSnapshot, loop_state, snapshot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +31,38 @@ class FoundRequest:
     """
 
     request: ApprovalRequest
-    state: LoopState
+    state: RunSnapshot
 
     @property
     def shown(self) -> ApprovalRequest:
         """The request as everybody may see it, whatever their groups."""
-        return shown_request(self.request, self.state)
+        return shown_request(self.request, loop_state(self.state))
 
     def proofs(self, reader: ProofReader) -> tuple[Proof, ...]:
         """Return whether each vote is proven to a reader: it is read with what `shown` hides."""
-        return reader.of_votes(self.request, self.state)
+        return reader.of_votes(self.request, loop_state(self.state))
 
 
-async def found_requests(root: LoopState, client: Client) -> tuple[FoundRequest, ...]:
+async def found_requests(root: AnyState, client: Client) -> tuple[FoundRequest, ...]:
     """Return the pending requests of a run and of its nested runs, as they are now.
 
     Reports of nested runs are not read: one may be late, and anybody who reaches the server may
     send one. The nested runs are those that the run waits for, if the server says that they are
     nested in it.
     """
-    found = [FoundRequest(one, root) for one in root.own_requests]
-    for nested in await _nested_runs(root, client):
+    state = loop_state(root)
+    found = [FoundRequest(one, snapshot_of(state)) for one in state.own_requests]
+    for nested in await _nested_runs(state, client):
         requests = (replace(one, run_id=nested.run_id) for one in nested.own_requests)
-        found += [FoundRequest(one, nested) for one in requests]
+        found += [FoundRequest(one, snapshot_of(nested)) for one in requests]
     return tuple(found)
 
 
-async def found_waits(root: LoopState, client: Client) -> tuple[PendingWait, ...]:
+async def found_waits(root: AnyState, client: Client) -> tuple[PendingWait, ...]:
     """Return what the calls of a run and of its nested runs wait for outside, as they are now."""
-    nested = await _nested_runs(root, client)
-    return tuple(wait for run in (root, *nested) for wait in pending_waits(run))
+    state = loop_state(root)
+    nested = await _nested_runs(state, client)
+    return tuple(wait for run in (state, *nested) for wait in pending_waits(run))
 
 
 async def _nested_runs(root: LoopState, client: Client) -> list[LoopState]:
@@ -75,31 +78,32 @@ async def _nested_runs(root: LoopState, client: Client) -> list[LoopState]:
     return found
 
 
-async def present_requests(root: LoopState, client: Client) -> tuple[ApprovalRequest, ...]:
+async def present_requests(root: AnyState, client: Client) -> tuple[ApprovalRequest, ...]:
     """Return the requests that `found_requests` finds."""
     return tuple(one.request for one in await found_requests(root, client))
 
 
-async def find_request(request_id: str, root: LoopState, client: Client) -> FoundRequest | None:
+async def find_request(request_id: str, root: AnyState, client: Client) -> FoundRequest | None:
     """Return a request of a run, or of a run nested in it, by its id, also if it is settled.
 
     Returns:
         The request, or None if there is none with this id.
     """
-    own = (*root.own_requests, *root.approvals)
+    state = loop_state(root)
+    own = (*state.own_requests, *state.approvals)
     if (request := next((one for one in own if one.id == request_id), None)) is not None:
-        return FoundRequest(request, root)
-    for found in await found_requests(root, client):
+        return FoundRequest(request, snapshot_of(state))
+    for found in await found_requests(state, client):
         if found.request.id == request_id:
             return found
-    own_prefix = root.start.parent.prefix if root.start.parent else ""
+    own_prefix = state.start.parent.prefix if state.start.parent else ""
     if "." not in request_id.removeprefix(own_prefix):
         return None
-    nested = await _requesting_run(request_id, root, client)
+    nested = await _requesting_run(request_id, state, client)
     request = None if nested is None else request_in(nested, request_id)
     if nested is None or request is None:
         return None
-    return FoundRequest(replace(request, run_id=nested.run_id), nested)
+    return FoundRequest(replace(request, run_id=nested.run_id), snapshot_of(nested))
 
 
 def _nested_ids(run: LoopState) -> list[str]:

@@ -14,13 +14,15 @@ from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.items import call_id_of, text_of
 from outlast.loop.state import CALL_KINDS, LoopState, visible_item_count
 from outlast.views.redaction import redaction_of
+from outlast.views.run import AnyState, loop_state
 
 
-def model_words(state: LoopState, request: ApprovalRequest, groups: Collection[str] = ()) -> str:
+def model_words(run: AnyState, request: ApprovalRequest, groups: Collection[str] = ()) -> str:
     """Return what the agent wrote before its call, of the question that led to it; or nothing.
 
     Only what readers may see counts, and nothing is told that is hidden from their groups.
     """
+    state = loop_state(run)
     if request.kind == "output":
         return ""
     items = state.items[: visible_item_count(state)]
@@ -43,12 +45,13 @@ def model_words(state: LoopState, request: ApprovalRequest, groups: Collection[s
 
 async def read_words(
     client: Client,
-    state: LoopState,
+    state: AnyState,
     requests: Iterable[ApprovalRequest],
     groups: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the model's words about requests by id; those of nested runs are read there."""
-    states: dict[str, LoopState] = {"": state, state.run_id: state}
+    root = loop_state(state)
+    states: dict[str, LoopState] = {"": root, root.run_id: root}
     found: dict[str, str] = {}
     for request in requests:
         if request.run_id not in states:

@@ -5,7 +5,7 @@ with the same numbers, and can resume from any number in any process.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from outlast.agents.items.stream_events import (
@@ -22,7 +22,6 @@ from outlast.contract.effects import kind_of
 from outlast.loop import phrases
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import CallModel
-from outlast.loop.events import Event
 from outlast.loop.items import INTERNAL_KINDS, Item
 from outlast.loop.run_changes import (
     AgentChanged,
@@ -32,6 +31,7 @@ from outlast.loop.run_changes import (
     run_changes,
 )
 from outlast.loop.state import LoopState, Status
+from outlast.views.run import RunSnapshot, loop_state
 
 _NOBODY = LocalDefinitions()
 _NESTED: Final = phrases.blocked("")
@@ -116,20 +116,24 @@ class StreamedState:
         events: the events, numbered as in `RunHandle.stream_events`.
         place: how far the run's history was read.
         is_present: whether all was read that was recorded when the stream began.
-        event: what led to the state; None where a history begins.
+        cause: what led to the state, for `RunHandle.timeline` and its like.
     """
 
-    state: LoopState
+    state: RunSnapshot
     events: tuple[NumberedEvent, ...] = ()
     place: HistoryPlace = ("", 0)
     is_present: bool = False
-    event: Event | None = None
+    cause: object = field(default=None, repr=False)
 
     @property
     def model_call(self) -> int | None:
         """The number of the effect that is the pending model call, if there is one."""
-        calls = (one.effect for one in self.state.pending if isinstance(one, CallModel))
-        return next(calls, None)
+        return model_call_of(loop_state(self.state))
+
+
+def model_call_of(state: LoopState) -> int | None:
+    """Return the number of the effect that is the pending model call, if there is one."""
+    return next((one.effect for one in state.pending if isinstance(one, CallModel)), None)
 
 
 def changes(

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from outlast.client.read.history import RunReader
 from outlast.loop.state import Answer, LoopState
+from outlast.views.run import AnyState, loop_state
 
 HistoryPlace: TypeAlias = tuple[str, int]
 """A place in a history, as in `RunReader.place`."""
@@ -13,11 +14,12 @@ RequestKey: TypeAlias = tuple[str, str]
 """An approval request: the id of its nested run, or an empty text; and its id."""
 
 
-def is_settled(state: LoopState, without: frozenset[RequestKey] = frozenset()) -> bool:
+def is_settled(run: AnyState, without: frozenset[RequestKey] = frozenset()) -> bool:
     """Whether the run only continues after a message or a decision, with its session saved.
 
     `without` are requests that were decided, although the state may not show it yet.
     """
+    state = loop_state(run)
     if state.phase == "closed":
         return True
     waiting = {(request.run_id, request.id) for request in state.pending_approvals}
@@ -87,6 +89,7 @@ class ReadRange:
     settles: HistoryPlace | None = None
     without: frozenset[RequestKey] = frozenset()
 
-    def is_settled(self, state: LoopState) -> bool:
+    def is_settled(self, run: AnyState) -> bool:
         """Whether the run only continues after a message or a decision, with its session saved."""
+        state = loop_state(run)
         return state.status != "held" and is_settled(state, self.without)

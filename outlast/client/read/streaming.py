@@ -28,6 +28,7 @@ from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.streams.turn_stops import TurnReader, turn_stops
 from outlast.tracing.receivers import REGISTRATION
+from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 
 
 class RunSource(Protocol):
@@ -46,10 +47,10 @@ class RunSource(Protocol):
         """The run's first execution; None until the run is open, and in memory."""
         ...
 
-    def states(self) -> AsyncIterator[LoopState | RawEvent]:
+    def states(self) -> AsyncIterator[RunSnapshot | RawEvent]:
         """Start or resume the run, and yield its states until it is settled.
 
-        The first state is the one where reading begins; `LoopState()` for a new run. Then comes one
+        The first state is the one where reading begins; `RunSnapshot()` for a new run. Then comes one
         state after each event, and the models' events before the state with their reply.
         """
         ...
@@ -79,7 +80,7 @@ class RunResultStreaming(RunResultBase):
         definitions: LocalDefinitions,
         max_turns: int | None,
     ) -> None:
-        super().__init__(LoopState(), definitions)
+        super().__init__(RunSnapshot(), definitions)
         self.max_turns = max_turns
         self.is_complete: bool = False
         self._run_input = run_input
@@ -103,7 +104,7 @@ class RunResultStreaming(RunResultBase):
         return (
             f"RunResultStreaming(current_agent={self.current_agent.name!r}, "
             f"current_turn={self.current_turn}, max_turns={self.max_turns}, "
-            f"is_complete={self.is_complete}, final_output={self.snapshot.final_output!r})"
+            f"is_complete={self.is_complete}, final_output={self._state.final_output!r})"
         )
 
     def __str__(self) -> str:
@@ -127,21 +128,19 @@ class RunResultStreaming(RunResultBase):
     @property
     def current_agent(self) -> Any:
         """The active agent."""
-        return self._starting_agent if self.snapshot.phase == "new" else self.last_agent
+        return self._starting_agent if self._state.phase == "new" else self.last_agent
 
     @property
     def last_agent(self) -> Any:
         """The agent that is, or was last, active."""
-        if self.snapshot.phase == "new":
+        if self._state.phase == "new":
             return self._starting_agent
-        return self._definitions.agent(self.snapshot.agent)
+        return self._definitions.agent(self._state.agent)
 
     @property
     def current_turn(self) -> int:
         """The number of model calls for the answer so far."""
-        return self.snapshot.turns - last_turn(
-            self.snapshot.items[: self.snapshot.question.replies_from]
-        )
+        return self._state.turns - last_turn(self._state.items[: self._state.question.replies_from])
 
     @property
     def run_loop_task(self) -> "asyncio.Task[None]":
@@ -167,12 +166,12 @@ class RunResultStreaming(RunResultBase):
         Raises:
             UserError: there is no such mode.
         """
-        state = self.snapshot
+        state = self._state
         end = _end_of_whole_turns(state)
         if state.status != "running" or end == len(state.items):
             return super().to_input_list(mode)
         whole = replace(state, items=state.items[:end])
-        return RunResultBase(whole, self._definitions).to_input_list(mode)
+        return RunResultBase(snapshot_of(whole), self._definitions).to_input_list(mode)
 
     def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Stop the run.
@@ -225,7 +224,7 @@ class RunResultStreaming(RunResultBase):
 
     def _note_place(self) -> None:
         """Tell the next turn's model call whether the program has handled the events before it."""
-        calls = [one.effect for one in self.snapshot.pending if isinstance(one, CallModel)]
+        calls = [one.effect for one in self._state.pending if isinstance(one, CallModel)]
         if calls:
             self._place.received(max(calls), seen=self._waits and self._events.empty())
 
@@ -234,8 +233,8 @@ class RunResultStreaming(RunResultBase):
             async for update in self._source.states():
                 self._client = self._source.client
                 self._place.first_execution_id = self._source.first_execution_id
-                if isinstance(update, LoopState):
-                    self._advance(update)
+                if isinstance(update, RunSnapshot):
+                    self._advance(loop_state(update))
                     self._note_place()
                 else:
                     self._emit(RawResponsesStreamEvent(raw=update, next_id=self._number))
@@ -243,7 +242,7 @@ class RunResultStreaming(RunResultBase):
         except Exception as error:  # noqa: BLE001  raised below, and by `stream_events`
             self._error = error
         finally:
-            self._definitions.update_context(self.snapshot.context)
+            self._definitions.update_context(self._state.context)
         await REGISTRATION.settled()  # the program may read what its processors have received
         if self._error is not None and self._cancelled != "immediate":
             raise self._error
@@ -256,8 +255,8 @@ class RunResultStreaming(RunResultBase):
         self._events.put_nowait(None)
 
     def _advance(self, state: LoopState) -> None:
-        before = self.snapshot
-        self.snapshot: LoopState = state
+        before = self._state
+        self._state = state
         self._forget()
         if state.context is not self._context:  # before the events, whose reader may look
             self._context = state.context
@@ -286,12 +285,12 @@ class RunResultStreaming(RunResultBase):
             self._events.put_nowait(event)
 
     def _failure(self) -> Exception | None:
-        if self.snapshot.outcome == "cancelled" and self._cancelled is not None:
+        if self._state.outcome == "cancelled" and self._cancelled is not None:
             return None
-        return error_of_end(self.snapshot, self._definitions)
+        return error_of_end(self._state, self._definitions)
 
     def _input_items(self) -> list[JsonObject]:
-        if self.snapshot.phase == "new":
+        if self._state.phase == "new":
             return list(records.messages_of(self._run_input))
         return super()._input_items()
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from outlast.agents.context.wait_address import WaitAddress
-from outlast.loop.state import LoopState
+from outlast.views.run import AnyState, loop_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,9 @@ class PendingWait:
         return f"{self.name} ({self.tool}), since {self.since:%Y-%m-%d %H:%M} UTC, {until}"
 
 
-def pending_waits(state: LoopState) -> tuple[PendingWait, ...]:
+def pending_waits(run: AnyState) -> tuple[PendingWait, ...]:
     """Return the calls of a run that wait for something outside of it."""
+    state = loop_state(run)
     return tuple(
         PendingWait(
             run_id=state.run_id,

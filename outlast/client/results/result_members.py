@@ -41,12 +41,7 @@ from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import places_in_transcript, shown, size
 from outlast.ports.model import ModelResponse
 from outlast.pricing import Cost
-
-RunSnapshot: TypeAlias = LoopState
-"""The state of a run at one moment, as `RunHandle.state()` returns it.
-
-Its status, transcript, approvals and usage, read from the run's history.
-"""
+from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 
 T = TypeVar("T")
 
@@ -58,11 +53,7 @@ NOBODY = LocalDefinitions()
 
 
 class RunResultBase:
-    """The readable members of a run that has ended, waits, or is still running.
-
-    Attributes:
-        snapshot: the state of the run.
-    """
+    """The readable members of a run that has ended, waits, or is still running."""
 
     def __init__(
         self,
@@ -72,15 +63,20 @@ class RunResultBase:
         answer: Answer | None = None,
         client: Any = None,
     ) -> None:
-        self.snapshot: LoopState = state
+        self._state = loop_state(state)
         self._definitions = definitions
         self._answer = answer
         self._client = client
 
     @property
+    def snapshot(self) -> RunSnapshot:
+        """The state of the run, as `RunHandle.state()` returns it."""
+        return snapshot_of(self._state)
+
+    @property
     def run_id(self) -> str:
         """The workflow id."""
-        return self.snapshot.run_id
+        return self._state.run_id
 
     @property
     def status(self) -> Status:
@@ -88,7 +84,7 @@ class RunResultBase:
 
         A waiting run waits for a person's decision, and an idle run for a message.
         """
-        return self.snapshot.status
+        return self._state.status
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
@@ -97,12 +93,12 @@ class RunResultBase:
         Raises:
             ContentUnavailable: large content is in a store that cannot be read.
         """
-        return self._definitions.content.whole_items(self.snapshot.items)
+        return self._definitions.content.whole_items(self._state.items)
 
     @property
     def usage(self) -> Usage:
         """Requests and tokens used by the run, including nested runs."""
-        state = self.snapshot
+        state = self._state
         return Usage.of(state.usage, [response.usage for response in state.responses])
 
     @property
@@ -116,12 +112,12 @@ class RunResultBase:
     @property
     def turns(self) -> int:
         """The number of model calls."""
-        return self.snapshot.turns
+        return self._state.turns
 
     @property
     def agent_tool_invocation(self) -> AgentToolInvocation | None:
         """The call of an agent tool that a nested run answers; None for other runs."""
-        setting: Any = (self.snapshot.start.settings or {}).get(SETTING_AS_TOOL)
+        setting: Any = (self._state.start.settings or {}).get(SETTING_AS_TOOL)
         if not isinstance(setting, dict):
             return None
         call = cast("JsonObject", setting)
@@ -134,7 +130,7 @@ class RunResultBase:
     @property
     def context(self) -> Json:
         """The application's context as JSON."""
-        return self.snapshot.context
+        return self._state.context
 
     def context_as(self, context_type: type) -> Any:
         """Return the context as the application's type.
@@ -142,14 +138,14 @@ class RunResultBase:
         Raises:
             UserError: the context does not fit the type.
         """
-        is_own = has_name(context_type, self.snapshot.start.context_type or "")
+        is_own = has_name(context_type, self._state.start.context_type or "")
         return read_context(self.context, context_type, is_own=is_own)
 
     @cached_property
     def input(self) -> str | list[JsonObject]:
         """The input of the run: a text, or items; after a handoff's filter, the rest."""
         raws = self._input_items()
-        is_list = self._definitions.input_is_list or self.snapshot.start.session
+        is_list = self._definitions.input_is_list or self._state.start.session
         text = None if is_list else only_text(raws)
         return deepcopy(raws) if text is None else text
 
@@ -159,13 +155,11 @@ class RunResultBase:
         start, stop = self._span()
         requests: dict[int, list[Interruption]] = {}
         for approval in self._approvals:
-            place = (
-                None if approval.run_id else place_of_call(approval.request, self.snapshot.items)
-            )
+            place = None if approval.run_id else place_of_call(approval.request, self._state.items)
             if place is not None and start <= place < stop:
                 requests.setdefault(self._end_of_reply(place), []).append(approval)
         found: list[RunItem] = []
-        for at in in_order(self.snapshot, range(start, stop)):
+        for at in in_order(self._state, range(start, stop)):
             if at in self._own:
                 found.append(self._own[at])
             found.extend(requests.get(at, ()))
@@ -182,7 +176,7 @@ class RunResultBase:
     def raw_responses(self) -> list[ModelResponse]:
         """The models' responses, one for each model call."""
         start, stop = self._span()
-        items = self.snapshot.items
+        items = self._state.items
         until = None if self._answer is None else last_turn(items[:stop])
         return run_responses(self._with_content, after=last_turn(items[:start]), until=until)
 
@@ -204,7 +198,7 @@ class RunResultBase:
 
     @cached_property
     def _final_output(self) -> Any:
-        state, answer = self.snapshot, self._answer
+        state, answer = self._state, self._answer
         if answer is None:
             answer = None if state.question.answering else newest_answer(state)
         if answer is None or answer.failure is not None:
@@ -228,7 +222,7 @@ class RunResultBase:
     @property
     def is_cut_short(self) -> bool:
         """Whether the answer ends early, because a limit of tokens cut it off."""
-        state, answer = self.snapshot, self._answer
+        state, answer = self._state, self._answer
         if answer is None and not state.question.answering:
             answer = newest_answer(state)
         at = None if answer is None else answer.item
@@ -255,7 +249,7 @@ class RunResultBase:
     @property
     def last_agent(self) -> Any:
         """The agent that answered or is active; a `RemoteAgent` if not defined here."""
-        name = self.snapshot.agent if self._answer is None else self._answer.agent
+        name = self._state.agent if self._answer is None else self._answer.agent
         return self._definitions.agent(name)
 
     @property
@@ -270,7 +264,7 @@ class RunResultBase:
             self._definitions.context(self.context),
             usage=self.usage,
             run_id=self.run_id,
-            turn=self.snapshot.question.turn,
+            turn=self._state.question.turn,
         )
         wrapper.decisions = self._decisions
         return wrapper
@@ -278,7 +272,7 @@ class RunResultBase:
     @property
     def pending_waits(self) -> tuple[PendingWait, ...]:
         """The calls that wait for something outside of the run; of nested runs, see their own."""
-        return () if self._answer is not None else pending_waits(self.snapshot)
+        return () if self._answer is not None else pending_waits(self._state)
 
     @cached_property
     def interruptions(self) -> list[Interruption]:
@@ -286,27 +280,27 @@ class RunResultBase:
         if self._answer is not None:
             return []
         pending = {(approval.run_id, approval.id): approval for approval in self._approvals}
-        return [pending[request.run_id, request.id] for request in pending_in_order(self.snapshot)]
+        return [pending[request.run_id, request.id] for request in pending_in_order(self._state)]
 
     @cached_property
     def input_guardrail_results(self) -> list[InputGuardrailResult]:
         """The results of input guardrails, in the order in which they completed."""
-        return guardrail_results(self.snapshot, "input", self._definitions)
+        return guardrail_results(self._state, "input", self._definitions)
 
     @cached_property
     def output_guardrail_results(self) -> list[OutputGuardrailResult]:
         """The results of output guardrails, in the order in which they completed."""
-        return guardrail_results(self.snapshot, "output", self._definitions)
+        return guardrail_results(self._state, "output", self._definitions)
 
     @cached_property
     def tool_input_guardrail_results(self) -> list[ToolInputGuardrailResult]:
         """The results of tool input guardrails."""
-        return guardrail_results(self.snapshot, "tool_input", self._definitions)
+        return guardrail_results(self._state, "tool_input", self._definitions)
 
     @cached_property
     def tool_output_guardrail_results(self) -> list[ToolOutputGuardrailResult]:
         """The results of tool output guardrails."""
-        return guardrail_results(self.snapshot, "tool_output", self._definitions)
+        return guardrail_results(self._state, "tool_output", self._definitions)
 
     def to_input_list(self, mode: ToInputListMode = "preserve_all") -> list[JsonObject]:
         """Return the conversation as input items, to start another run from.
@@ -320,7 +314,7 @@ class RunResultBase:
             ContentUnavailable: this process lacks the store of large content, or cannot read it.
         """
         check_choice("to_input_list(mode=...)", mode, ToInputListMode)
-        state = self.snapshot
+        state = self._state
         content = self._definitions.content
         if not content.has_store and any(has_references(item.raw) for item in state.items):
             raise ContentUnavailable(
@@ -344,27 +338,27 @@ class RunResultBase:
 
     @cached_property
     def _decisions(self) -> ResultDecisions:
-        return ResultDecisions(self._waiting_state(), self.snapshot)
+        return ResultDecisions(self._waiting_state(), self._state)
 
     def _waiting_state(self) -> RunState:
         return RunState(
             run_id=self.run_id,
-            agent=self.snapshot.agent,
+            agent=self._state.agent,
             interruptions=self.interruptions,
             definitions=self._definitions,
             client=self._client,
             snapshot=self.snapshot if self._client is None else None,
-            first_execution_id=self.snapshot.start.chain_id,
+            first_execution_id=self._state.start.chain_id,
         )
 
     @cached_property
     def _approvals(self) -> list[Interruption]:
         """All approval requests; the same objects wherever they are shown."""
-        nested = [request for request in self.snapshot.pending_approvals if request.run_id]
+        nested = [request for request in self._state.pending_approvals if request.run_id]
         items = self._with_content.items
         return [
             interruption(request, items, self._definitions)
-            for request in (*self.snapshot.approvals, *nested)
+            for request in (*self._state.approvals, *nested)
         ]
 
     def _attributed_item(self, at: int) -> Item:
@@ -372,17 +366,17 @@ class RunResultBase:
         item = self._with_content.items[at]
         if item.kind != "input" or item.agent:
             return item
-        later = (one.agent for one in self.snapshot.items[at:] if one.agent)
-        return replace(item, agent=next(later, self.snapshot.agent))
+        later = (one.agent for one in self._state.items[at:] if one.agent)
+        return replace(item, agent=next(later, self._state.agent))
 
     def _forget(self) -> None:
         for name in _MADE & vars(self).keys():
             delattr(self, name)
 
     @cached_property
-    def _with_content(self) -> RunSnapshot:
+    def _with_content(self) -> LoopState:
         """The state, with the content of the question's own items."""
-        state = self.snapshot
+        state = self._state
         start, stop = self._span()
         own = state.items[start:stop]
         new = self._definitions.content.whole_items(own)
@@ -395,7 +389,7 @@ class RunResultBase:
         return [in_written_order(raw) for raw in stored]
 
     def _stored_input(self) -> list[JsonObject]:
-        state = self.snapshot
+        state = self._state
         if self._answer is not None:
             return [item.raw for item in state.items[: self._span()[0]]]
         if not _has_begun(state):
@@ -406,7 +400,7 @@ class RunResultBase:
 
     def _span(self) -> tuple[int, int]:
         """Return where the items of the question begin and end."""
-        state = self.snapshot
+        state = self._state
         if self._answer is None:
             return state.question.replies_from if _has_begun(state) else len(state.items), len(
                 state.items
@@ -420,7 +414,7 @@ class RunResultBase:
 
     @cached_property
     def _own(self) -> dict[int, RunItem]:
-        hidden = set(self.snapshot.hidden)
+        hidden = set(self._state.hidden)
         return {
             at: self._definitions.run_item(self._attributed_item(at))
             for at in range(*self._span())
@@ -429,7 +423,7 @@ class RunResultBase:
 
     def _passed_on(self) -> set[int]:
         """Return the indices of items that a handoff made part of the input only."""
-        state = self.snapshot
+        state = self._state
         if self._answer is not None or not _has_begun(state):
             return set()
         view, length = state.view, len(state.items)
@@ -438,7 +432,7 @@ class RunResultBase:
         return {*in_input} - {*places_in_transcript(view, length, shown_after)}
 
     def _end_of_reply(self, place: int) -> int:
-        items = self.snapshot.items
+        items = self._state.items
         turn = items[place].turn
         while place + 1 < len(items):
             following = items[place + 1]
@@ -448,7 +442,7 @@ class RunResultBase:
         return place
 
     def _policy(self) -> Any:
-        return (self.snapshot.start.settings or {}).get("reasoning_item_id_policy")
+        return (self._state.start.settings or {}).get("reasoning_item_id_policy")
 
 
 _MADE = {
@@ -456,12 +450,12 @@ _MADE = {
 }
 
 
-def newest_answer(state: RunSnapshot) -> Answer | None:
+def newest_answer(state: LoopState) -> Answer | None:
     """Return the newest answer of a run, or None."""
     return state.answers[-1] if state.answers else None
 
 
-def _has_begun(state: RunSnapshot) -> bool:
+def _has_begun(state: LoopState) -> bool:
     """Whether the first turn has begun; before it, the input is not in the transcript."""
     return state.question.replies_from > 0 or state.turns > 0
 

@@ -15,16 +15,16 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.result_members import (
     NOBODY,
     RunResultBase,
-    RunSnapshot,
     ToInputListMode,
     newest_answer,
 )
 from outlast.client.results.summaries import failure_summary, result_summary
 from outlast.client.transport.exceptions import STAGES_OF_TRIPWIRES, Tripwire, exception_of
 from outlast.loop.items import Item
-from outlast.loop.state import Answer, Status
+from outlast.loop.state import Answer, LoopState, Status
 from outlast.loop.values import Failure
 from outlast.pricing import Cost
+from outlast.views.run import snapshot_of
 
 
 class RunResult(RunResultBase):  # noqa: PLW1641  unhashable: states hold lists
@@ -42,7 +42,7 @@ class RunResult(RunResultBase):  # noqa: PLW1641  unhashable: states hold lists
     @property
     def max_turns(self) -> int | None:
         """The maximum number of model calls for the answer; None for no limit."""
-        return self.snapshot.start.max_turns
+        return self._state.start.max_turns
 
     def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the SDK's
         """Do nothing: a result refers to agents by name and does not keep them alive."""
@@ -50,7 +50,7 @@ class RunResult(RunResultBase):  # noqa: PLW1641  unhashable: states hold lists
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RunResult):
             return NotImplemented
-        return (self.snapshot, self._answer) == (other.snapshot, other._answer)
+        return (self._state, self._answer) == (other._state, other._answer)
 
     def __repr__(self) -> str:
         return (
@@ -135,14 +135,14 @@ _LISTS = (
 
 
 def result_of(
-    state: RunSnapshot, definitions: LocalDefinitions = NOBODY, *, client: Any = None
+    state: LoopState, definitions: LocalDefinitions = NOBODY, *, client: Any = None
 ) -> RunResult:
     """Return the result of a state."""
-    return RunResult(state, definitions, client=client)
+    return RunResult(snapshot_of(state), definitions, client=client)
 
 
 def result_of_answer(
-    state: RunSnapshot,
+    state: LoopState,
     answer: Answer,
     definitions: LocalDefinitions = NOBODY,
     *,
@@ -150,8 +150,8 @@ def result_of_answer(
 ) -> RunResult:
     """Return the result for one of a conversation's answers, possibly an earlier one."""
     if answer is newest_answer(state) and not state.question.answering:
-        return RunResult(state, definitions, client=client)
-    return RunResult(state, definitions, answer=answer, client=client)
+        return RunResult(snapshot_of(state), definitions, client=client)
+    return RunResult(snapshot_of(state), definitions, answer=answer, client=client)
 
 
 class FailedRun(RunErrorDetails):
@@ -201,16 +201,16 @@ class FailedRun(RunErrorDetails):
         return self.result.final_output
 
 
-def run_details(state: RunSnapshot, definitions: LocalDefinitions = NOBODY) -> FailedRun:
+def run_details(state: LoopState, definitions: LocalDefinitions = NOBODY) -> FailedRun:
     """Return a run up to its failure; unreadable content becomes placeholders."""
     try:
-        return FailedRun(RunResult(state, definitions))
+        return FailedRun(RunResult(snapshot_of(state), definitions))
     except ContentUnavailable:
-        return FailedRun(RunResult(state))
+        return FailedRun(RunResult(snapshot_of(state)))
 
 
 def error_of(
-    failure: Failure, state: RunSnapshot | None = None, definitions: LocalDefinitions = NOBODY
+    failure: Failure, state: LoopState | None = None, definitions: LocalDefinitions = NOBODY
 ) -> Exception:
     """Return the exception of a failure."""
     if state is None:

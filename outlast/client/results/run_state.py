@@ -17,9 +17,9 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.transport.messages import check_input
 from outlast.contract import records
 from outlast.contract.names import SCHEMA_VERSION
-from outlast.loop import state as loop
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.values import JsonObject
+from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -99,7 +99,7 @@ class RunState(Generic[TContext, TAgent]):
         interruptions: Iterable[Interruption] = (),
         definitions: LocalDefinitions | None = None,
         client: Any = None,
-        snapshot: loop.LoopState | None = None,
+        snapshot: RunSnapshot | None = None,
         first_execution_id: str = "",
     ) -> None:
         self.run_id = run_id
@@ -216,7 +216,7 @@ class RunState(Generic[TContext, TAgent]):
         if self.first_execution_id:
             data["first_execution_id"] = self.first_execution_id
         if self.snapshot is not None:
-            data["snapshot"] = records.write_state(self.snapshot)
+            data["snapshot"] = records.write_state(loop_state(self.snapshot))
         return data
 
     def to_string(self) -> str:
@@ -247,7 +247,11 @@ class RunState(Generic[TContext, TAgent]):
         """
         try:
             written = records.read(StoredState, state_json)
-            snapshot = None if written.snapshot is None else records.read_state(written.snapshot)
+            snapshot = (
+                None
+                if written.snapshot is None
+                else snapshot_of(records.read_state(written.snapshot))
+            )
         except records.UnreadableRecordError as error:
             raise _unreadable(str(error).rstrip(".")) from None
         definitions = LocalDefinitions(initial_agent, make_context=context_deserializer)

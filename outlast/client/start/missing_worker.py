@@ -16,6 +16,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.pollers import pollers
 from outlast.rendering import visible
+from outlast.views.run import loop_state
 
 WARN_AFTER = timedelta(seconds=5)
 """A running worker starts a run well before this."""
@@ -51,7 +52,7 @@ async def _warn_if_unserved(handle: RunHandle) -> None:
             )
         if _is_hosted_here(handle, description):
             return  # its worker says by itself what it lacks, and looks again soon
-        for one in (await handle.state()).blocked:
+        for one in loop_state(await handle.state()).blocked:
             logger.warning("The run %s waits for a worker: %s", handle.id, visible(one.lacks))
 
 

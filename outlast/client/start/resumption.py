@@ -15,6 +15,7 @@ from outlast.client.results.run_state import RunState, StagedDecision
 from outlast.client.start.resumed_settings import PassedSettings, check_resumed
 from outlast.loop import state as loop
 from outlast.loop.votes import settled_problem
+from outlast.views.run import loop_state
 
 
 async def resume(
@@ -40,7 +41,8 @@ async def resume(
             f"The run {staged.run_id!r} was run in memory and is on no server. Resume it with "
             "run_in_memory(agent, state, ...)."
         )
-    state, begins = await handle.present()
+    snapshot, begins = await handle.present()
+    state = loop_state(snapshot)
     if state.outcome == "cancelled":
         raise RunClosed(
             f"The run {staged.run_id!r} was cancelled and cannot go on. Start a new run: "
@@ -55,7 +57,8 @@ async def resume(
         )
     if follow is not None:
         await follow()
-        state, begins = await handle.present()  # with what was sent while nobody hosted the run
+        snapshot, begins = await handle.present()  # with what was sent while nobody hosted the run
+        state = loop_state(snapshot)
     # Send messages before decisions, or the run might end before it gets them.
     for message in staged.staged_input():
         if not loop.has_message(state, message.message_id):
@@ -64,7 +67,7 @@ async def resume(
     for decision in decisions:
         await _send(handle, state, decision)
     sent = bool(decisions or staged.staged_input())
-    _, settles = await handle.present() if sent else (state, begins)
+    _, settles = await handle.present() if sent else (snapshot, begins)
     staged.clear_pending_input()  # the run has it now
     return ReadRange(
         begins=begins,

@@ -18,9 +18,9 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.outages import PATIENCE, PROGRAM_PATIENCE, patience_of
 from outlast.contract import names
-from outlast.loop.state import LoopState
 from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import Engine, Serving, local_engine
+from outlast.views.run import RunSnapshot
 
 LONGEST_TASK: Final = timedelta(seconds=15)
 """Somewhat longer than the server waits for a workflow task that a killed program had."""
@@ -80,10 +80,10 @@ class RunHost:
             self._serving.pop().release()
         self._leave(ended=ended)
 
-    def end_reading(self, state: LoopState | None) -> None:
+    def end_reading(self, state: RunSnapshot | None) -> None:
         """Record that reading has ended, in the state in which the run settled, if it did."""
         if state is not None:
-            self.release(ended=state.phase == "closed")
+            self.release(ended=not state.is_open)
         self.__exit__(None, None, None)
 
     def has_begun(self, namespace: str, chain_id: str) -> None:

@@ -48,7 +48,6 @@ from outlast.client.transport.outages import is_transient, retry_during_outage, 
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import names, records
 from outlast.loop.events import CancelMode
-from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.ports.blobs import BlobStore, check_blob_store
@@ -56,6 +55,7 @@ from outlast.ports.engine import pause_engine
 from outlast.ports.session import is_open, open_session
 from outlast.rendering import excerpt, inline_within, joined
 from outlast.tracing.provider import join_current_trace
+from outlast.views.run import RunSnapshot
 
 LONGEST_SUMMARY_BYTES = 200
 """The server's limit for the length of a run's summary."""
@@ -84,7 +84,7 @@ class AgentRunner:
                 result = await handle.wait_until_settled(
                     read_range.settles, without=read_range.without
                 )
-            host.release(ended=result.snapshot.phase == "closed")
+            host.release(ended=not result.snapshot.is_open)
             return result
 
     def run_sync(
@@ -329,7 +329,7 @@ class RunReading:
     def __init__(
         self,
         open_run: Callable[[], Awaitable[tuple[RunHandle, ReadRange]]],
-        at_end: Callable[[LoopState | None], None] | None = None,
+        at_end: Callable[[RunSnapshot | None], None] | None = None,
         *,
         run_id: str = "",
     ) -> None:
@@ -345,19 +345,19 @@ class RunReading:
         """The run's first execution; None until the run is open."""
         return self._run.first_execution_id if self._run is not None else None
 
-    async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
+    async def states(self) -> AsyncGenerator[RunSnapshot | RawEvent]:
         """Yield the states of the run, beginning with the first of the range."""
-        settled: LoopState | None = None
+        settled: RunSnapshot | None = None
         try:
             try:
                 self._run, read_range = await self._open_run()
                 self.client = self._run.kept_client
             finally:
                 self._tried.set()
-            last: LoopState | None = None
+            last: RunSnapshot | None = None
             async with aclosing(self._run.read_states(read_range)) as progress:
                 async for step in progress:
-                    last = step if isinstance(step, LoopState) else last
+                    last = step if isinstance(step, RunSnapshot) else last
                     yield step
             settled = last
         finally:

@@ -16,7 +16,7 @@ from outlast.loop.events import (
     TimePassed,
 )
 from outlast.loop.items import Message
-from outlast.loop.line_tokens import tokens
+from outlast.loop.lines import tokens
 from outlast.loop.machine import NONCES_KEPT_MS, advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure

@@ -8,7 +8,7 @@ from outlast import Agent
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
 from outlast.contract import records
-from outlast.loop import line_tokens
+from outlast.loop import lines
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, Command, EffectAnswered, KeepLineOpen
@@ -100,7 +100,7 @@ class MemoryLineRun:
     async def attach(self) -> str:
         self.lines += 1
         line = f"line-{self.lines}"
-        owner, *tokens = line_tokens.tokens(line)
+        owner, *tokens = lines.tokens(line)
         self._tokens = iter(tokens)
         await self.take(LineAttached(at_ms=now_ms(), line=line, owner=owner))
         return line

@@ -1,6 +1,6 @@
 """The tokens of a realtime line."""
 
-from outlast.loop.line_tokens import MOST_SKIPPED, MOST_TOKENS, follows, tokens
+from outlast.loop.lines import MOST_SKIPPED, MOST_TOKENS, follows, tokens
 
 
 def test_each_token_follows_the_one_before_and_no_other_text_does() -> None:

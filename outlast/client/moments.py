@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import Any, Final
 
 from outlast.agents.items.call_outputs import output_content
-from outlast.cli.durations import iso_time, rough, shown_time
 from outlast.client.read.events import InStream, item_name, status_event
 from outlast.contract.blobs import readable
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
@@ -51,8 +50,9 @@ from outlast.loop.run_changes import (
 from outlast.loop.state import LoopState, Receipt, visible_item_count
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
-from outlast.rendering import call_line, counted, named
+from outlast.rendering import call_line, counted, iso_time, named, rough, shown_time
 from outlast.views.redaction import NOTHING, Redaction, redaction_of
+from outlast.views.run import AnyState, loop_state
 from outlast.views.words import with_parts
 
 _WAITS: Final[dict[RequestKind, str]] = {
@@ -105,7 +105,7 @@ class RunEvent:
 
 
 def run_events(
-    at_ms: int, before: LoopState, after: LoopState, by: Event | None = None
+    at_ms: int, before: AnyState, after: AnyState, by: Event | None = None
 ) -> Iterator[RunEvent]:
     """Yield the events between two consecutive states, in order and as people may see them.
 
@@ -116,7 +116,8 @@ def run_events(
         by: the event of the loop that led to it, if the reader has it.
     """
     hides = redaction_of(after)
-    return (redacted(event, hides) for event in _run_events(at_ms, before, after, by))
+    changes = _run_events(at_ms, loop_state(before), loop_state(after), by)
+    return (redacted(event, hides) for event in changes)
 
 
 def redacted(event: RunEvent, hides: Redaction) -> RunEvent:

@@ -5,34 +5,31 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError
 
 from outlast.archive import workflow_handle
-from outlast.cli.events import RunEvent, redacted, run_events
 from outlast.client.costs import CostFold
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, follow, past
+from outlast.client.moments import RunEvent, redacted, run_events
 from outlast.client.read.delta_poller import with_deltas
 from outlast.client.read.history import Progress
 from outlast.client.read.read_range import CaughtUp, HistoryPlace, is_settled
 from outlast.client.read.run_end import result_or_raise
 from outlast.client.results.result_members import NOBODY
 from outlast.client.results.run_result import RunResult
-from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.views.redaction import NOTHING, redaction_of
+from outlast.views.run import RunSnapshot, loop_state, snapshot_of
+from outlast.views.transcript import without_call_texts
 
 if TYPE_CHECKING:
     from temporalio.api.failure.v1 import Failure
 
 RETRY_CHECK_INTERVAL = timedelta(seconds=2)
-
-_PIECES: Final = ("_arguments.delta", "_input.delta")
-_WHOLE: Final = ("_arguments.done", "_input.done")
-"""The ends of types of a model's events that have the arguments of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ TailEvent: TypeAlias = Entry | Delta
 class FollowedState:
     """The run's next state, its place in the history, and the entries that led to it."""
 
-    state: LoopState
+    state: RunSnapshot
     entries: tuple[Entry, ...]
     place: HistoryPlace
 
@@ -101,7 +98,7 @@ class Follower:
     """
 
     def __init__(self, client: Client, run_id: str) -> None:
-        self.state: LoopState = LoopState()
+        self.state = RunSnapshot()
         self.lost: tuple[str, ...] = ()
         self._hides = NOTHING  # what the run hides at the present, for what was said before
         self._client = client
@@ -112,7 +109,7 @@ class Follower:
 
         Without `from_start`, begin with its newest history, whose first state has no entries.
         """
-        progress = RunHandle(self._client, self._run_id).follow(from_start=from_start)
+        progress = follow(RunHandle(self._client, self._run_id), from_start=from_start)
         async with aclosing(self._read(progress, from_start=from_start)) as read:
             async for entry in read:
                 if isinstance(entry, FollowedState):
@@ -122,7 +119,7 @@ class Follower:
         """Yield entries from a number on, with deltas before replies, until the run is closed."""
         number = 0
         self._hides = redaction_of(await RunHandle(self._client, self._run_id).state())
-        progress = RunHandle(self._client, self._run_id).follow()
+        progress = follow(RunHandle(self._client, self._run_id))
         both = with_deltas(progress, self._client, self._run_id)
         async with aclosing(self._read(both, from_start=True)) as read:
             async for one in read:
@@ -137,9 +134,9 @@ class Follower:
 
     async def events(
         self,
-        until: Callable[[LoopState], bool],
+        until: Callable[[RunSnapshot], bool],
         *,
-        since: Callable[[LoopState], bool] | None = None,
+        since: Callable[[RunSnapshot], bool] | None = None,
     ) -> AsyncGenerator[RunEvent]:
         """Yield events, from `since` on, until a condition holds or the run is closed.
 
@@ -157,7 +154,7 @@ class Follower:
                 if present.is_reached(step.place) and until(step.state):
                     return
 
-    async def past(self, costs: CostFold) -> tuple[LoopState, tuple[RunEvent, ...]]:
+    async def past(self, costs: CostFold) -> tuple[RunSnapshot, tuple[RunEvent, ...]]:
         """Return the run's present state, and everything that happened so far.
 
         Args:
@@ -165,8 +162,8 @@ class Follower:
         """
 
         async def counted() -> AsyncGenerator[Progress]:
-            async with aclosing(RunHandle(self._client, self._run_id).past()) as past:
-                async for progress in past:
+            async with aclosing(past(RunHandle(self._client, self._run_id))) as steps:
+                async for progress in steps:
                     costs.take(progress)
                     yield progress
 
@@ -182,9 +179,10 @@ class Follower:
 
     async def result(self) -> RunResult:
         """Return the result of the run after the events read so far."""
-        if not is_settled(self.state):
+        state = loop_state(self.state)
+        if not is_settled(state):
             return await RunHandle(self._client, self._run_id).result()
-        return result_or_raise(self.state, NOBODY, None)
+        return result_or_raise(state, NOBODY, None)
 
     @asynccontextmanager
     async def report_retries(self, report: Callable[[Retry], None]) -> AsyncGenerator[None]:
@@ -216,18 +214,18 @@ class Follower:
         try:
             async for update in source:
                 if not isinstance(update, Progress):
-                    piece = cast("JsonObject", self._hides.json(_without_arguments(update)))
+                    piece = cast("JsonObject", self._hides.json(without_call_texts(update)))
                     yield Delta(before.agent, piece)
                     continue
                 entries = () if silent else tuple(self._entries(update, before, number))
                 for entry in entries:
                     number = _after(number, entry)
                 self.lost += (update.lost,) if update.lost else ()
-                self.state = before = update.state
+                before, self.state = update.state, snapshot_of(update.state)
                 if len((newest := redaction_of(update.state)).texts) > len(self._hides.texts):
                     self._hides = newest
                 silent = False
-                yield FollowedState(update.state, entries, update.place)
+                yield FollowedState(self.state, entries, update.place)
         finally:
             if isinstance(source, AsyncGenerator):
                 await source.aclose()
@@ -251,29 +249,6 @@ def retries_of(description: WorkflowExecutionDescription) -> list[tuple[str, Ret
         if info.attempt > 1 and info.HasField("last_failure")
         for failure in (info.last_failure,)
     ]
-
-
-def _without_arguments(raw: JsonObject) -> JsonObject:
-    """Return a model's event without calls' arguments: no plan says yet which people may see."""
-    kind = str(raw.get("type", ""))
-    if kind.endswith(_PIECES):
-        return {**raw, "delta": ""}
-    return cast("JsonObject", _without_calls(raw))
-
-
-def _without_calls(value: Json) -> Json:
-    if isinstance(value, list):
-        return [_without_calls(one) for one in cast("list[Json]", value)]
-    if not isinstance(value, dict):
-        return value
-    fields = cast("JsonObject", value)
-    kind = str(fields.get("type", ""))
-    if kind.endswith(_WHOLE):
-        return {name: one for name, one in fields.items() if name not in {"arguments", "input"}}
-    if is_call(fields):
-        form = FORMS[kind]
-        return {name: one for name, one in fields.items() if name not in {form.text, *form.parts}}
-    return {name: _without_calls(one) for name, one in fields.items()}
 
 
 def _after(number: int, entry: Entry) -> int:
