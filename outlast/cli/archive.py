@@ -11,9 +11,8 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, sender
-from outlast.cli.durations import rough, shown_time
 from outlast.cli.exit_codes import ExitCode
-from outlast.rendering import counted, named
+from outlast.rendering import counted, named, rough, shown_time
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from outlast.agents.errors import AgentsException, ContentUnavailable
-from outlast.cli.durations import rough
 from outlast.cli.findings import Finding, missing, ok, optional
-from outlast.rendering import counted
+from outlast.rendering import counted, rough
 
 if TYPE_CHECKING:
     from temporalio.client import Client

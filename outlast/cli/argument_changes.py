@@ -8,8 +8,7 @@ from typing import Final, cast
 
 from outlast.agents.errors import UserError
 from outlast.cli.json_values import parse_json
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.values import Json, JsonObject
+from outlast.views.records import ApprovalRequest, Json, JsonObject
 
 _DOLLARS: Final = re.compile(r"\$?([0-9]+(?:\.[0-9]{1,6})?)(?:usd)?", re.IGNORECASE)
 

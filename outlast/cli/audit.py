@@ -10,8 +10,9 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import audit_verification, options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.cli.durations import past_time, rough
+from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
+from outlast.rendering import rough
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,14 +13,14 @@ from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.consent import Consent, Digest, Yes
 from outlast.cli.exit_codes import ExitCode
 from outlast.clock import now_ms
-from outlast.loop.values import JsonObject
-from outlast.loop.votes import Sender, claim_refusal
 from outlast.rendering import DIGEST_SHOWN, command, counted, excerpt
+from outlast.views.acts import request_problem
+from outlast.views.records import JsonObject
 from outlast.views.words import KEPT, request_line
 
 if TYPE_CHECKING:
     from outlast.client.inbox import BulkOutcome, BulkStep
-    from outlast.loop.approvals import Person
+    from outlast.views.records import Person
 
 Kind: TypeAlias = Literal["approve", "reject"]
 
@@ -122,8 +122,7 @@ def _checked(step: "BulkStep", kind: Kind, person: "Person") -> "BulkStep":
     request = step.request
     if step.problem is not None or request is None:
         return step
-    circumstances = Sender(at_ms=now_ms(), verified=True)
-    problem = claim_refusal((request,), request.id, person, circumstances)
+    problem = request_problem(None, request, person, now_ms())
     if problem is None and kind not in request.terms.allow:
         problem = f"It cannot be decided with {kind}."
     if problem is None and len(request_line(step.shown or request)) > LONGEST_CALL:

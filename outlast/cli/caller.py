@@ -14,12 +14,12 @@ from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.exit_codes import ExitCode
 from outlast.contract.names import METHOD_NAMED
-from outlast.loop.values import JsonObject
 from outlast.rendering import command
+from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
-    from outlast.loop.approvals import Person
+    from outlast.views.records import Person
 
 T = TypeVar("T")
 Main: TypeAlias = Callable[..., Coroutine[Any, Any, ExitCode | None]]

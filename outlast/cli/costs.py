@@ -5,9 +5,9 @@ from typing import Final
 
 from outlast.cli import terminal
 from outlast.client.costs import QuestionCost, RunCosts
-from outlast.loop.values import JsonObject
 from outlast.pricing import Cost, dollars
 from outlast.rendering import named
+from outlast.views.records import JsonObject
 
 QUESTIONS: Final = 20
 """The newest questions that have a line of their own; earlier ones share one."""

@@ -11,19 +11,17 @@ from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
 from outlast.cli.caller import PersonCaller, by_person
 from outlast.cli.consent import Consent, Digest, Yes
-from outlast.cli.durations import shown_time
 from outlast.clock import now_ms
-from outlast.loop.values import Json, JsonObject
-from outlast.rendering import command, decision_command
+from outlast.rendering import command, decision_command, shown_time
+from outlast.views.records import Json, JsonObject
 from outlast.views.words import changed
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
     from outlast.client.people.actions import ClaimReceipt, DecisionReceipt
     from outlast.client.people.nested_requests import FoundRequest
-    from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
-    from outlast.loop.state import LoopState
-    from outlast.loop.votes import Sender
+    from outlast.views.records import ApprovalRequest, Decision, DecisionType
+    from outlast.views.run import RunSnapshot
 
 T = TypeVar("T")
 
@@ -245,7 +243,7 @@ async def ask(
 class _Chosen:
     caller: PersonCaller
     handle: "RunHandle"
-    state: "LoopState"
+    state: "RunSnapshot"
     found: "FoundRequest"
 
     @property
@@ -254,19 +252,18 @@ class _Chosen:
 
     def check(self) -> None:
         """Check that the person may decide now, before they write a change."""
-        from outlast.loop.votes import claim_refusal
+        from outlast.views.acts import request_problem
 
-        request, person = self.request, self.caller.person
-        refused = claim_refusal((request,), request.id, person, self._circumstances())
+        refused = request_problem(self.state, self.request, self.caller.person, now_ms())
         if refused is not None:
             raise DecisionRefused(refused)
 
     def problem_of(self, arguments: JsonObject) -> str | None:
         """Return why the run would refuse other arguments, or None."""
-        from outlast.loop.votes import refusal
+        from outlast.views.acts import decision_problem
 
         decision = self._decision("edit", edited_arguments=arguments)
-        return refusal((self.request,), decision, self._circumstances())
+        return decision_problem(self.state, self.request, decision, now_ms())
 
     async def send(self, act: "Callable[[RunHandle, ApprovalRequest], Awaitable[T]]") -> T:
         """Send what the person does, and return the receipt."""
@@ -317,7 +314,7 @@ class _Chosen:
 
     def _decision(self, kind: "DecisionType", **fields: Any) -> "Decision":
         from outlast.client.identity import decided_by
-        from outlast.loop.approvals import Decision
+        from outlast.views.records import Decision
 
         decision = Decision(
             request_id=self.request.id,
@@ -328,12 +325,6 @@ class _Chosen:
             **fields,
         )
         return decided_by(decision, self.caller.person)
-
-    def _circumstances(self) -> "Sender":
-        """Return the circumstances of a decision; the run itself checks the proof."""
-        from outlast.loop.problems import sender_at
-
-        return sender_at(self.state, now_ms(), verified=True)
 
 
 async def _choose(
@@ -365,7 +356,7 @@ async def _choose(
 
 
 async def find_requests(
-    handle: "RunHandle", state: "LoopState", approval: str | None
+    handle: "RunHandle", state: "RunSnapshot", approval: str | None
 ) -> tuple["FoundRequest", ...]:
     """Return the pending requests of a run, or the one with an id, also if it is settled."""
     from outlast.client.people.nested_requests import FoundRequest, find_request, found_requests

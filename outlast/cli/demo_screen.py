@@ -12,16 +12,16 @@ from datetime import datetime
 from temporalio.client import Client
 
 from outlast.cli import review, terminal, view
-from outlast.cli.durations import iso_time
-from outlast.cli.events import RunEvent
-from outlast.cli.follower import Follower, Retry
 from outlast.cli.signals import stop_requested
+from outlast.client.follower import Follower, Retry
+from outlast.client.moments import RunEvent
 from outlast.clock import now_ms
 from outlast.contract import names
 from outlast.demo.proof import Deed
 from outlast.demo.story import Choice, Staff
-from outlast.loop.approvals import ApprovalRequest, Person
-from outlast.loop.state import LoopState
+from outlast.rendering import iso_time
+from outlast.views.records import ApprovalRequest, Person
+from outlast.views.run import RunSnapshot
 
 CUSTOMER = "Mara"
 
@@ -63,7 +63,7 @@ class TerminalNarrator:
             event = replace(event, who="(note)") if event.type == "note" else event
             self._line(event.at_ms, *view.event_cells(event, user=CUSTOMER))
 
-    async def follow(self, client: Client, run_id: str) -> AsyncGenerator[LoopState]:
+    async def follow(self, client: Client, run_id: str) -> AsyncGenerator[RunSnapshot]:
         """Print a run's events live, and yield each state, until the run is closed."""
         follower = Follower(client, run_id)
         async with follower.report_retries(self._note_retry):

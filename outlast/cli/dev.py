@@ -21,8 +21,8 @@ from outlast.cli.target import Location, locate
 from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir
 from outlast.hosts import LARGEST_PORT, problem_of_port
-from outlast.loop.values import JsonObject
 from outlast.rendering import command
+from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from outlast.dev import EmbeddedServer

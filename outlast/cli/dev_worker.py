@@ -15,7 +15,7 @@ from outlast.cli import terminal
 from outlast.cli.target import Location
 from outlast.cli.worker_process import WorkerProcess
 from outlast.dev.data_dir import project_dir
-from outlast.loop.values import JsonObject
+from outlast.views.records import JsonObject
 
 STOP_SECONDS: Final = 5.0
 """How long workers may take to end after Ctrl-C before they are killed."""

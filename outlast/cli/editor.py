@@ -13,9 +13,8 @@ from typing import Final, cast
 
 from outlast.agents.errors import UserError
 from outlast.cli.json_values import json_object, parse_json
-from outlast.loop.approvals import REDACTED, ApprovalRequest
-from outlast.loop.values import Json, JsonObject
 from outlast.rendering import excerpt, joined, json_text
+from outlast.views.records import REDACTED, ApprovalRequest, Json, JsonObject
 
 _EDITORS: Final = ("sensible-editor", "nano", "vi", "notepad")
 """Tried in this order where neither VISUAL nor EDITOR is set."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from outlast.client.recordings import Recording, UnreadRun
     from outlast.evals import RunCase, RunDataset
-    from outlast.loop.values import JsonObject
+    from outlast.views.records import JsonObject
 
 DataSet: TypeAlias = Annotated[
     Path,

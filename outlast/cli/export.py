@@ -15,7 +15,7 @@ from outlast.cli.caller import Caller, on_server
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.record import RedactBy, Unredacted, redactor, remarks
 from outlast.cli.search import Search
-from outlast.loop.values import JsonObject
+from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent

@@ -8,10 +8,9 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.cli.durations import iso_time, shown_time
 from outlast.cli.json_values import json_option
-from outlast.loop.values import JsonObject
-from outlast.rendering import command
+from outlast.rendering import command, iso_time, shown_time
+from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -133,7 +132,7 @@ def _record(point: "ForkPoint", hides: "Redaction") -> JsonObject:
 
 def _what(point: "ForkPoint", hides: "Redaction") -> str:
     """Return what happened in words: what people see of it, or else the event and its effect."""
-    from outlast.cli.events import run_events
+    from outlast.client.moments import run_events
 
     seen = run_events(point.event.at_ms, point.before, point.state, point.event)
     lines = [f"{one.who}: {one.text}" if one.who else one.text for one in seen if one.text]

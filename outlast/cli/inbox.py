@@ -14,17 +14,16 @@ from outlast.agents.errors import AgentsException, UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
-from outlast.cli.durations import rough
 from outlast.clock import now_ms
-from outlast.loop.values import JsonObject
-from outlast.rendering import command, counted, excerpt, joined, named
+from outlast.rendering import command, counted, excerpt, joined, named, rough
+from outlast.views.records import JsonObject
 from outlast.views.redaction import redaction_of
 from outlast.views.words import asked_again, request_line, void_words
 
 if TYPE_CHECKING:
     from outlast.client.inbox import HeldConversation, Inbox, InboxEntry
-    from outlast.loop.approvals import ApprovalRequest, Person, Risk
     from outlast.views.proofs import Proof, ProofReader
+    from outlast.views.records import ApprovalRequest, Person, Risk
 
 LONGEST_CALL = 60
 LONGEST_REASON = 60
@@ -162,7 +161,7 @@ class _Wanted:
 
     def accepts(self, request: "ApprovalRequest") -> bool:
         """Whether one request of a listed run fits, too."""
-        from outlast.loop.votes import Sender, person_problem
+        from outlast.views.acts import is_for
 
         if self.group is not None and not any(
             self.group in {*one.groups, *one.subjects} for one in request.audiences
@@ -170,8 +169,7 @@ class _Wanted:
             return False
         if self.mine is None:
             return True
-        sender = Sender(at_ms=now_ms(), verified=True)
-        return person_problem(request.terms, request.audiences, self.mine, sender) is None
+        return is_for(request, self.mine, now_ms())
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +247,7 @@ class InboxRow:
 
 
 def _row_of_request(entry: "InboxEntry", request: "ApprovalRequest") -> InboxRow:
-    from outlast.loop.votes import audience_text, deadline_ms
+    from outlast.views.acts import audience_text, deadline_ms
 
     terms, claim = request.terms, request.claim
     facts = [

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.values import Json, JsonObject
+from outlast.views.records import Json, JsonObject
 
 
 def json_option(text: str, option: str) -> Json:

@@ -7,8 +7,8 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.cli.durations import rough
 from outlast.contract.names import ListedStatus
+from outlast.rendering import rough
 
 if TYPE_CHECKING:
     from outlast.client.runs import ListedRun

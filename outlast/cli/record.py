@@ -9,7 +9,7 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.loop.values import JsonObject
+from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from outlast.client.recordings import Recording

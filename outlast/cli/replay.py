@@ -15,8 +15,8 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.search import Search
-from outlast.loop.values import JsonObject
 from outlast.rendering import counted, named
+from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent

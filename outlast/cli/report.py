@@ -10,31 +10,26 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from outlast.cli import costs, review, terminal, view, waits
-from outlast.cli.durations import iso_time, shown_time
-from outlast.cli.events import RunEvent
-from outlast.cli.follower import Follower, Retry
 from outlast.cli.server import Connection
 from outlast.client.costs import NO_COSTS, CostFold, RunCosts
+from outlast.client.follower import Follower, Retry
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
+from outlast.client.moments import RunEvent
 from outlast.client.people.nested_requests import found_requests, found_waits
 from outlast.client.people.words import read_words
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.transport.content import reader_of
 from outlast.client.trouble import server_facts
 from outlast.clock import now_ms
-from outlast.loop.approvals import ApprovalRequest, Remembered
-from outlast.loop.aside import aside_words
-from outlast.loop.notices import Undelivered
-from outlast.loop.spending import described, spent
-from outlast.loop.state import LoopState
-from outlast.loop.values import JsonObject
 from outlast.proofs import proof_reader
-from outlast.rendering import counted, excerpt, joined, json_text, named
+from outlast.rendering import counted, excerpt, iso_time, joined, json_text, named, shown_time
 from outlast.views.proofs import Proof
+from outlast.views.records import ApprovalRequest, JsonObject, Undelivered
 from outlast.views.redaction import redaction_of
-from outlast.views.trouble import QUIET, ServerFacts, Trouble, TroubleKind, troubles
-from outlast.views.trouble import words as trouble_words
+from outlast.views.run import RunSnapshot, budget_lines, notifies, remembered_lines
+from outlast.views.transcript import aside_words, set_aside
+from outlast.views.trouble import QUIET, ServerFacts, Trouble, TroubleKind, trouble_words, troubles
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
@@ -66,7 +61,7 @@ class Report:
     """The report on one run."""
 
     run_id: str
-    state: LoopState
+    state: RunSnapshot
     status: str
     task_queue: str
     events: int
@@ -102,12 +97,11 @@ class Report:
 
     def record(self, last: int) -> JsonObject:
         """Return the report for programs."""
-        source = self.state.fork
         return {
             "run_id": self.run_id,
             **presentation.state_view(self.state),
             "status": self.status,
-            "started": iso_time(self.state.start.started_at_ms),
+            "started": iso_time(self.state.started_at_ms),
             "task_queue": self.task_queue,
             "has_worker": self.has_worker,
             "retries": [dataclasses.asdict(one) for one in self.retries],
@@ -117,8 +111,8 @@ class Report:
             "cost": costs.record(self.costs),
             "lost_content": list(self.lost),
             "lost_histories": list(self.lost_histories),
-            "forked_from": None if source is None else source.run_id,
-            "forked_after_event": None if source is None else source.event,
+            "forked_from": self.state.forked_from,
+            "forked_after_event": self.state.forked_after,
             "forks": list(self.forks),
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "waits": [waits.record(one) for one in self.waits],
@@ -159,7 +153,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
         proofs={one.request.id: one.proofs(proofs) for one in found},
         waits=await found_waits(state, connection.client),
         words=await read_words(handle.client, state, requests),
-        undelivered=await handle.undelivered() if state.notifies else (),
+        undelivered=await handle.undelivered() if notifies(state) else (),
         lost=tuple(await reader_of(connection.client).lost(state.items)),
         lost_histories=follower.lost,
         forks=await known_forks(connection.client, run_id),
@@ -167,7 +161,7 @@ async def read_report(connection: Connection, run_id: str) -> Report:
     )
 
 
-async def _server_facts(connection: Connection, run_id: str, state: LoopState) -> ServerFacts:
+async def _server_facts(connection: Connection, run_id: str, state: RunSnapshot) -> ServerFacts:
     with suppress(RPCError):  # the run has been deleted since
         return await server_facts(connection.client, run_id, works=state.status == "running")
     return QUIET
@@ -191,12 +185,8 @@ def show_report(report: Report, last: int) -> None:
         since = shown_time(state.hold.at_ms)
         holder = named(state.hold.by or "a person")
         rows.append(("held by", joined(holder, f", since {since}")))
-    rows += [
-        ("budget", _budget_text(state, at))
-        for at, budget in enumerate(state.start.budgets)
-        if state.outcome is None or budget.of != "seconds"  # the clock goes on after the end
-    ]
-    rows += [("remembers", _remembered_text(one)) for one in state.remembered]
+    rows += [("budget", one) for one in budget_lines(state, now_ms())]
+    rows += [("remembers", one) for one in remembered_lines(state)]
     hides = redaction_of(state)
     if state.context:
         rows.append(("context", json_text(hides.json(state.context))))
@@ -206,12 +196,12 @@ def show_report(report: Report, last: int) -> None:
             rows.append(("next", hint))
     rows += [("lost", one) for one in (*report.lost, *_lost_histories(report))]
     rows += _work_rows(report)
-    rows += [("unread", f"message {message.id}") for message in state.inbox]
+    rows += [("unread", f"message {message.id}") for message in state.unread]
     rows += [
         ("unheard", f"{one.event}{f' of {one.request_id}' if one.request_id else ''}: {one.why}")
         for one in report.undelivered
     ]
-    rows += [("set aside", hides.text(aside_words(one))) for one in state.aside]
+    rows += [("set aside", hides.text(aside_words(one))) for one in set_aside(state)]
     rows += [("ignored", f"{one.what}: {hides.text(one.why)}") for one in state.ignored]
     rows += costs.facts(report.costs)
     if report.ui:
@@ -226,8 +216,8 @@ def show_report(report: Report, last: int) -> None:
 def _work_rows(report: Report) -> Iterator[tuple[str, str]]:
     """Yield what the run does now, and what keeps it from that."""
     state, now = report.state, now_ms()
-    for effect in state.pending:
-        yield "doing", excerpt(presentation.effect_line(state, effect))
+    for line in presentation.doing(state):
+        yield "doing", excerpt(line)
     for one in report.trouble:
         yield _LABELS[one.kind], trouble_words(one, now)
 
@@ -264,26 +254,9 @@ def _show_how_to_go_on(console: terminal.Screen, report: Report) -> None:
 
 
 def _fork_rows(report: Report) -> list[tuple[str, str]]:
-    source = report.state.fork
-    rows = [("fork of", f"{source.run_id}, after event {source.event}")] if source else []
+    source, after = report.state.forked_from, report.state.forked_after
+    rows = [("fork of", f"{source}, after event {after}")] if source else []
     return [*rows, *(("fork", named(one)) for one in report.forks)]
-
-
-def _budget_text(state: LoopState, index: int) -> str:
-    budget = state.start.budgets[index]
-    used = spent(state, budget, now_ms())
-    shown = f"${used / 1_000_000:,.2f}" if budget.of == "cost_micros" else f"{used:,}"
-    more = sum(amount for at, amount in state.extended if at == index)
-    extended = f", {more:,} of them added by people" if more else ""
-    return f"{shown} used of {described(state, index)}{extended}"
-
-
-def _remembered_text(kept: Remembered) -> str:
-    calls = f"calls of {kept.name} by {kept.agent}"
-    same = " with the same arguments" if kept.args_digest is not None else ""
-    long = ", for this question" if kept.question is not None else ""
-    by = f", by {kept.decision.by}" if kept.decision.by else ""
-    return f"{kept.decision.type} further {calls}{same}{long}{by}"
 
 
 def _show_entries(console: terminal.Screen, entries: Sequence[RunEvent], last: int) -> None:

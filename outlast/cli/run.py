@@ -15,11 +15,11 @@ from outlast.rendering import command
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from outlast.cli.follower import Follower
     from outlast.cli.server import Connection
+    from outlast.client.follower import Follower
     from outlast.client.handle import RunHandle
     from outlast.client.results.run_result import RunResult
-    from outlast.loop.state import LoopState
+    from outlast.views.run import RunSnapshot
 
 _SHOWN_AT_THE_END = {"failed", "status"}
 _WAITS = {"waiting", "parked", "held"}
@@ -101,7 +101,7 @@ async def send(
     policy excludes the requester, whoever sent the message does not decide about what it led to.
     """
     from outlast.client.handle import RunHandle
-    from outlast.loop.state import has_message
+    from outlast.views.transcript import has_message
 
     run_id, author = caller.run_id, caller.person.subject
     connection = await caller.connect()
@@ -111,7 +111,7 @@ async def send(
     if detach:
         return _accepted(caller, run_id, message_id, f"has received the message {message_id}.")
 
-    def has_arrived(state: "LoopState") -> bool:
+    def has_arrived(state: "RunSnapshot") -> bool:
         return has_message(state, message_id)
 
     until = _until_answered(message_id)
@@ -137,9 +137,9 @@ async def retry(caller: Caller, run_id: options.RunId, detach: options.Detach = 
 
     had_ended, answers = before.outcome is not None, len(before.answers)
 
-    def is_retried(state: "LoopState") -> bool:
+    def is_retried(state: "RunSnapshot") -> bool:
         if had_ended:  # the reset has undone the failure
-            return message_id in state.question.answering or _is_answered(state, message_id)
+            return message_id in state.answering or _is_answered(state, message_id)
         tries = len(state.answers) - answers
         return tries > 0 or (tries == 0 and state.failure is None)
 
@@ -152,21 +152,21 @@ def _accepted(caller: Caller, run_id: str, message_id: str, sentence: str) -> Ex
     return ExitCode.OK
 
 
-def _is_settled(state: "LoopState") -> bool:
+def _is_settled(state: "RunSnapshot") -> bool:
     """Whether the run has ended, or waits for people or for something outside."""
     from outlast.client.read.read_range import is_settled
 
     return is_settled(state) or state.status == "parked"
 
 
-def _is_answered(state: "LoopState", message_id: str) -> bool:
+def _is_answered(state: "RunSnapshot", message_id: str) -> bool:
     return any(message_id in answer.to for answer in state.answers)
 
 
-def _until_answered(message_id: str) -> "Callable[[LoopState], bool]":
+def _until_answered(message_id: str) -> "Callable[[RunSnapshot], bool]":
     """Return whether a message is answered, or the run waits or is closed."""
     return lambda state: (
-        state.phase == "closed" or state.status in _WAITS or _is_answered(state, message_id)
+        not state.is_open or state.status in _WAITS or _is_answered(state, message_id)
     )
 
 
@@ -174,11 +174,11 @@ async def _wait_for_answer(
     caller: Caller,
     connection: "Connection",
     handle: "RunHandle",
-    until: "Callable[[LoopState], bool]",
-    since: "Callable[[LoopState], bool] | None" = None,
+    until: "Callable[[RunSnapshot], bool]",
+    since: "Callable[[RunSnapshot], bool] | None" = None,
 ) -> ExitCode:
     from outlast.cli import review, view
-    from outlast.cli.follower import Follower
+    from outlast.client.follower import Follower
     from outlast.client.people.words import read_words
     from outlast.proofs import proof_reader
     from outlast.views.redaction import shown_request
@@ -225,7 +225,7 @@ async def _wait_for_answer(
     return ExitCode.WAITING if result.status in _WAITS else ExitCode.OK
 
 
-async def _say_waits(caller: Caller, state: "LoopState", client: "Client") -> ExitCode:
+async def _say_waits(caller: Caller, state: "RunSnapshot", client: "Client") -> ExitCode:
     """Show what the tools of a run, and of those nested in it, wait for."""
     from outlast.cli import waits
     from outlast.client.people.nested_requests import found_waits

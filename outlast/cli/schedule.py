@@ -8,9 +8,9 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
-from outlast.cli.durations import coming_time, length_option, rough, shown_time
+from outlast.cli.durations import coming_time, length_option
 from outlast.clock import now_ms
-from outlast.rendering import command, excerpt, joined, named
+from outlast.rendering import command, excerpt, joined, named, rough, shown_time
 
 if TYPE_CHECKING:
     from outlast.client.schedules import Firing, Schedule, Schedules, Times

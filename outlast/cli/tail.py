@@ -13,7 +13,7 @@ from outlast.rendering import command
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from outlast.cli.follower import Follower, TailEvent
+    from outlast.client.follower import Follower, TailEvent
 
 
 @on_server
@@ -35,7 +35,7 @@ async def tail(
     Needs no worker. A conversation that waits for its next message has not ended. Ctrl-C does not
     stop the run.
     """
-    from outlast.cli.follower import Entry, Follower
+    from outlast.client.follower import Entry, Follower
 
     follower = Follower((await caller.connect()).client, run_id)
     next_event = from_event
@@ -63,8 +63,8 @@ async def _printing(
     if as_json:
         yield lambda event: terminal.print_json_line(event.record())
         return
-    from outlast.cli.follower import Entry
     from outlast.cli.view import LiveView
+    from outlast.client.follower import Entry
 
     with LiveView(terminal.out()) as view:
 

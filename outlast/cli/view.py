@@ -8,15 +8,14 @@ from typing import Self
 
 from outlast import rendering
 from outlast.cli import terminal
-from outlast.cli.events import RunEvent
+from outlast.client.moments import RunEvent
 from outlast.client.results.run_result import RunResult
 from outlast.contract.failures import MAX_TURNS_EXCEEDED
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_EXCERPT, Shown, cut, joined
 from outlast.streams.delta_reader import GAP, RESTARTED
-from outlast.workflows.presentation import effect_line
+from outlast.views.records import ApprovalRequest, Json, JsonObject
+from outlast.views.run import RunSnapshot
+from outlast.workflows.presentation import doing as effects_of
 
 WHO_WIDTH = 10
 """The width of the column for agents' names."""
@@ -102,11 +101,12 @@ def one_line(text: str) -> Shown:
     return rendering.excerpt(text)
 
 
-def doing(state: LoopState) -> Shown:
+def doing(state: RunSnapshot) -> Shown:
     """Return the run's current activity, as the text of a spinner."""
-    if not state.pending:
+    lines = [rendering.excerpt(one) for one in effects_of(state)]
+    if not lines:
         return joined(state.agent or "the run", " · ", state.status)
-    first, *others = [rendering.excerpt(effect_line(state, effect)) for effect in state.pending]
+    first, *others = lines
     return rendering.excerpt(joined(first, *(joined(" · ", other) for other in others)))
 
 
@@ -142,7 +142,7 @@ def say_facts(console: terminal.Screen, rows: Iterable[tuple[str, str]]) -> None
         terminal.say_columns(console, label, value, widths=[WHO_WIDTH + 2])
 
 
-def after_failure(run_id: str, state: LoopState) -> str:
+def after_failure(run_id: str, state: RunSnapshot) -> str:
     """Return what to do about a failed question, or nothing if the run was stopped."""
     if state.failure is None or state.outcome not in {None, "failed"}:
         return ""

@@ -9,10 +9,9 @@ import typer
 from outlast.agents.errors import DeliveryRefused, RunNotFound, UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import Caller, on_server, sender
-from outlast.cli.durations import rough, shown_time
 from outlast.cli.json_values import json_option
-from outlast.loop.values import Json, JsonObject
-from outlast.rendering import command, excerpt, joined, json_text, named
+from outlast.rendering import command, excerpt, joined, json_text, named, rough, shown_time
+from outlast.views.records import Json, JsonObject
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -16,7 +16,7 @@ from outlast.cli.caller import use_codec
 from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.cli.supervisor import DEFAULT_GRACE_SECONDS, stop_message, supervise
-from outlast.loop.values import JsonObject
+from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -7,9 +7,9 @@ from typing import Final, cast
 
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
-from outlast.loop.notices import Notice
 from outlast.notifications.requests import Requests
 from outlast.ports.notifier import DigestNotice, DigestNotifier, NotifierRejected, notification
+from outlast.views.records import Notice
 
 SHORTEST_PERIOD: Final = timedelta(minutes=1)  # more often, each request is a message by itself
 ATTEMPTS: Final = 5  # within half a period; the next digest lists the same

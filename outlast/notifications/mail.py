@@ -14,7 +14,6 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.hosts import check_port, is_this_machine
-from outlast.loop.notices import NoticeEvent
 from outlast.notifications import texts
 from outlast.notifications.links import check_link_base, request_address
 from outlast.notifications.signatures import SeenIds
@@ -28,6 +27,7 @@ from outlast.ports.notifier import (
     NotifierUnavailable,
 )
 from outlast.rendering import excerpt, named
+from outlast.views.records import NoticeEvent
 
 Security: TypeAlias = Literal["starttls", "tls", "none"]
 

@@ -8,8 +8,8 @@ from temporalio.client import Client
 
 from outlast.client.handle import RunHandle
 from outlast.contract import names
-from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.ports.notifier import Notification
+from outlast.views.records import ApprovalRequest, Decision
 
 MOST_LISTED = 1_000
 """How many runs are searched for requests at most."""

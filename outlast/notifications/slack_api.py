@@ -5,9 +5,9 @@ from typing import Any, Final, cast
 import aiohttp
 
 from outlast.agents.errors import UserError
-from outlast.loop.values import JsonObject
 from outlast.notifications.http import HttpAnswer, check_status, check_url
 from outlast.ports.notifier import NotifierRejected, NotifierUnavailable
+from outlast.views.records import JsonObject
 
 try:
     from slack_sdk.errors import SlackApiError

@@ -8,13 +8,12 @@ from contextlib import aclosing
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.notices import NoticeEvent
-from outlast.loop.values import JsonObject
 from outlast.notifications import slack_blocks
 from outlast.notifications.links import check_link_base
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.webhook import check_events
 from outlast.ports.notifier import DigestNotice, DigestNotifier, Notification
+from outlast.views.records import JsonObject, NoticeEvent
 
 EVENT_TYPE: Final = "outlast_notification"
 """The type of the metadata of every message."""

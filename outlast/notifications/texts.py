@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from outlast.loop.approvals import ApprovalStatus
-from outlast.loop.notices import NoticeEvent
 from outlast.ports.notifier import Notification
 from outlast.rendering import argument_lines, counted, cut, excerpt, named, visible, visible_lines
+from outlast.views.records import ApprovalStatus, NoticeEvent
 from outlast.views.words import STATUS
 
 LONGEST_ARGUMENTS: Final = 2_500

@@ -7,8 +7,6 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.notices import ALL_EVENTS, NoticeEvent
-from outlast.loop.values import JsonObject
 from outlast.notifications.http import check_status, check_url, post
 from outlast.notifications.signatures import (
     TOLERANCE,
@@ -19,6 +17,7 @@ from outlast.notifications.signatures import (
     problem_of_timestamp,
 )
 from outlast.ports.notifier import DigestNotice, DigestNotifier, Notification
+from outlast.views.records import ALL_EVENTS, JsonObject, NoticeEvent
 
 ID_HEADER: Final = "Outlast-Id"
 TIME_HEADER: Final = "Outlast-Timestamp"

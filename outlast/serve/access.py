@@ -6,28 +6,14 @@ request says who somebody is. The run checks people's actions again, so this is 
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.clock import now_ms
-from outlast.loop.actions import Action as HumanAction
-from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, SetAsideAction, fields_of
-from outlast.loop.approvals import ApprovalRequest, Person
-from outlast.loop.canonical import canonical_name
-from outlast.loop.events import PersonActed
-from outlast.loop.problems import (
-    aside_problem,
-    hold_problem,
-    release_problem,
-    retry_problem,
-    say_problem,
-    sender_at,
-)
-from outlast.loop.state import LoopState
-from outlast.loop.votes import Sender, aged, claim_refusal
+from outlast.views.acts import RUN_ACTS, canonical_name, request_problem, run_problem
+from outlast.views.records import ApprovalRequest, Person
 from outlast.views.redaction import Redaction, redaction_of, shown_request
-
-A = TypeVar("A", bound=HumanAction)
+from outlast.views.run import RunSnapshot
 
 # --- Callers ---------------------------------------------------------------------------------------
 
@@ -76,12 +62,12 @@ Caller: TypeAlias = Staff | Customer | Program | None
 """Who sent a request; None for nobody who proved who they are."""
 
 
-def redaction_for(caller: Caller, state: LoopState) -> Redaction:
+def redaction_for(caller: Caller, state: RunSnapshot) -> Redaction:
     """Return what a run hides from a caller of the team."""
     return redaction_of(state, groups_of(caller))
 
 
-def request_for(caller: Caller, request: ApprovalRequest, state: LoopState) -> ApprovalRequest:
+def request_for(caller: Caller, request: ApprovalRequest, state: RunSnapshot) -> ApprovalRequest:
     """Return a request of a run as a caller of the team may see it."""
     return shown_request(request, state, groups_of(caller))
 
@@ -234,7 +220,7 @@ class Target:
     """
 
     run_id: str = ""
-    state: LoopState | None = None
+    state: RunSnapshot | None = None
     request: ApprovalRequest | None = None
     at_ms: int = field(default_factory=now_ms)
     signs: bool = True
@@ -283,40 +269,10 @@ def _run_problem(person: Person | None, action: Action, target: Target) -> str |
     """Return why the run would refuse, by its own rules."""
     if action in {"decide", "claim", "extend_budget"} and person is not None:
         return _request_problem(person, action, target)
-    state = target.state
-    if state is None:
+    act = RUN_ACTS.get(action)
+    if target.state is None or act is None:
         return None
-    has_ended = state.phase in {"closing", "closed"}
-    if action in {"send_message", "withdraw_message", "cancel"}:
-        return "The conversation has ended." if has_ended else None
-    if action == "retry":
-        if state.outcome == "failed":
-            return None
-        return retry_problem(state, len(state.answers))
-    if state.phase == "new" and action in {"hold", "say", "release", "set_aside"}:
-        return "No worker has begun this run yet."
-    return None if person is None else _takeover_problem(person, action, state, target)
-
-
-def _takeover_problem(
-    person: Person, action: Action, state: LoopState, target: Target
-) -> str | None:
-    who = fields_of(person)
-    match action:
-        case "hold":
-            return hold_problem(state, _acted(HoldAction(**who), target))
-        case "say":
-            return say_problem(state, _acted(SayAction(text="…", **who), target))
-        case "release":
-            return release_problem(state, _acted(ReleaseAction(**who), target))
-        case "set_aside":  # any item at all
-            return aside_problem(state, _acted(SetAsideAction(item=0, back=True, **who), target))
-        case _:
-            return None
-
-
-def _acted(action: A, target: Target) -> PersonActed[A]:
-    return PersonActed(at_ms=target.at_ms, action=action, verified=target.signs)
+    return run_problem(target.state, act, person, target.at_ms, signs=target.signs)
 
 
 def _request_problem(person: Person, action: Action, target: Target) -> str | None:
@@ -326,10 +282,11 @@ def _request_problem(person: Person, action: Action, target: Target) -> str | No
         return None
     if action == "extend_budget" and request.kind != "budget":
         return f"The request {request.id} is not about a budget."
-    if target.state is None:
-        sender = Sender(at_ms=target.at_ms, verified=target.signs)
-    else:
-        sender = sender_at(
-            target.state, target.at_ms, verified=target.signs, authors=target.authors
-        )
-    return claim_refusal([aged(request, target.at_ms)], request.id, person, sender)
+    return request_problem(
+        target.state,
+        request,
+        person,
+        target.at_ms,
+        signs=target.signs,
+        authors=target.authors,
+    )

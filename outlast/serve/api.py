@@ -33,9 +33,6 @@ from outlast.client.people.nested_requests import (
 from outlast.client.people.words import read_words
 from outlast.client.runs import RunFilter, list_runs
 from outlast.client.timeline import Timeline
-from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import (
     Action,
     Customer,
@@ -75,7 +72,7 @@ from outlast.serve.bodies import (
 )
 from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import customer_input, customer_message_id, customer_view
+from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.live import (
     EVENTS,
     INBOX_EVENTS,
@@ -119,6 +116,9 @@ from outlast.serve.views import (
     run_view,
     wait_list,
 )
+from outlast.views.customer import customer_view
+from outlast.views.records import ApprovalRequest, Decision, Json, JsonObject
+from outlast.views.run import RunSnapshot
 from outlast.views.trouble import with_first_message
 from outlast.views.words import changed
 
@@ -236,11 +236,11 @@ async def read_run(asked: DeskRequest) -> RunView:
     Raises:
         RunNotFound: there is no such run.
     """
-    client, timeline, state = asked.desk.client, Timeline(), LoopState()
+    client, timeline, state = asked.desk.client, Timeline(), RunSnapshot()
     async with aclosing(asked.handle.past()) as past:
         async for progress in past:
             state = progress.state
-            timeline.take(progress.event, state)
+            timeline.take_state(progress)
     facts = await asked.desk.troubles.facts(asked.run_id, state)
     state = with_first_message(state, facts)
     found, proofs = await found_requests(state, client), await asked.desk.proofs()
@@ -253,7 +253,6 @@ async def read_run(asked: DeskRequest) -> RunView:
         words=words,
         steps=timeline.steps,
         trouble=seen_troubles(state, facts, asked.caller),
-        signs=proofs.signs,
         proofs=proofs,
     )
 
@@ -294,7 +293,7 @@ async def _withdraw(asked: DeskRequest) -> Response:
     message_id = own_id
     # The team sees, and may take back, whatever waits; others what was sent for the customer.
     is_theirs = isinstance(asked.caller, Staff) and any(
-        one.id == own_id for one in (await handle.state()).inbox
+        one.id == own_id for one in (await handle.state()).unread
     )
     if not is_theirs:
         message_id = customer_message_id(own_id)
@@ -457,10 +456,7 @@ async def _requests(asked: DeskRequest) -> Response:
     groups = groups_of(asked.caller)
     words = await read_words(asked.desk.client, state, [one.request for one in found], groups)
     views = [
-        request_view(
-            one, asked.caller, words=words[one.request.id], signs=proofs.signs, proofs=proofs
-        )
-        for one in found
+        request_view(one, asked.caller, words=words[one.request.id], proofs=proofs) for one in found
     ]
     return _answer(RequestList(requests=views))
 
@@ -480,7 +476,7 @@ async def read_request(asked: DeskRequest) -> RequestView:
     groups = groups_of(asked.caller)
     words = await read_words(asked.desk.client, found.state, [found.request], groups)
     proofs, said = await asked.desk.proofs(), words[found.request.id]
-    return request_view(found, asked.caller, words=said, signs=proofs.signs, proofs=proofs)
+    return request_view(found, asked.caller, words=said, proofs=proofs)
 
 
 async def find(asked: DeskRequest) -> FoundRequest:

@@ -15,14 +15,18 @@ from outlast.client.inbox import InboxCriteria
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE
 from outlast.contract.names import ListedStatus
-from outlast.loop.actions import HoldMode
-from outlast.loop.approvals import Person, Risk
-from outlast.loop.events import CancelMode
-from outlast.loop.start import Customer
-from outlast.loop.values import Json, JsonObject
-from outlast.loop.votes import LONGEST_CLAIM_MINUTES
 from outlast.serve.problems import Refused
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
+from outlast.views.records import (
+    LONGEST_CLAIM_MINUTES,
+    CancelMode,
+    Customer,
+    HoldMode,
+    Json,
+    JsonObject,
+    Person,
+    Risk,
+)
 
 LONGEST_TEXT: Final = 100_000
 """The most characters of what a colleague writes."""

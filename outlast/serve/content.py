@@ -10,10 +10,10 @@ from outlast.agents.items.pictures import media_type_of
 from outlast.agents.logs import get_logger
 from outlast.blobs import large_content
 from outlast.contract.blobs import is_plain, is_reference
-from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
-from outlast.serve.customer_view import CustomerView
 from outlast.serve.uploads import content_of
+from outlast.views.customer import CustomerView
+from outlast.views.records import Json, JsonObject
+from outlast.views.run import RunSnapshot, with_items
 
 logger: Final = get_logger(__name__)
 
@@ -26,7 +26,7 @@ _FILE_HEADERS: Final = {
 }
 
 
-async def whole_state(client: Client, state: LoopState, *, files: bool = True) -> LoopState:
+async def whole_state(client: Client, state: RunSnapshot, *, files: bool = True) -> RunSnapshot:
     """Return a state with the content of its items, where this process has the blob store.
 
     Args:
@@ -53,7 +53,7 @@ async def whole_state(client: Client, state: LoopState, *, files: bool = True) -
         items[at] = replace(
             items[at], raw=whole if files else _with_files(whole, state.items[at].raw)
         )
-    return replace(state, items=tuple(items))
+    return with_items(state, items)
 
 
 async def file_of(client: Client, view: CustomerView, message_id: str, at: str) -> bytes | None:

@@ -12,19 +12,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self, TypeAlias
 
+from outlast.client.live import TextInProgress
 from outlast.client.read.events import (
     NumberedEvent,
     RawResponsesStreamEvent,
     StreamedState,
 )
 from outlast.client.read.read_range import HistoryPlace
-from outlast.client.results.result_members import RunSnapshot
 from outlast.client.timeline import Step, Timeline
-from outlast.loop.effects import CallModel
-from outlast.loop.state import LoopState, Status
 from outlast.serve.cursor import Cursor, checksum, cursor_at
-from outlast.serve.customer_view import text_delta
-from outlast.streams.delta_reader import GAP, RESTARTED, UNJUDGED
+from outlast.views.records import Status
+from outlast.views.run import RunSnapshot, reported_requests
 
 _BETWEEN_MESSAGES: Final = "\n\n"
 
@@ -306,12 +304,7 @@ class _Run:
     Attributes:
         log: the events from the first one on.
         timeline: what the run did.
-        text: the text in progress.
-        text_number: a number for each text in progress; it grows when one ends or is void.
-        turn: the model call that writes the text in progress.
-        is_whole: whether the reply is recorded; the next event ends the text.
-        is_unjudged: whether nobody judges the text, as the worker says that makes the call.
-        has_gap: whether a part of the text is missing until then.
+        writing: the text in progress.
         is_present: whether the follower has caught up with the run.
         recent: the newest states, each with the number of events up to it.
         places: how far each history was read, the newest one last.
@@ -323,12 +316,7 @@ class _Run:
     log: list[_LoggedEvent] = field(default_factory=list[_LoggedEvent])
     state: RunSnapshot = field(default_factory=RunSnapshot)
     timeline: Timeline = field(default_factory=Timeline)
-    text: str = ""
-    text_number: int = 0
-    turn: int = 0
-    is_whole: bool = False
-    is_unjudged: bool = False
-    has_gap: bool = False
+    writing: TextInProgress = field(default_factory=TextInProgress)
     is_present: bool = False
     is_ended: bool = False
     is_cut: bool = False
@@ -345,7 +333,6 @@ class _Run:
     reported: dict[str, int] = field(default_factory=dict[str, int])
     _answered: int = 0
     _call: int | None = None
-    _message: object = None
 
     @property
     def is_over(self) -> bool:
@@ -362,7 +349,7 @@ class _Run:
         """Take the next thing of the stream."""
         if isinstance(one, StreamedState):
             self._take_state(one)
-        elif not self._take_raw(one):
+        elif not self.writing.take(one.raw, self.state):
             return
         self._publish()
 
@@ -387,80 +374,61 @@ class _Run:
             entry = self.log[at]
             if entry.reply is not None:
                 return entry.reply, entry.text_number, True
-        return self.text, self.text_number, self.is_over or (self.is_whole and self.is_present)
+        return (
+            self.writing.text,
+            self.writing.number,
+            self.is_over or (self.writing.is_whole and self.is_present),
+        )
 
     def _take_state(self, one: StreamedState) -> None:
         is_same_call = one.model_call == self._call
-        if not is_same_call and not self.is_whole:
-            self._new_text()
+        if not is_same_call and not self.writing.is_whole:
+            self.writing.renew()
         self._note_messages(one.state)
         self._note_nested(one.state)
         for event in one.events:
-            reply = self.text if self.is_whole else None
-            check = checksum(f"{one.state.at_ms} ", self.check_before(len(self.log)))
+            reply = self.writing.text if self.writing.is_whole else None
+            check = checksum(f"{one.state.updated_at_ms} ", self.check_before(len(self.log)))
             logged = _LoggedEvent(
-                event, reply, self.text_number, self.is_unjudged, self.turn, check
+                event,
+                reply,
+                self.writing.number,
+                self.writing.is_unjudged,
+                self.writing.turn,
+                check,
             )
             self.log.append(logged)
             if reply is not None:
-                self._new_text()
+                self.writing.renew()
         self._note_answers(one.state)
         if not is_same_call and one.model_call is not None:
-            self._new_text()
-        self.timeline.take(one.event, one.state)
+            self.writing.renew()
+        self.timeline.take_state(one)
         self.state, self._call = one.state, one.model_call
         self.recent.append((len(self.log), one.state))
         self.places[one.place[0]] = one.place[1]
         self.is_present = self.is_present or one.is_present
 
-    def _note_messages(self, state: LoopState) -> None:
+    def _note_messages(self, state: RunSnapshot) -> None:
         """Record where messages arrive, and which of them have no answer yet or again."""
         new = state.answers[self._answered :]
-        open_ids = [*(message.id for message in state.inbox), *state.question.answering]
+        open_ids = [*(message.id for message in state.unread), *state.answering]
         for message_id in (*open_ids, *(one for answer in new for one in answer.to)):
             self.ranges.setdefault(message_id, AnswerRange(len(self.log)))
         for message_id in open_ids:
             self.ranges[message_id].ends = None
 
-    def _note_nested(self, state: LoopState) -> None:
+    def _note_nested(self, state: RunSnapshot) -> None:
         """Record where nested runs have reported their requests."""
-        for made in state.nested:
-            for request in made.requests:
-                self.reported.setdefault(request.id, len(self.log))
+        for request in reported_requests(state):
+            self.reported.setdefault(request.id, len(self.log))
 
-    def _note_answers(self, state: LoopState) -> None:
+    def _note_answers(self, state: RunSnapshot) -> None:
         """Record where answers end."""
         for answer in state.answers[self._answered :]:
             for message_id in answer.to:
                 self.ranges[message_id].ends = len(self.log)
         self._answered = len(state.answers)
-
-    def _take_raw(self, one: RawResponsesStreamEvent) -> bool:
-        """Take an event of the model; return whether it means anything to readers."""
-        self.is_unjudged = self.is_unjudged or one.raw.get(UNJUDGED) is True
-        if piece := text_delta(one.raw):
-            message = one.raw.get("output_index")
-            if self.text and message != self._message:
-                self.text += _BETWEEN_MESSAGES
-            self._message = message
-            self.turn = turn_in_progress(self.state) or self.turn
-            self.text += piece
-            return True
-        match one.raw.get("type"):
-            case kind if kind == RESTARTED:
-                self._new_text()
-            case "response.completed":
-                self.is_whole = True
-            case kind if kind == GAP:
-                self.has_gap = True
-            case _:
-                return False
-        return True
-
-    def _new_text(self) -> None:
-        self.text_number += 1
-        self.text, self._message = "", None
-        self.is_whole = self.has_gap = self.is_unjudged = False
 
     def _publish(self) -> None:
         self.news.set()
@@ -470,11 +438,6 @@ class _Run:
             if reader.busy_since is not None and now - reader.busy_since > self.stalled_after:
                 reader.is_cut = True
                 self.readers.discard(reader)
-
-
-def turn_in_progress(state: LoopState) -> int:
-    """Return the number of the model call that is pending; 0 if none is."""
-    return state.turns if any(isinstance(one, CallModel) for one in state.pending) else 0
 
 
 class FeedReader:
@@ -527,9 +490,9 @@ class FeedReader:
         run = self._run
         if self._event < len(run.log):
             return True
-        if run.text_number != self._text_number:
-            return bool(self._offset or run.text)
-        return self._offset < len(run.text)
+        if run.writing.number != self._text_number:
+            return bool(self._offset or run.writing.text)
+        return self._offset < len(run.writing.text)
 
     @property
     def reported_requests(self) -> Mapping[str, int]:
@@ -577,7 +540,7 @@ class FeedReader:
         states = tuple(state for number, state in run.recent if number == self._event)
         is_whole = len(run.recent) < _RECENT_STATES or run.recent[0][0] < self._event
         rest = run.log[self._event :]
-        call = next((one for one in rest if one.reply is not None), run)
+        call = next((one for one in rest if one.reply is not None), run.writing)
         text, _, _ = run.text_from(self._event)
         known = states if is_whole else ()
         return Had(known, text[: self._offset], call.turn, call.is_unjudged)
@@ -669,7 +632,7 @@ class FeedReader:
         while (found := self._go_to(at)) is None:
             if run.is_over:
                 return False
-            if not run.is_present or run.has_gap:
+            if not run.is_present or run.writing.has_gap:
                 deadline = None
             elif deadline is None:
                 deadline = asyncio.get_running_loop().time() + self._lag
@@ -695,17 +658,21 @@ class FeedReader:
 
     def _snapshot(self) -> Snapshot:
         run = self._run
-        self._event, self._offset, self._text_number = len(run.log), len(run.text), run.text_number
-        self._text_check = checksum(run.text)
-        turn = run.turn if run.text else 0
-        return Snapshot(self._cursor(), run.state, run.text, run.is_unjudged, turn)
+        self._event, self._offset, self._text_number = (
+            len(run.log),
+            len(run.writing.text),
+            run.writing.number,
+        )
+        self._text_check = checksum(run.writing.text)
+        turn = run.writing.turn if run.writing.text else 0
+        return Snapshot(self._cursor(), run.state, run.writing.text, run.writing.is_unjudged, turn)
 
     def _step(self) -> FeedEntry | None:
         """Return the next thing there is, and go behind it."""
         run = self._run
         logged = run.log[self._event] if self._event < len(run.log) else None
-        text = run.text if logged is None else logged.reply or ""
-        number = run.text_number if logged is None else logged.text_number
+        text = run.writing.text if logged is None else logged.reply or ""
+        number = run.writing.number if logged is None else logged.text_number
         if number != self._text_number:
             self._text_number = number
             if self._offset:
@@ -714,7 +681,7 @@ class FeedReader:
         if added := text[self._offset :]:
             self._offset = len(text)
             self._text_check = checksum(added, self._text_check)
-            call = run if logged is None else logged
+            call = run.writing if logged is None else logged
             return TextAdded(self._cursor(), added, call.is_unjudged, call.turn)
         if logged is not None:
             self._event += 1

@@ -14,8 +14,8 @@ from typing import Final, Self
 from temporalio.client import Client
 
 from outlast.client.inbox import Inbox, InboxCriteria, InboxEntry, accepted, urgency
-from outlast.loop.approvals import Person, Risk
 from outlast.serve.feed import TooManyReaders
+from outlast.views.records import Person, Risk
 
 READERS_PER_PERSON: Final = 30
 

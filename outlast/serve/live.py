@@ -17,13 +17,10 @@ from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemS
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
-from outlast.loop.approvals import Person
-from outlast.loop.state import LoopState, Status
 from outlast.serve.access import Caller, Customer, Staff, redaction_for
 from outlast.serve.bodies import InboxStreamQuery
 from outlast.serve.content import whole_state
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import shows_text_in_progress
 from outlast.serve.feed import (
     Cut,
     Ended,
@@ -59,7 +56,10 @@ from outlast.serve.views import (
     trouble_views,
     unread_views,
 )
+from outlast.views.customer import shows_text_in_progress
 from outlast.views.proofs import ProofReader
+from outlast.views.records import Person, Status
+from outlast.views.run import RunSnapshot, has_nested, own_requests
 from outlast.views.trouble import QUIET, ServerFacts, with_first_message
 
 _OPENED: Final = ServerSentEvent("")
@@ -251,7 +251,7 @@ async def _staff_events(
 ) -> AsyncGenerator[ServerSentEvent]:
     person = caller.person.subject if isinstance(caller, Staff) else ""
     proofs, lists = await desk.proofs(), _Lists(caller)
-    see = partial(request_view, caller=caller, signs=proofs.signs, proofs=proofs)
+    see = partial(request_view, caller=caller, proofs=proofs)
     async with (
         desk.feed.reader(run_id, after, person=person) as entries,
         desk.troubles.watch(run_id, lambda: entries.state) as watch,
@@ -292,7 +292,7 @@ class _Lists:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._state: LoopState | None = None
+        self._state: RunSnapshot | None = None
         self._facts = QUIET
         self._unread: list[UnreadView] = []
         self._aside: list[AsideView] = []
@@ -302,7 +302,7 @@ class _Lists:
         """Take note of the lists in a snapshot."""
         self._unread, self._aside, self._trouble = run.unread, run.set_aside, run.trouble
 
-    def changes(self, state: LoopState, facts: ServerFacts) -> Iterator[ServerSentEvent]:
+    def changes(self, state: RunSnapshot, facts: ServerFacts) -> Iterator[ServerSentEvent]:
         """Yield the lists that are others than those which the reader has."""
         if state is self._state and facts is self._facts:
             return  # as while a text is written
@@ -329,7 +329,7 @@ async def _snapshot(
 ) -> SnapshotEvent:
     state = await whole_state(desk.client, with_first_message(entry.state, facts))
     # What nested runs have reported is not shown: anybody who reaches the server may report.
-    nested = await found_requests(state, desk.client) if state.nested else _own(state)
+    nested = await found_requests(state, desk.client) if has_nested(state) else _own(state)
     found = seen_troubles(state, facts, caller)
     view = run_view(
         state,
@@ -337,21 +337,20 @@ async def _snapshot(
         requests=nested,
         steps=list(entries.steps),
         trouble=found,
-        signs=proofs.signs,
         proofs=proofs,
     )
     text = "" if redaction_for(caller, state).texts else entry.text
     return SnapshotEvent(run=view, text=text)
 
 
-def _own(state: LoopState) -> tuple[FoundRequest, ...]:
-    return tuple(FoundRequest(one, state) for one in state.own_requests)
+def _own(state: RunSnapshot) -> tuple[FoundRequest, ...]:
+    return tuple(FoundRequest(one, state) for one in own_requests(state))
 
 
 def _run_event(
     event: NumberedEvent,
     cursor: Cursor,
-    state: LoopState,
+    state: RunSnapshot,
     caller: Caller,
     see: Callable[[FoundRequest], RequestView],
 ) -> RunEvent:

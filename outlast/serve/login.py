@@ -16,7 +16,7 @@ from outlast.client.identity import (
     proxy_networks,
 )
 from outlast.hosts import is_this_machine
-from outlast.loop.approvals import Person
+from outlast.views.records import Person
 
 STREAM_SECONDS: Final = 600
 """How long a live stream lasts behind a proxy: then its reader comes back through the proxy."""

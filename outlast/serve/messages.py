@@ -11,13 +11,14 @@ from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
-from outlast.loop import start
-from outlast.loop.state import LoopState, has_message
-from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Customer, Staff, Target
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
 from outlast.serve.routing import PATIENCE, Desk, DeskRequest
+from outlast.views import records
+from outlast.views.records import JsonObject
+from outlast.views.run import RunSnapshot
+from outlast.views.transcript import has_message
 
 
 def startable_agent(desk: Desk, name: str) -> Agent:
@@ -35,7 +36,7 @@ def startable_agent(desk: Desk, name: str) -> Agent:
     )
 
 
-async def state_if_any(asked: DeskRequest, run_id: str) -> LoopState | None:
+async def state_if_any(asked: DeskRequest, run_id: str) -> RunSnapshot | None:
     """Return the state of a run; None if there is no such run."""
     try:
         return await asked.desk.handle(run_id).state()
@@ -50,7 +51,7 @@ async def accept_message(
     content: str | list[JsonObject],
     message_id: str,
     *,
-    state: LoopState | None = None,
+    state: RunSnapshot | None = None,
 ) -> None:
     """Take a message into a run, which it begins if there is none; return when the run has it.
 
@@ -76,7 +77,7 @@ async def accept_message(
     asked.check("send_message", Target(run_id=run_id))
     if state is not None and has_message(state, message_id):
         return
-    if state is not None and state.phase in {"closing", "closed"}:
+    if state is not None and state.is_ending:
         raise Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
     await send(asked, run_id, await readable_pictures(content), message_id)
 
@@ -85,7 +86,7 @@ class Whose(TypedDict, total=False):
     """Whose conversation it is."""
 
     tenant: str | None
-    customer: start.Customer | None
+    customer: records.Customer | None
 
 
 async def send(
@@ -147,7 +148,7 @@ def author_of(caller: Caller) -> str:
 
 async def _started(
     asked: DeskRequest, run_id: str, agent: str, content: str | list[JsonObject], message_id: str
-) -> LoopState | None:
+) -> RunSnapshot | None:
     """Begin a run; return its state, or None if somebody else has just begun another one."""
     startable_agent(asked.desk, agent)
     try:

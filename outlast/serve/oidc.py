@@ -26,7 +26,6 @@ from outlast.agents.errors import IdentityRefused, UserError
 from outlast.agents.logs import get_logger
 from outlast.client.identity import person_of_claims
 from outlast.hosts import is_this_machine
-from outlast.loop.approvals import Person
 from outlast.rendering import excerpt
 from outlast.serve.access import Staff
 from outlast.serve.login import TeamLogin, forget_session, note_session
@@ -35,6 +34,7 @@ from outlast.serve.pages.page import link, page
 from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import Desk, DeskRequest, check_origin, route
 from outlast.serve.staff_sessions import CookieJar, SessionRules, StaffSession
+from outlast.views.records import Person
 
 logger: Final = get_logger(__name__)
 

@@ -9,12 +9,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from outlast.deliveries.endpoints import DELIVERY_ENDPOINTS, DeliveryEndpoint
-from outlast.loop.values import JsonObject
 from outlast.serve.access import RULES
 from outlast.serve.api import ENDPOINTS, Endpoint
 from outlast.serve.bodies import FromQuery
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.views import View
+from outlast.views.records import JsonObject
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 _PARAMETERS: Final = {

@@ -25,7 +25,6 @@ from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.deliveries.problems import JSONAnswer
 from outlast.hosts import is_this_machine
-from outlast.loop.approvals import Person
 from outlast.proofs import proof_reader
 from outlast.serve.access import (
     NOT_OPENED,
@@ -45,6 +44,7 @@ from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.tokens import ConversationTokens, bearer_of
 from outlast.serve.troubles import RunTroubles
 from outlast.views.proofs import ProofReader
+from outlast.views.records import Person
 
 CONVERSATION_COOKIE: Final = "outlast_conversation"
 """The cookie with a customer's token, for the pages of the chat: they cannot send headers."""

@@ -11,8 +11,8 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from outlast.loop.values import Json
 from outlast.serve.login import session_end
+from outlast.views.records import Json
 
 HEARTBEAT_SECONDS: Final = 15.0
 """Proxies close a connection on which nothing comes for a minute or less."""

@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.contract.identity import IdentityKeyError, IdentityKeys, read_keys
-from outlast.loop.approvals import Person
+from outlast.views.records import Person
 
 KEY_VARIABLE: Final = "OUTLAST_DESK_KEY"
 """The variable with the keys of the team's sessions."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
@@ -11,14 +11,14 @@ from typing import Any, Final, TypeAlias, TypeVar
 from temporalio.service import RPCError
 
 from outlast import clock
-from outlast.loop.state import LoopState
-from outlast.serve.access import Caller, may, redaction_for
+from outlast.serve.access import Caller, Staff, may, redaction_for
+from outlast.views.run import RunSnapshot
 from outlast.views.trouble import (
     QUIET,
     ServerFacts,
     Trouble,
+    trouble_words,
     troubles,
-    words,
     words_for_customer,
 )
 
@@ -62,7 +62,7 @@ class _Watched:
         news: set when its trouble has changed, and then replaced.
     """
 
-    state: Callable[[], LoopState]
+    state: Callable[[], RunSnapshot]
     facts: ServerFacts = QUIET
     readers: int = 0
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,6 +99,18 @@ class Watch:
         """Wait until the trouble is another one than when this returned before."""
         await self._news.wait()
         self._news = self._shared.news
+
+    async def or_news(self, other: Coroutine[Any, Any, object]) -> None:
+        """Wait for something else, or until the trouble is another one; then the other is given up."""
+        waiting = [asyncio.ensure_future(other), asyncio.create_task(self.news())]
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
 
     async def beside(self, entries: AsyncGenerator[T]) -> AsyncGenerator[T | None]:
         """Yield entries of a feed, and None when the trouble has changed.
@@ -158,7 +170,7 @@ class RunTroubles:
         """Whether the server is there."""
         return self._answers is None or await self._answers()
 
-    async def facts(self, run_id: str, state: LoopState) -> ServerFacts:
+    async def facts(self, run_id: str, state: RunSnapshot) -> ServerFacts:
         """Return what the server says about a run; it is asked if nobody did lately.
 
         Args:
@@ -173,7 +185,7 @@ class RunTroubles:
         return await self._asked(run_id, works=state.status == "running")
 
     @asynccontextmanager
-    async def watch(self, run_id: str, state: Callable[[], LoopState]) -> "AsyncGenerator[Watch]":
+    async def watch(self, run_id: str, state: Callable[[], RunSnapshot]) -> "AsyncGenerator[Watch]":
         """Watch what the server says about a run, for one reader.
 
         All readers of a run share one watcher. It asks while the run works, or something waits for
@@ -238,9 +250,9 @@ class RunTroubles:
 
     async def _row(self, run_id: str) -> None:
         async with self._slots:
-            await self.facts(run_id, LoopState())
+            await self.facts(run_id, RunSnapshot())
 
-    async def of(self, run_id: str, state: LoopState, caller: Caller) -> tuple[Trouble, ...]:
+    async def of(self, run_id: str, state: RunSnapshot, caller: Caller) -> tuple[Trouble, ...]:
         """Return what keeps a run from going on, as a caller of the team sees it."""
         return seen_troubles(state, await self.facts(run_id, state), caller)
 
@@ -256,7 +268,7 @@ class RunTroubles:
         return facts
 
 
-def seen_troubles(state: LoopState, facts: ServerFacts, caller: Caller) -> tuple[Trouble, ...]:
+def seen_troubles(state: RunSnapshot, facts: ServerFacts, caller: Caller) -> tuple[Trouble, ...]:
     """Return what keeps a run from going on, as a caller of the team sees it."""
     found = troubles(state, facts, clock.now_ms(), redaction_for(caller, state))
     if may(caller, "view_payloads") is None:
@@ -266,10 +278,18 @@ def seen_troubles(state: LoopState, facts: ServerFacts, caller: Caller) -> tuple
 
 def row_trouble(facts: ServerFacts) -> str:
     """Return the most important trouble of a run whose state was not read, without its reason."""
-    found = troubles(LoopState(), facts, clock.now_ms())
-    return words(replace(found[0], why="")) if found else ""
+    found = troubles(RunSnapshot(), facts, clock.now_ms())
+    return trouble_words(replace(found[0], why="")) if found else ""
 
 
-def customer_trouble(state: LoopState, facts: ServerFacts) -> str:
+def customer_trouble(state: RunSnapshot, facts: ServerFacts) -> str:
     """Return what keeps a run from going on, in words for its customer; or nothing."""
     return words_for_customer(troubles(state, facts, clock.now_ms()))
+
+
+def told_trouble(state: RunSnapshot, facts: ServerFacts, caller: Caller) -> str:
+    """Return what keeps a run from going on, in words for a caller of a chat; or nothing."""
+    if not isinstance(caller, Staff):
+        return customer_trouble(state, facts)
+    found = seen_troubles(state, facts, caller)
+    return trouble_words(found[0]) if found else ""

@@ -12,8 +12,8 @@ from typing import Final
 from urllib.parse import quote
 
 from outlast.agents.items.pictures import MEDIA_TYPES, data_url, media_type_of
-from outlast.loop.values import JsonObject
 from outlast.serve.problems import Refused
+from outlast.views.records import JsonObject
 
 MOST_FILES: Final = 10
 LARGEST_FILE: Final = 10_000_000

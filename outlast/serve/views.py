@@ -23,29 +23,38 @@ from outlast.client.runs import ListedRun
 from outlast.client.timeline import MODEL_STEPS, Check, Step, StepKind, StepStatus
 from outlast.contract.blobs import readable
 from outlast.contract.names import ListedStatus
-from outlast.loop.approvals import (
-    ApprovalRequest,
-    ApprovalStatus,
-    Decision,
-    Risk,
-    Vote,
-    VoteType,
-)
-from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.items import Item, ItemKind, call_id_of, text_of
-from outlast.loop.problems import sender_at
-from outlast.loop.start import Customer
-from outlast.loop.state import LoopState, Status, visible_item_count
-from outlast.loop.values import Failure, Json, JsonObject, Usage
-from outlast.loop.votes import aged, refusal
 from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.rendering import named
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
-from outlast.serve.customer_view import CustomerMessage, customer_view
+from outlast.views.acts import aged, vote_problem
+from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.proofs import NO_PROOFS, Proof, ProofReader
+from outlast.views.records import (
+    ApprovalRequest,
+    ApprovalStatus,
+    Customer,
+    Failure,
+    Item,
+    ItemKind,
+    Json,
+    JsonObject,
+    Risk,
+    Status,
+    Usage,
+    Vote,
+    VoteType,
+)
 from outlast.views.redaction import Redaction
-from outlast.views.trouble import QUIET, Trouble, TroubleKind, troubles
-from outlast.views.trouble import words as trouble_words
+from outlast.views.run import RunSnapshot
+from outlast.views.transcript import (
+    arguments_of,
+    call_id_of,
+    name_of,
+    set_aside,
+    text_of,
+    visible_items,
+)
+from outlast.views.trouble import QUIET, Trouble, TroubleKind, trouble_words, troubles
 from outlast.views.words import (
     asked_again,
     budget_line,
@@ -221,7 +230,6 @@ def request_view(
     caller: Caller,
     *,
     words: str = "",
-    signs: bool = True,
     proofs: ProofReader = NO_PROOFS,
     at_ms: int | None = None,
 ) -> RequestView:
@@ -231,15 +239,16 @@ def request_view(
         found: the request, with the state of the run that made it.
         caller: who asks.
         words: the model's own words about it.
-        signs: whether the desk has a key that proves who acts.
-        proofs: says who has proven who they are.
+        proofs: says who has proven who they are, and whether the desk proves who acts.
         at_ms: the time; None for now.
     """
     request, state = found.request, found.state
     shown = request_for(caller, request, state)
     now_ms = clock.now_ms() if at_ms is None else at_ms
     terms, again = request.terms, asked_again(request, state.approvals)
-    target = Target(run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=signs)
+    target = Target(
+        run_id=state.run_id, state=state, request=request, at_ms=now_ms, signs=proofs.signs
+    )
     payloads: dict[str, Any] = {}
     if sees_payloads(caller):
         payloads = {
@@ -350,18 +359,11 @@ def _vote_problem(
     request: ApprovalRequest, kind: VoteType, caller: Caller, target: Target
 ) -> str | None:
     """Return why the run would refuse a decision of this type, whatever else it says."""
-    if not isinstance(caller, Staff) or target.state is None or kind == "respond":
+    if not isinstance(caller, Staff) or target.state is None:
         return None
-    if kind == "edit":  # who has voted may change the arguments
-        kind, request = "approve", replace(request, votes=())
-    if kind not in {*request.terms.allow, "withdraw"}:
-        return None
-    person = caller.person
-    decision = Decision(
-        request_id=request.id, type=kind, by=person.subject, groups=person.groups, seen=request.seen
+    return vote_problem(
+        target.state, request, kind, caller.person, target.at_ms, signs=target.signs
     )
-    sender = sender_at(target.state, target.at_ms, verified=target.signs)
-    return refusal([aged(request, target.at_ms)], decision, sender)
 
 
 # --- What a run did ------------------------------------------------------------------------------
@@ -389,7 +391,7 @@ class ItemView(View):
 
 
 def item_view(
-    item: Item, state: LoopState, caller: Caller, *, index: int | None = None
+    item: Item, state: RunSnapshot, caller: Caller, *, index: int | None = None
 ) -> ItemView:
     """Return an item as a caller sees it."""
     hides = redaction_for(caller, state)
@@ -397,7 +399,7 @@ def item_view(
 
 
 def _item_view(
-    item: Item, state: LoopState, hides: Redaction, index: int | None, *, sees_payloads: bool
+    item: Item, state: RunSnapshot, hides: Redaction, index: int | None, *, sees_payloads: bool
 ) -> ItemView:
     raw: JsonObject = readable(item.raw)
     content: dict[str, Any] = {}
@@ -426,12 +428,12 @@ def _item_view(
     )
 
 
-def _item_views(state: LoopState, hides: Redaction, *, sees_payloads: bool) -> Iterable[ItemView]:
-    for index, item in enumerate(state.items[: visible_item_count(state)]):
+def _item_views(state: RunSnapshot, hides: Redaction, *, sees_payloads: bool) -> Iterable[ItemView]:
+    for index, item in enumerate(visible_items(state)):
         yield _item_view(item, state, hides, index, sees_payloads=sees_payloads)
 
 
-def _who(item: Item, state: LoopState) -> Who:
+def _who(item: Item, state: RunSnapshot) -> Who:
     if item.kind == "input":
         return "customer" if item.raw.get("role") == "user" else "run"
     if item.kind in {"note", "history"}:
@@ -489,7 +491,7 @@ _ACTS: Final[frozenset[StepKind]] = frozenset({"takeover", "said", "release", "s
 """Kinds of steps that are actions of people, which they sign."""
 
 
-def proof_of_step(step: Step, state: LoopState, proofs: ProofReader) -> Proof | None:
+def proof_of_step(step: Step, state: RunSnapshot, proofs: ProofReader) -> Proof | None:
     """Return whether it is proven who did a step; None where no person did."""
     if step.kind not in _ACTS or not (step.by or step.signed):
         return None
@@ -497,7 +499,7 @@ def proof_of_step(step: Step, state: LoopState, proofs: ProofReader) -> Proof | 
 
 
 def _step_view(
-    step: Step, state: LoopState, hides: Redaction, proofs: ProofReader, *, sees_payloads: bool
+    step: Step, state: RunSnapshot, hides: Redaction, proofs: ProofReader, *, sees_payloads: bool
 ) -> StepView:
     took, has_usage = step.took_ms, step.usage.total_tokens > 0
     text: dict[str, Any] = {}
@@ -585,7 +587,7 @@ class UnreadView(View):
     text: str
 
 
-def unread_views(state: LoopState, caller: Caller) -> list[UnreadView]:
+def unread_views(state: RunSnapshot, caller: Caller) -> list[UnreadView]:
     """Return the messages that a run has not taken yet, as a caller of the team sees them."""
     hides = redaction_for(caller, state)
     return [
@@ -594,11 +596,11 @@ def unread_views(state: LoopState, caller: Caller) -> list[UnreadView]:
             at=_time(message.at_ms),
             text=hides.text("\n".join(text_of(readable(raw)) for raw in message.content)),
         )
-        for message in state.inbox
+        for message in state.unread
     ]
 
 
-def aside_views(state: LoopState, caller: Caller) -> list[AsideView]:
+def aside_views(state: RunSnapshot, caller: Caller) -> list[AsideView]:
     """Return what the model does not read any more, as a caller of the team sees it."""
     hides, shows = redaction_for(caller, state), sees_payloads(caller)
     return [
@@ -609,7 +611,7 @@ def aside_views(state: LoopState, caller: Caller) -> list[AsideView]:
             at=_time(one.at_ms),
             **({"reason": hides.text(one.reason)} if shows else {}),
         )
-        for one in state.aside
+        for one in set_aside(state)
     ]
 
 
@@ -621,7 +623,7 @@ class CustomerView(View):
     language: str
 
 
-def _hold_view(state: LoopState) -> HoldView | None:
+def _hold_view(state: RunSnapshot) -> HoldView | None:
     hold = state.hold
     if hold is None or state.outcome is not None:
         return None
@@ -708,14 +710,13 @@ _RUN_ACTIONS: Final[tuple[Action, ...]] = (
 
 
 def run_view(
-    state: LoopState,
+    state: RunSnapshot,
     caller: Caller,
     *,
     requests: Iterable[FoundRequest] = (),
     words: Mapping[str, str] | None = None,
     steps: Sequence[Step] | None = None,
     trouble: Iterable[Trouble] | None = None,
-    signs: bool = True,
     proofs: ProofReader = NO_PROOFS,
     at_ms: int | None = None,
 ) -> RunView:
@@ -728,24 +729,22 @@ def run_view(
         words: the model's own words about the requests, by their ids.
         steps: what it did; None if the view is without steps.
         trouble: what keeps it from going on; None for what its state says about that.
-        signs: whether the desk has a key that proves who acts.
-        proofs: says who has proven who they are.
+        proofs: says who has proven who they are, and whether the desk proves who acts.
         at_ms: the time; None for now.
     """
     hides, shows = redaction_for(caller, state), sees_payloads(caller)
     now = clock.now_ms() if at_ms is None else at_ms
-    target = Target(run_id=state.run_id, state=state, at_ms=now, signs=signs)
-    see = partial(request_view, caller=caller, signs=signs, proofs=proofs, at_ms=now)
+    target = Target(run_id=state.run_id, state=state, at_ms=now, signs=proofs.signs)
+    see = partial(request_view, caller=caller, proofs=proofs, at_ms=now)
     said, done = words or {}, dict[str, Any]()
     found = troubles(state, QUIET, now, hides) if trouble is None else trouble
     if steps is not None:
         see_step = partial(_step_view, state=state, hides=hides, proofs=proofs, sees_payloads=shows)
         done = {"steps": list(map(see_step, steps))}
-    parent = state.start.parent
     return RunView(
         id=state.run_id,
         status=state.status,
-        customer=_customer_view(state.start.customer),
+        customer=_customer_view(state.customer),
         agent=state.agent,
         handoff_path=list(state.handoff_path),
         waits_for=waits_for(state),
@@ -755,13 +754,13 @@ def run_view(
         usage=_usage_view(state.usage),
         cost=_cost_view(Cost.of_state(state)),
         failure=_failure_view(state.failure, hides, sees_payloads=shows),
-        started_at=_time(state.start.started_at_ms),
-        updated_at=_time(state.at_ms),
-        is_open=state.outcome is None,
+        started_at=_time(state.started_at_ms),
+        updated_at=_time(state.updated_at_ms),
+        is_open=state.is_open,
         unread=unread_views(state, caller),
         set_aside=aside_views(state, caller),
-        parent=None if parent is None else parent.run_id,
-        forked_from=None if state.fork is None else state.fork.run_id,
+        parent=state.parent_id,
+        forked_from=state.forked_from,
         actions=[ActionView(name=one, problem=may(caller, one, target)) for one in _RUN_ACTIONS],
         requests=[see(one, words=said.get(one.request.id, "")) for one in requests],
         items=list(_item_views(state, hides, sees_payloads=shows)),
@@ -863,7 +862,7 @@ def new_conversation(run_id: str) -> CustomerConversation:
     )
 
 
-def customer_conversation(state: LoopState, trouble: str = "") -> CustomerConversation:
+def customer_conversation(state: RunSnapshot, trouble: str = "") -> CustomerConversation:
     """Return what the customer of a run sees of it, and of what keeps it from going on."""
     view, see = customer_view(state), partial(_customer_message, state.run_id)
     return CustomerConversation(

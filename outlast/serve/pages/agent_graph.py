@@ -10,8 +10,8 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.tools.definition import FunctionTool
-from outlast.loop.items import Item
-from outlast.loop.state import LoopState
+from outlast.views.records import Item
+from outlast.views.run import RunSnapshot
 
 PartKind: TypeAlias = Literal[
     "tool", "agent tool", "hosted tool", "MCP server", "input check", "output check"
@@ -219,7 +219,7 @@ class Way:
     calls: Counter[tuple[str, str]]
 
 
-def way_of(state: LoopState) -> Way:
+def way_of(state: RunSnapshot) -> Way:
     """Return the way that a run took."""
     path = list(state.handoff_path)
     if state.agent and (not path or path[-1] != state.agent):

@@ -6,12 +6,12 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from outlast.loop.state import LoopState
 from outlast.serve.access import Target, may
 from outlast.serve.pages.agent_graph import AgentGraph, graph_of, way_of, with_way
 from outlast.serve.pages.agent_picture import picture_of
 from outlast.serve.pages.page import fragment, page, show_page
 from outlast.serve.routing import Desk, DeskRequest, route
+from outlast.views.run import RunSnapshot
 
 
 async def _show_agents(asked: DeskRequest) -> Response:
@@ -33,13 +33,13 @@ async def _show_agents(asked: DeskRequest) -> Response:
     )
 
 
-def way_picture(asked: DeskRequest, state: LoopState) -> Markup:
+def way_picture(asked: DeskRequest, state: RunSnapshot) -> Markup:
     """Return the picture of the way that a run took, for other pages about the run."""
     html = fragment(asked, "agents_graph.html", **_values(_graph(asked.desk, state)))
     return Markup(html)  # noqa: S704  the template escapes
 
 
-def _graph(desk: Desk, state: LoopState | None) -> AgentGraph:
+def _graph(desk: Desk, state: RunSnapshot | None) -> AgentGraph:
     graph = graph_of(desk.agents)
     return graph if state is None else with_way(graph, way_of(state))
 

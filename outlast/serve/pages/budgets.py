@@ -7,8 +7,7 @@ from decimal import Decimal
 from typing import Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.values import Json, JsonObject
+from outlast.views.records import ApprovalRequest, Json, JsonObject
 from outlast.views.words import amount_text
 
 _UNITS: Final = {

@@ -25,16 +25,10 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import IdentityRefused, RunNotFound, UserError
 from outlast.agents.logs import get_logger
-from outlast.loop.values import JsonObject
 from outlast.serve import uploads
 from outlast.serve.access import Customer, Staff, Target, may
 from outlast.serve.content import file_answer, file_of
-from outlast.serve.customer_view import (
-    CustomerMessage,
-    CustomerView,
-    customer_input,
-    customer_message_id,
-)
+from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.messages import accept_message, startable_agent, stream_deadline
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import view_of
@@ -60,6 +54,8 @@ from outlast.serve.pages.parts import (
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.views.customer import CustomerMessage, CustomerView
+from outlast.views.records import JsonObject
 
 logger: Final = get_logger(__name__)
 

@@ -12,8 +12,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outlast.loop.state import LoopState
-from outlast.serve.customer_view import CustomerMessage, CustomerView, shows_text_in_progress
 from outlast.serve.feed import (
     Ended,
     FeedReader,
@@ -21,13 +19,14 @@ from outlast.serve.feed import (
     Snapshot,
     TextAdded,
     TextReset,
-    turn_in_progress,
 )
 from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.parts import key_at, message_keys, newest
 from outlast.serve.routing import Desk
 from outlast.serve.sse import ServerSentEvent
 from outlast.serve.troubles import Watch
+from outlast.views.customer import CustomerMessage, CustomerView, shows_text_in_progress
+from outlast.views.run import RunSnapshot, turn_in_progress
 
 OPEN: Final = "begin"
 CHAT: Final = "chat"
@@ -127,7 +126,7 @@ class _Text:
     text: str = ""
     is_unjudged: bool = False
 
-    def shown(self, state: LoopState) -> str:
+    def shown(self, state: RunSnapshot) -> str:
         """Return what the customer may read of it, and has not as a message."""
         may_read = shows_text_in_progress(state, is_unjudged=self.is_unjudged)
         return self.text if turn_in_progress(state) and may_read else ""

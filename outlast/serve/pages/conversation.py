@@ -21,12 +21,9 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
-from outlast.client.results.result_members import RunSnapshot
 from outlast.client.timeline import Step
 from outlast.clock import now_ms
 from outlast.dev.data_dir import run_link
-from outlast.loop.events import CancelMode
-from outlast.loop.state import LoopState
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target, redaction_for
 from outlast.serve.api import deliver
@@ -60,6 +57,8 @@ from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.views.proofs import ProofReader
+from outlast.views.records import CancelMode
+from outlast.views.run import RunSnapshot, own_requests
 from outlast.views.trouble import QUIET, ServerFacts
 from outlast.views.words import KEPT
 
@@ -104,7 +103,7 @@ async def _present(asked: DeskRequest) -> _Present:
         return _Present(entry.state, tuple(entries.steps), entry.text, entry.is_unjudged)
 
 
-async def _seen(asked: DeskRequest, state: LoopState, steps: Sequence[Step]) -> Conversation:
+async def _seen(asked: DeskRequest, state: RunSnapshot, steps: Sequence[Step]) -> Conversation:
     proofs = await asked.desk.proofs()
     facts = await asked.desk.troubles.facts(asked.run_id, state)
     return conversation(state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts)
@@ -246,7 +245,7 @@ class _Screen:
     _has_begun: bool = False
     _added: str = ""
     _is_replaced: bool = True
-    _shown_state: LoopState | None = None
+    _shown_state: RunSnapshot | None = None
     _shown_facts: ServerFacts = QUIET
     _regions: dict[str, str] = field(default_factory=dict[str, str])
     _holder: str | None = None
@@ -449,7 +448,7 @@ async def _retry(asked: DeskRequest, form: Form) -> str:
 async def _extend(asked: DeskRequest, form: Form) -> str:
     request_id = form.exact("request_id")
     state = await asked.handle.state()
-    found = next((one for one in state.own_requests if one.id == request_id), None)
+    found = next((one for one in own_requests(state) if one.id == request_id), None)
     extension = None if found is None else extension_of(found)
     if found is None or extension is None:
         raise UserError(f"The request {request_id:.40} does not wait any more.")

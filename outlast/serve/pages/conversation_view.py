@@ -16,30 +16,31 @@ from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.aside import Aside, is_text, may_be_left_out, part_words, parts_of
-from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.canonical import same_person
-from outlast.loop.items import Item, text_of
-from outlast.loop.spending import described, spent
-from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
-from outlast.loop.values import Json, JsonObject
-from outlast.loop.votes import audience_text, deadline_ms
 from outlast.pricing import Cost, usd_of
 from outlast.rendering import arguments_text, counted, json_text
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
-from outlast.serve.customer_view import (
-    CustomerMessage,
-    customer_view,
-    shows_text_in_progress,
-)
 from outlast.serve.pages.budgets import Extension, extension_of
 from outlast.serve.troubles import seen_troubles
 from outlast.serve.views import proof_of_step
+from outlast.views.acts import audience_text, deadline_ms, same_person
+from outlast.views.customer import CustomerMessage, customer_view, shows_text_in_progress
 from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader
+from outlast.views.records import ApprovalRequest, Aside, Item, Json, JsonObject
 from outlast.views.redaction import Redaction
+from outlast.views.run import RunSnapshot, budget_lines, writes_answer
+from outlast.views.transcript import (
+    CALL_KINDS,
+    OUTPUT_KINDS,
+    arguments_of,
+    leavable_parts,
+    may_be_left_out,
+    name_of,
+    part_name,
+    set_aside,
+    text_of,
+)
 from outlast.views.trouble import QUIET, ServerFacts, Trouble, with_first_message
-from outlast.views.words import STATUS, amount_text, asked_again, budget_line, void_words
+from outlast.views.words import STATUS, asked_again, budget_line, void_words
 
 # --- States in words ------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class CustomerSide:
     silent: bool
 
 
-def customer_side(state: LoopState, hides: Redaction) -> CustomerSide:
+def customer_side(state: RunSnapshot, hides: Redaction) -> CustomerSide:
     """Return what the customer sees, for the team: with names, and without what policies hide."""
     seen = customer_view(state)
     waits = [one for one in state.pending_approvals if not one.terms.customer_text]
@@ -143,7 +144,7 @@ def customer_side(state: LoopState, hides: Redaction) -> CustomerSide:
 
 def _bubble(
     message: CustomerMessage,
-    state: LoopState,
+    state: RunSnapshot,
     hides: Redaction,
     leavable: "Callable[[int], tuple[Leavable, ...]] | None" = None,
 ) -> Bubble:
@@ -193,7 +194,7 @@ class Leavable:
 
 
 def leavable(
-    at: int, state: LoopState, hides: Redaction, *, may_change: bool, shows_reasons: bool
+    at: int, state: RunSnapshot, hides: Redaction, *, may_change: bool, shows_reasons: bool
 ) -> tuple[Leavable, ...]:
     """Return what the model may do without of an item, or does not read: all of it, and parts.
 
@@ -205,27 +206,19 @@ def leavable(
         shows_reasons: whether the viewer may read why something was set aside.
     """
     raw = state.items[at].raw
-    listed = parts_of(raw)
-    aside = {one.part: one for one in state.aside if one.item == at}
-    media = {place for place, part in enumerate(listed) if not is_text(part) and len(listed) > 1}
-    parts = media | aside.keys()
+    aside = {one.part: one for one in set_aside(state) if one.item == at}
+    parts = leavable_parts(raw) | aside.keys()
     can = may_change and may_be_left_out(raw)
     return tuple(
         Leavable(
             item=at,
             part=part,
-            what="" if part is None else _part_words(listed, part),
+            what="" if part is None else part_name(raw, part),
             mark=_mark(aside[part], hides, shows_reasons=shows_reasons) if part in aside else "",
             may_change=can or (may_change and part in aside),
         )
         for part in (*sorted(one for one in parts if one is not None), None)
     )
-
-
-def _part_words(listed: Sequence[Json], part: int) -> str:
-    found = listed[part] if part < len(listed) else None
-    name = cast("JsonObject", found).get("filename") if isinstance(found, dict) else None
-    return name if isinstance(name, str) and name else part_words(found)
 
 
 def _mark(aside: Aside, hides: Redaction, *, shows_reasons: bool) -> str:
@@ -406,7 +399,9 @@ _VERBS: Final = {
 }
 
 
-def _votes(request: ApprovalRequest | None, state: LoopState, proofs: ProofReader) -> Iterator[str]:
+def _votes(
+    request: ApprovalRequest | None, state: RunSnapshot, proofs: ProofReader
+) -> Iterator[str]:
     if request is None:
         return
     for vote, proof in zip(request.votes, proofs.of_votes(request, state), strict=True):
@@ -566,7 +561,7 @@ class Conversation:
         sees_payloads: whether the viewer may see arguments and outputs.
     """
 
-    state: LoopState
+    state: RunSnapshot
     badge: Badge
     customer: CustomerSide
     steps: Sequence[Step]
@@ -608,7 +603,7 @@ class Conversation:
 
     def left_out(self, step: Step) -> tuple[Leavable, ...]:
         """Return what the model does not read of the items of a step."""
-        if not self.state.aside or step.kind == "set_aside":  # its own words say so
+        if not set_aside(self.state) or step.kind == "set_aside":  # its own words say so
             return ()
         items = (at for at in step.items if at < len(self.state.items))
         return tuple(one for at in items for one in self.leavable(at) if one.mark)
@@ -624,12 +619,12 @@ class Conversation:
     @property
     def writes(self) -> bool:
         """Whether the agent writes an answer, which a takeover withdraws."""
-        return self.state.phase == "thinking" and not self.holder
+        return writes_answer(self.state) and not self.holder
 
     @property
     def customer_waits(self) -> bool:
         """Whether the customer waits for the person who has the conversation."""
-        return bool(self.holder) and bool(self.state.inbox or self.state.question.answering)
+        return bool(self.holder) and bool(self.state.unread or self.state.answering)
 
     def draft_label(self, *, is_unjudged: bool) -> str:
         """Return who reads the text in progress."""
@@ -650,7 +645,7 @@ _ACTIONS: Final[tuple[Action, ...]] = (
 
 
 def conversation(
-    state: LoopState,
+    state: RunSnapshot,
     steps: Sequence[Step],
     caller: Caller,
     proofs: ProofReader,
@@ -688,7 +683,7 @@ def conversation(
             _waiting(one, state, caller, hides, target) for one in state.pending_approvals
         ),
         parked=tuple(map(_parked, pending_waits(state) if state.outcome is None else ())),
-        budgets=tuple(_budgets(state, at_ms)),
+        budgets=tuple(budget_lines(state, at_ms)),
         cost=Cost.of_state(state),
         trouble=seen_troubles(state, facts, caller),
         hides=hides,
@@ -701,7 +696,7 @@ def conversation(
 
 
 def _waiting(
-    request: ApprovalRequest, state: LoopState, caller: Caller, hides: Redaction, target: Target
+    request: ApprovalRequest, state: RunSnapshot, caller: Caller, hides: Redaction, target: Target
 ) -> Waiting:
     problem = None
     if request.kind == "budget":
@@ -724,20 +719,7 @@ def _waiting(
     )
 
 
-def _budgets(state: LoopState, at_ms: int) -> Iterator[str]:
-    for index, budget in enumerate(state.start.budgets):
-        if state.outcome is not None and budget.of == "seconds":
-            continue  # the clock goes on after the end
-        used = spent(state, budget, at_ms)
-        is_money = budget.of == "cost_micros"
-        shown = amount_text(budget.of, used) if is_money else f"{used:,}"
-        more = sum(amount for at, amount in state.extended if at == index)
-        added = f"{amount_text(budget.of, more)} of it" if is_money else f"{more:,} of them"
-        extended = f", {added} added by people" if more else ""
-        yield f"{shown} used of {described(state, index)}{extended}"
-
-
-def release_targets(state: LoopState, agents: Iterable[Agent]) -> tuple[str, ...]:
+def release_targets(state: RunSnapshot, agents: Iterable[Agent]) -> tuple[str, ...]:
     """Return the agents that may go on with a conversation, the active one first."""
     known = list(agents)
     names = [state.agent, *reversed(state.handoff_path)]

@@ -24,13 +24,13 @@ from temporalio.client import Client
 from outlast.agents.errors import UserError
 from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs, state_of
 from outlast.contract.names import ListedStatus
-from outlast.loop.approvals import Risk
-from outlast.loop.state import LoopState
 from outlast.pricing import Cost
 from outlast.serve.pages.conversation_view import BADGES, Badge
 from outlast.serve.pages.filters import DUE, now, read_back
 from outlast.serve.pages.page import fragment, page, show_page
 from outlast.serve.routing import DeskRequest, route
+from outlast.views.records import Risk
+from outlast.views.run import RunSnapshot, snapshot_of
 
 PAGE: Final = 50
 """The most conversations of a page."""
@@ -234,13 +234,13 @@ class Usages:
         async with self._slots:
             state = await state_of(client, run.run_id, run.execution_id)
         if state is not None:
-            self._known[run.execution_id] = _used(state)
+            self._known[run.execution_id] = _used(snapshot_of(state))
             self._known.move_to_end(run.execution_id)
             while len(self._known) > MOST_KEPT:
                 self._known.popitem(last=False)
 
 
-def _used(state: LoopState) -> Used:
+def _used(state: RunSnapshot) -> Used:
     cost = Cost.of_state(state)
     return Used(
         tokens=state.usage.total_tokens,

@@ -7,11 +7,6 @@ from typing import Any, Final, Literal, cast
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
 from outlast.client.people.nested_requests import FoundRequest, find_request
-from outlast.loop.approvals import ApprovalRequest, Decision, Person, VoteType
-from outlast.loop.human_actions import is_queued
-from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
-from outlast.loop.votes import LONGEST_CLAIM_MINUTES
 from outlast.rendering import named
 from outlast.serve.access import Caller, Target, redaction_for
 from outlast.serve.pages.budgets import extended_by, extension_of
@@ -20,6 +15,17 @@ from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.views import RequestView, action_of
+from outlast.views.acts import is_queued
+from outlast.views.records import (
+    LONGEST_CLAIM_MINUTES,
+    ApprovalRequest,
+    Decision,
+    Json,
+    JsonObject,
+    Person,
+    VoteType,
+)
+from outlast.views.run import RunSnapshot
 from outlast.views.words import KEPT, asked_again, changed, receipt, request_line, void_words
 
 Deed = Literal[
@@ -111,7 +117,7 @@ class Refusal:
     problem: Problem
 
 
-async def find(asked: DeskRequest, root: LoopState) -> FoundRequest:
+async def find(asked: DeskRequest, root: RunSnapshot) -> FoundRequest:
     """Return the request that the path names, of a run or one nested in it.
 
     Raises:
@@ -125,7 +131,7 @@ async def find(asked: DeskRequest, root: LoopState) -> FoundRequest:
     return found
 
 
-async def root_of(asked: DeskRequest) -> LoopState:
+async def root_of(asked: DeskRequest) -> RunSnapshot:
     """Return the state of the run that the path names.
 
     Raises:

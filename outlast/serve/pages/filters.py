@@ -18,10 +18,10 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from outlast import rendering
-from outlast.loop.approvals import VoteType
 from outlast.pricing import dollars
 from outlast.views.proofs import PROOF_WORDS
-from outlast.views.trouble import words as trouble_words
+from outlast.views.records import VoteType
+from outlast.views.trouble import trouble_words
 from outlast.views.words import VOTED, request_line
 
 LONGEST_MARKDOWN: Final = 20_000

@@ -23,7 +23,6 @@ from outlast.client.inbox import (
 )
 from outlast.client.people.nested_requests import found_requests
 from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
-from outlast.loop.approvals import Person, Risk
 from outlast.rendering import counted
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE
@@ -45,6 +44,7 @@ from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import RequestView, request_view
+from outlast.views.records import Person, Risk
 
 SHOWN: Final = 100
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
@@ -242,7 +242,7 @@ async def _requests_of(
             found = await found_requests(state, asked.desk.client)
             hold = held_conversation(state)
             proofs = await asked.desk.proofs()
-        see = partial(request_view, caller=asked.caller, signs=proofs.signs, proofs=proofs)
+        see = partial(request_view, caller=asked.caller, proofs=proofs)
         shown = map(see, found)
         views = [(view, line_of(one.request, view)) for view, one in zip(shown, found, strict=True)]
     except (AgentsException, TimeoutError) as error:

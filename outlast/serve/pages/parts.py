@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from outlast.serve.customer_view import CustomerMessage
+from outlast.views.customer import CustomerMessage
 
 SHOWN: Final = 50
 """How many entries a page shows at first, and how many more at once."""

@@ -12,11 +12,7 @@ from outlast import rendering
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.people.words import model_words
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import LoopState
-from outlast.loop.values import Json
 from outlast.serve.access import groups_of, redaction_for, request_for
-from outlast.serve.customer_view import CustomerMessage, customer_view
 from outlast.serve.feed import Cut, Ended, FeedEntry
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.decisions import (
@@ -54,7 +50,10 @@ from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import RequestView, request_view
+from outlast.views.customer import CustomerMessage, customer_view
+from outlast.views.records import ApprovalRequest, Json
 from outlast.views.redaction import Redaction
+from outlast.views.run import RunSnapshot
 
 MOST_MESSAGES: Final = 30
 """How much of the conversation stands beside the request."""
@@ -179,7 +178,7 @@ def _changed_regions(seen: str, present: str) -> list[str]:
 
 async def _shown(
     asked: DeskRequest,
-    root: LoopState,
+    root: RunSnapshot,
     found: FoundRequest,
     *,
     done: str = "",
@@ -191,7 +190,7 @@ async def _shown(
     request = found.request
     words = model_words(found.state, request, groups_of(asked.caller))
     proofs = await asked.desk.proofs()
-    view = request_view(found, asked.caller, words=words, signs=proofs.signs, proofs=proofs)
+    view = request_view(found, asked.caller, words=words, proofs=proofs)
     request = as_seen(request, view)
     messages = customer_view(root)
     hides = [redaction_for(asked.caller, one) for one in (root, found.state)]

@@ -13,11 +13,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast import rendering
 from outlast.agents.errors import UserError
-from outlast.loop import schemas
-from outlast.loop.approvals import REDACTED
-from outlast.loop.values import Json, JsonObject
 from outlast.serve.pages import filters
 from outlast.serve.pages.page import Form
+from outlast.views.acts import schema_problem
+from outlast.views.records import REDACTED, Json, JsonObject
 
 Kind: TypeAlias = Literal[
     "text", "long_text", "integer", "number", "boolean", "choice", "object", "array", "json"
@@ -280,7 +279,7 @@ def read_form(
     found = reader.value(made, value, schema or {}, 0)
     result: Json = None if isinstance(found, _Absent) else found
     problems = reader.problems
-    if not problems and not add and schema and (problem := schemas.problem_of(result, schema)):
+    if not problems and not add and schema and (problem := schema_problem(result, schema)):
         problems[name] = problem
     again = form_field(schema, result, name)
     return Entered(result, problems, _with_problems(_marked(again, made), problems, form))

@@ -27,7 +27,6 @@ from outlast.a2a.protocol import (
     TaskRequest,
 )
 from outlast.agents.errors import AgentsException
-from outlast.loop.values import Json, JsonObject
 from outlast.serve.messages import startable_agent, stream_deadline
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
@@ -45,6 +44,7 @@ from outlast.serve.wires.a2a_tasks import (
     subscribe,
     unsupported,
 )
+from outlast.views.records import Json, JsonObject
 
 RecordT = TypeVar("RecordT", bound=Record)
 

@@ -17,8 +17,8 @@ from outlast.a2a.protocol import (
     AgentSkill,
 )
 from outlast.agents.agent import Agent
-from outlast.loop.values import JsonObject
 from outlast.serve.routing import Desk, own_origin
+from outlast.views.records import JsonObject
 
 _BEARER: Final[JsonObject] = {
     "httpAuthSecurityScheme": {

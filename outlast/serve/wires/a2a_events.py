@@ -13,11 +13,7 @@ from outlast.a2a.protocol import (
     TaskStatus,
     timestamp,
 )
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
 from outlast.serve.cursor import checksum
-from outlast.serve.customer_view import customer_view
 from outlast.serve.wires.answer_steps import answer_of
 from outlast.serve.wires.ids import RequestId, TaskId
 from outlast.serve.wires.steps import (
@@ -29,6 +25,9 @@ from outlast.serve.wires.steps import (
     TextPiece,
     TextVoid,
 )
+from outlast.views.customer import customer_view
+from outlast.views.records import ApprovalRequest, Json, JsonObject
+from outlast.views.run import RunSnapshot
 
 STATES: Final[dict[Reason, TaskState]] = {
     "answered": "TASK_STATE_COMPLETED",
@@ -112,15 +111,19 @@ class TaskProgress:
             case _:
                 pass  # reasoning, calls and outputs have no place in the protocol
 
-    def settle(self, state: LoopState) -> Iterator[JsonObject]:
-        """Take what no step tells: what the run waits for, and since when the task is as it is."""
+    def settle(self, state: RunSnapshot, trouble: str = "") -> Iterator[JsonObject]:
+        """Take what no step tells: what the run waits for, and since when the task is as it is.
+
+        Args:
+            state: the run.
+            trouble: what keeps it from going on, in words.
+        """
         answer = answer_of(state, self._id.message_id)
         if answer is None or answer is state.answers[-1]:
-            self.at_ms = state.at_ms
+            self.at_ms = state.updated_at_ms
         if self.state != "TASK_STATE_WORKING":
             return
-        said = customer_view(state).waits_for
-        words: list[Json] = [] if said is None else [said]
+        words: list[Json] = [one for one in (customer_view(state).waits_for, trouble) if one]
         if words != self._words:
             self._words = words
             yield self._status_update()

@@ -31,13 +31,12 @@ from outlast.agents.items.pictures import data_url
 from outlast.client.people.nested_requests import find_request
 from outlast.client.runs import RunFilter, find_runs
 from outlast.contract.failures import CANCELLED
-from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import Customer, Staff, Target
-from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.messages import accept_message, state_if_any
 from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest
+from outlast.serve.troubles import told_trouble
 from outlast.serve.uploads import with_name
 from outlast.serve.wires.a2a_events import STATES, TaskProgress
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
@@ -57,6 +56,8 @@ from outlast.serve.wires.decisions import (
     voted_by,
 )
 from outlast.serve.wires.ids import RequestId, TaskId
+from outlast.views.records import Json, JsonObject
+from outlast.views.run import RunSnapshot
 
 LONGEST_WAIT: Final = timedelta(minutes=5)
 """How long a message that is not to return at once waits for its answer; then it is to be polled."""
@@ -341,18 +342,22 @@ async def follow_task(call: A2ACall, task_id: TaskId) -> AsyncGenerator[JsonObje
     asked = call.asked
     progress, steps = _progress(call, task_id)
     has_begun = False
-    async with answer_reader(asked.desk, asked.caller, task_id.run_id) as reader:
+    async with (
+        answer_reader(asked.desk, asked.caller, task_id.run_id) as reader,
+        asked.desk.troubles.watch(task_id.run_id, lambda: reader.state) as watch,
+    ):
         await reader.until_present()
         nested = NestedRequests(asked.desk, asked.caller)
-        async with aclosing(follow_steps(steps, reader, nested)) as following:
+        async with aclosing(follow_steps(steps, reader, nested, watch)) as following:
             async for step in following:
+                trouble = told_trouble(reader.state, watch.facts, asked.caller)
                 news = list(progress.take(step)) if step is not None else []
                 if not has_begun and (step is None or steps.is_over):
                     has_begun = True
-                    list(progress.settle(reader.state))
+                    list(progress.settle(reader.state, trouble))
                     yield {"task": progress.task().record()}
                 elif has_begun:
-                    news += progress.settle(reader.state)
+                    news += progress.settle(reader.state, trouble)
                     for event in news:
                         yield event
 
@@ -380,7 +385,7 @@ async def cancel_task(call: A2ACall, text: str) -> Task:
     task = await read_task(call, task_id)
     if task.status.state in TERMINAL:
         raise Refused(400, "task_not_cancelable", "The task is over.")
-    if any(one.id == task_id.message_id for one in (await handle.state()).inbox):
+    if any(one.id == task_id.message_id for one in (await handle.state()).unread):
         call.asked.check("withdraw_message", Target(run_id=run_id))
         with suppress(UserError):  # the run has just taken it
             await handle.withdraw(task_id.message_id)
@@ -466,7 +471,7 @@ async def _tasks_of(call: A2ACall, run_id: str) -> list[_Listed]:
     """Return the tasks of a conversation: the answers to messages that came by this protocol."""
     state = await call.asked.desk.handle(run_id).state()
     answered = [name for answer in state.answers for name in answer.to]
-    names = [*answered, *state.question.answering, *(one.id for one in state.inbox)]
+    names = [*answered, *state.answering, *(one.id for one in state.unread)]
     own = [name for name in dict.fromkeys(names) if name.startswith(_OF_TASKS)]
     found: list[_Listed] = []
     for name in own:
@@ -476,14 +481,14 @@ async def _tasks_of(call: A2ACall, run_id: str) -> list[_Listed]:
         status = _state_of(state, name)
         if status == "TASK_STATE_WORKING" and isinstance(call.asked.caller, Staff):
             status = (await read_task(call, task_id)).status.state  # it may wait for them
-        found.append(_Listed(state.at_ms if is_newest else 0, task_id, status))
+        found.append(_Listed(state.updated_at_ms if is_newest else 0, task_id, status))
     return found
 
 
 _OF_TASKS: Final = customer_message_id(_TASKS_BEGIN)
 
 
-def _state_of(state: LoopState, message_id: str) -> TaskState:
+def _state_of(state: RunSnapshot, message_id: str) -> TaskState:
     answer = answer_of(state, message_id)
     if answer is not None and answer.failure is None:
         return STATES["answered"]

@@ -11,13 +11,12 @@ from typing import Final
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import present_requests
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.canonical import same_person
-from outlast.loop.state import LoopState
-from outlast.loop.votes import settled_problem
 from outlast.serve.access import Target, may
 from outlast.serve.routing import DeskRequest
 from outlast.serve.wires.ag_ui_input import Answered, interrupt_id
+from outlast.views.acts import same_person, settled_problem
+from outlast.views.records import ApprovalRequest
+from outlast.views.run import RunSnapshot
 
 CHANNEL: Final = "ag-ui"
 """Where these decisions are made, as the audit has it."""
@@ -42,7 +41,7 @@ NOTHING_DECIDED: Final = Decided()
 
 
 async def decide(
-    asked: DeskRequest, run_id: str, answers: Sequence[Answered], state: LoopState | None
+    asked: DeskRequest, run_id: str, answers: Sequence[Answered], state: RunSnapshot | None
 ) -> Decided:
     """Send the decisions to the runs whose requests they answer.
 
@@ -75,7 +74,7 @@ async def decide(
 
 
 async def _decided(
-    asked: DeskRequest, state: LoopState, answer: Answered, request: ApprovalRequest | None
+    asked: DeskRequest, state: RunSnapshot, answer: Answered, request: ApprovalRequest | None
 ) -> str | None:
     """Send one decision; return why it is not taken, or None."""
     if request is None:
@@ -98,7 +97,7 @@ async def _decided(
     return None
 
 
-def _not_waiting(asked: DeskRequest, state: LoopState, answer: Answered) -> str | None:
+def _not_waiting(asked: DeskRequest, state: RunSnapshot, answer: Answered) -> str | None:
     """Return why a request cannot be decided any more; None if this person has decided it."""
     for one in state.approvals:
         if one.id != answer.request_id:

@@ -33,7 +33,6 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
-from outlast.loop.values import JsonObject
 from outlast.serve.wires.ag_ui_view import (
     OWN,
     Called,
@@ -42,6 +41,7 @@ from outlast.serve.wires.ag_ui_view import (
     Said,
     as_messages,
 )
+from outlast.views.records import JsonObject
 
 WAITING: Final = "outlast.waiting"
 """The type of the activity that says what a conversation waits for."""

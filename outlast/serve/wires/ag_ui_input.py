@@ -18,11 +18,10 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest, VoteType
-from outlast.loop.values import JsonObject
-from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.uploads import with_name
 from outlast.serve.wires.ag_ui_view import OWN, Called, Part, Returned, Said
+from outlast.views.records import ApprovalRequest, JsonObject, VoteType
 
 _DIGEST: Final = 16
 """How many hexadecimal digits of what somebody saw are in the id of an interrupt."""

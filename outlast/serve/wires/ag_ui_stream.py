@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from ag_ui.core import (
@@ -22,13 +23,8 @@ from ag_ui.core import (
 from outlast.agents.errors import RunNotFound
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import found_requests
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.canonical import same_person
-from outlast.loop.state import LoopState, has_message
-from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import customer_view, shows_text_in_progress
 from outlast.serve.feed import (
     Cut,
     Ended,
@@ -39,13 +35,13 @@ from outlast.serve.feed import (
     Snapshot,
     TextAdded,
     TextReset,
-    turn_in_progress,
 )
 from outlast.serve.messages import accept_message
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent, json_event
+from outlast.serve.troubles import Watch, told_trouble
 from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import (
@@ -67,6 +63,11 @@ from outlast.serve.wires.ag_ui_view import (
     view_of_customer,
     view_of_team,
 )
+from outlast.views.acts import same_person
+from outlast.views.customer import customer_view, shows_text_in_progress
+from outlast.views.records import ApprovalRequest, Json, JsonObject
+from outlast.views.run import RunSnapshot, own_requests, turn_in_progress
+from outlast.views.transcript import has_message
 
 LOOK_SECONDS: Final = 0.5
 """How often a stream looks at the state while the feed has nothing: a message that nobody takes
@@ -132,9 +133,10 @@ class RunStream:
         self._is_team = self._staff is not None and may(caller, "view_payloads") is None
         self._decides = self._staff is not None and may(caller, "decide") is None
         self._signs = True
-        self._first: LoopState | None = None
+        self._first: RunSnapshot | None = None
         self._has_waited = False
-        self._viewed: tuple[LoopState, View, Facts] | None = None
+        self._viewed: tuple[RunSnapshot, str | None, View, Facts] | None = None
+        self._trouble: str | None = None  # not among the facts before there was any
         self._writer = EventWriter(
             self._run_id,
             given.run_id,
@@ -160,7 +162,10 @@ class RunStream:
                     for event in self._not_begun():
                         yield _written(event, self._position)
                     return
-                async with aclosing(self._read(entries)) as reading:
+                watch = await stack.enter_async_context(
+                    self._asked.desk.troubles.watch(self._run_id, partial(_state_of, entries))
+                )
+                async with aclosing(self._read(entries, watch)) as reading:
                     async for event in reading:
                         yield event
             except Exception as error:  # noqa: BLE001  the client has to learn that the stream failed
@@ -185,7 +190,7 @@ class RunStream:
             return None
         return entries
 
-    async def _take_input(self, state: LoopState | None) -> None:
+    async def _take_input(self, state: RunSnapshot | None) -> None:
         """Send the decisions of the request, and the messages that the run does not have.
 
         A front end sends its whole history each time.
@@ -210,7 +215,7 @@ class RunStream:
         yield from self._writer.show((), None, Facts({"working": False, "ended": False}))
         yield from self._writer.finish(Pause("done"))
 
-    async def _read(self, entries: FeedReader) -> AsyncGenerator[ServerSentEvent]:
+    async def _read(self, entries: FeedReader, watch: Watch) -> AsyncGenerator[ServerSentEvent]:
         goes_on = await entries.goes_on()
         live = self._begin_at(entries.had() if goes_on else None)
         paused: Pause | None = None
@@ -223,6 +228,8 @@ class RunStream:
                     yield _written(RunErrorEvent(message=_CUT, code="cut"), self._position)
                     return
                 live, state = _live_after(live, entry), entries.state
+                if entry is not None:
+                    watch.look()
                 is_over = isinstance(entry, Ended)
                 if entries.is_behind:
                     continue
@@ -230,9 +237,13 @@ class RunStream:
                     self._awaited.clear()
                 if self._lacks_messages(state) and not is_over:
                     continue  # the client has them already, and would lose them
-                if entry is None and state is seen and not self._is_behind(state):
+                trouble = told_trouble(state, watch.facts, self._asked.caller)
+                is_same = state is seen and trouble == (self._trouble or "")
+                if entry is None and is_same and not self._is_behind(state):
                     continue
                 seen = state
+                if trouble or self._trouble is not None:
+                    self._trouble = trouble
                 pause = await self._pause(state)
                 if is_over and pause is None:
                     pause = Pause("cancelled")  # the server ended the run, and no event says how
@@ -266,7 +277,7 @@ class RunStream:
 
     def _step(
         self,
-        state: LoopState,
+        state: RunSnapshot,
         live: Live | None,
         pause: Pause | None,
         paused: Pause | None,
@@ -300,22 +311,24 @@ class RunStream:
 
     # --- What the caller sees --------------------------------------------------------------------
 
-    def _view(self, state: LoopState) -> tuple[View, Facts]:
-        if self._viewed is None or self._viewed[0] is not state:
+    def _view(self, state: RunSnapshot) -> tuple[View, Facts]:
+        known = self._viewed
+        if known is None or known[0] is not state or known[1] != self._trouble:
             view = view_of_team(state, self._staff) if self._is_team else view_of_customer(state)
             facts = self._facts_of_team(state) if self._staff else self._facts_of_customer(state)
-            facts = replace(facts, state={**facts.state, **_marks(state)})
-            self._viewed = state, view, facts
-        return self._viewed[1:]
+            told = {} if self._trouble is None else {"trouble": self._trouble or None}
+            facts = replace(facts, state={**facts.state, **_marks(state), **told})
+            known = self._viewed = state, self._trouble, view, facts
+        return known[2:]
 
-    def _shows(self, state: LoopState, live: Live) -> bool:
+    def _shows(self, state: RunSnapshot, live: Live) -> bool:
         """Whether the caller may read a text in progress, or had better wait for the reply."""
         if self._is_team:
             return True
         is_present = turn_in_progress(state) == live.turn
         return is_present and shows_text_in_progress(state, is_unjudged=live.is_unjudged)
 
-    def _facts_of_customer(self, state: LoopState) -> Facts:
+    def _facts_of_customer(self, state: RunSnapshot) -> Facts:
         seen = customer_view(state)
         words = None if seen.waits_for is None else plain(seen.waits_for)
         facts: JsonObject = {"working": seen.works, "ended": seen.has_ended, "waitsFor": words}
@@ -325,7 +338,7 @@ class RunStream:
             return Facts(facts)
         return Facts(facts, {"waiting": words is not None, "text": words or ""})
 
-    def _facts_of_team(self, state: LoopState) -> Facts:
+    def _facts_of_team(self, state: RunSnapshot) -> Facts:
         facts: JsonObject = {
             "working": state.status == "running",
             "ended": state.outcome is not None,
@@ -345,26 +358,26 @@ class RunStream:
         lines = [f"{one.name} of {one.agent} waits: {text}" for one, text in self._others(state)]
         return Facts(facts, {"waiting": bool(others), "text": "\n".join(lines), "requests": others})
 
-    def _others(self, state: LoopState) -> Iterable[tuple[ApprovalRequest, str]]:
+    def _others(self, state: RunSnapshot) -> Iterable[tuple[ApprovalRequest, str]]:
         for one in state.pending_approvals:
             if (text := self._why_not_asked(one, state)) is not None:
                 yield one, text
 
     # --- Where the stream stops ------------------------------------------------------------------
 
-    def _lacks_messages(self, state: LoopState) -> bool:
+    def _lacks_messages(self, state: RunSnapshot) -> bool:
         """Whether the state does not show yet the messages that this request brought."""
         self._awaited = {one for one in self._awaited if not has_message(state, one)}
         return bool(state.outcome is None and self._awaited)
 
-    def _is_behind(self, state: LoopState) -> bool:
+    def _is_behind(self, state: RunSnapshot) -> bool:
         """Whether the state does not show yet the decisions that this request brought."""
         return state.outcome is None and any(
             one.id in self._decided.taken and not self._has_voted(one)
             for one in state.pending_approvals
         )
 
-    async def _pause(self, state: LoopState) -> Pause | None:
+    async def _pause(self, state: RunSnapshot) -> Pause | None:
         """Return why the conversation needs somebody; None while it goes on."""
         if self._is_behind(state):
             return None
@@ -382,12 +395,12 @@ class RunStream:
         mine = [one for one in found if self._why_not_asked(one.request, state) is None]
         if mine:
             _, ids = ids_of_calls(state)
-            own = {one.id: ids.asked(one) for one in state.own_requests if one.status == "pending"}
+            own = {one.id: ids.asked(one) for one in own_requests(state) if one.status == "pending"}
             shown = (request_for(self._staff, one.request, one.state) for one in mine)
             return Pause("interrupt", tuple(_interrupt(one, own.get(one.id)) for one in shown))
         return Pause("done") if found else None  # else a nested run goes on
 
-    def _ended(self, state: LoopState) -> Pause:
+    def _ended(self, state: RunSnapshot) -> Pause:
         if state.outcome in {"cancelled", "terminated"}:
             return Pause("cancelled")
         first = self._first
@@ -396,7 +409,7 @@ class RunStream:
             return Pause("done")
         return self._failed(state, _ENDED)
 
-    def _answered(self, state: LoopState) -> Pause:
+    def _answered(self, state: RunSnapshot) -> Pause:
         newest = state.answers[-1] if state.answers else None
         if newest is None or newest.failure is None:
             return Pause("done")
@@ -406,13 +419,13 @@ class RunStream:
             return Pause("done")
         return self._failed(state, _NO_ANSWER)
 
-    def _failed(self, state: LoopState, words: str) -> Pause:
+    def _failed(self, state: RunSnapshot, words: str) -> Pause:
         if not self._is_team or state.failure is None:
             return Pause("failed", message=words, code="failed")
         message = redaction_for(self._staff, state).text(state.failure.message)
         return Pause("failed", message=plain(message), code=state.failure.code)
 
-    def _why_not_asked(self, request: ApprovalRequest, state: LoopState) -> str | None:
+    def _why_not_asked(self, request: ApprovalRequest, state: RunSnapshot) -> str | None:
         """Return why the caller is not asked for a decision; None if they are."""
         if request.kind == "worker":
             return "No worker can carry it out."
@@ -430,7 +443,7 @@ class RunStream:
         return any(same_person(one.decision.by or "", own) for one in request.standing_votes)
 
 
-def _marks(state: LoopState) -> JsonObject:
+def _marks(state: RunSnapshot) -> JsonObject:
     """Return which messages the model does not read, and whether the answer was cut short, if so."""
     marks: JsonObject = {}
     if left_out := ids_left_out(state):
@@ -494,6 +507,10 @@ def _iso(at_ms: int) -> str:
 
 def _written(event: BaseEvent, cursor: str) -> ServerSentEvent:
     return json_event(event.model_dump(by_alias=True), cursor=cursor)
+
+
+def _state_of(entries: FeedReader) -> RunSnapshot:
+    return entries.state
 
 
 async def _with_looks(

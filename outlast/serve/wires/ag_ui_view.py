@@ -24,20 +24,23 @@ from ag_ui.core import (
 )
 
 from outlast.contract.blobs import readable
-from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.items import Item, call_id_of, refusal_of, text_of
-from outlast.loop.phrases import as_text
-from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, visible_item_count
-from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import Caller, redaction_for
-from outlast.serve.customer_view import (
-    CustomerMessage,
-    customer_view,
-    message_ids,
-    messages_left_out,
-)
 from outlast.serve.wires.call_ids import CallIds
+from outlast.views.customer import CustomerMessage, customer_view, message_ids, messages_left_out
+from outlast.views.records import Item, Json, JsonObject
 from outlast.views.redaction import NOTHING, Redaction
+from outlast.views.run import RunSnapshot
+from outlast.views.transcript import (
+    CALL_KINDS,
+    OUTPUT_KINDS,
+    arguments_of,
+    as_text,
+    call_id_of,
+    name_of,
+    refusal_of,
+    text_of,
+    visible_items,
+)
 
 OWN: Final = "outlast-"
 """Begins the ids of messages that no front end chose."""
@@ -129,7 +132,7 @@ def plain(text: str) -> str:
 # --- Views ---------------------------------------------------------------------------------------
 
 
-def view_of_customer(state: LoopState) -> View:
+def view_of_customer(state: RunSnapshot) -> View:
     """Return what the customer sees, and programs that act for them."""
     seen = customer_view(state)
     ids = _ids_of_front_ends(state)
@@ -147,7 +150,7 @@ def view_of_customer(state: LoopState) -> View:
     return View(tuple(parts), tuple(_joined(unread)))
 
 
-def _of_customer_view(state: LoopState, one: CustomerMessage, ids: dict[int, str]) -> Said:
+def _of_customer_view(state: RunSnapshot, one: CustomerMessage, ids: dict[int, str]) -> Said:
     at = int(one.id[1:]) if one.id.startswith("i") else None
     if one.by == "customer":
         own = ids.get(at, f"{OWN}{one.id}") if at is not None else f"{OWN}{one.id}"
@@ -157,7 +160,7 @@ def _of_customer_view(state: LoopState, one: CustomerMessage, ids: dict[int, str
     return Said(message_id(turn) if turn else f"{OWN}{one.id}", "assistant", one.text, name)
 
 
-def view_of_team(state: LoopState, caller: Caller = None) -> View:
+def view_of_team(state: RunSnapshot, caller: Caller = None) -> View:
     """Return what a caller of the team sees: with tool calls, without what policies redact."""
     hides = redaction_for(caller, state)
     ids = _ids_of_front_ends(state)
@@ -166,18 +169,18 @@ def view_of_team(state: LoopState, caller: Caller = None) -> View:
         Said(
             _front_end_id(message.id) or f"{OWN}{message.id}.{at}", "user", hides.text(text_of(raw))
         )
-        for message in state.inbox
+        for message in state.unread
         for at, raw in enumerate(message.content)
         if raw.get("role") == "user"
     )
     return View(tuple(parts), tuple(_joined(unread)), hides)
 
 
-def _said_in(state: LoopState, ids: dict[int, str], hides: Redaction) -> Iterator[Part]:
+def _said_in(state: RunSnapshot, ids: dict[int, str], hides: Redaction) -> Iterator[Part]:
     calls, _ = ids_of_calls(state)
     agents = {*state.handoff_path, state.agent}
     answers = {one.item for one in state.answers if one.failure is None}
-    for at, item in enumerate(state.items[: visible_item_count(state)]):
+    for at, item in enumerate(visible_items(state)):
         raw = cast("JsonObject", readable(item.raw))
         if item.kind == "input" and raw.get("role") == "user":
             text = hides.text(text_of(raw))
@@ -200,13 +203,13 @@ def _said_in(state: LoopState, ids: dict[int, str], hides: Redaction) -> Iterato
         yield Said(f"{OWN}a-{len(state.answers)}", "assistant", hides.text(answer))
 
 
-def ids_of_calls(state: LoopState) -> tuple[dict[int, str], CallIds]:
+def ids_of_calls(state: RunSnapshot) -> tuple[dict[int, str], CallIds]:
     """Return the ids of the calls of which there are items, by the places of the items.
 
     The second part tells which of the calls a request is about.
     """
     ids, found = CallIds(), dict[int, str]()
-    for at, item in enumerate(state.items[: visible_item_count(state)]):
+    for at, item in enumerate(visible_items(state)):
         if item.kind in CALL_KINDS:
             found[at] = ids.called(call_id_of(item.raw), name_of(item.raw), item.turn)
         elif item.kind in OUTPUT_KINDS:
@@ -266,7 +269,7 @@ def _front_end_id(message: str) -> str | None:
     return None if own == message or own.startswith(OWN) else own
 
 
-def _ids_of_front_ends(state: LoopState) -> dict[int, str]:
+def _ids_of_front_ends(state: RunSnapshot) -> dict[int, str]:
     """Return the ids of the customer's messages in the transcript, by the places of their items.
 
     Others have ids of the transcript.
@@ -275,7 +278,7 @@ def _ids_of_front_ends(state: LoopState) -> dict[int, str]:
     return {at: one for at, one in named if one is not None}
 
 
-def ids_left_out(state: LoopState) -> list[str]:
+def ids_left_out(state: RunSnapshot) -> list[str]:
     """Return the ids of the customer's messages that the model does not read, or not all of."""
     if not (found := messages_left_out(state)):
         return []

@@ -18,14 +18,7 @@ from outlast.agents.items.stream_events import RunItemStreamEvent
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.contract.failures import CANCELLED
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.canonical import canonical_name
-from outlast.loop.items import Item, call_id_of, refusal_of, text_of
-from outlast.loop.state import Answer, LoopState, Status
-from outlast.loop.values import Failure, JsonObject
 from outlast.serve.access import Caller, Staff, Target, may, redaction_for, request_for
-from outlast.serve.customer_view import customer_view, shows_text_in_progress
 from outlast.serve.feed import (
     Ended,
     FeedEntry,
@@ -53,7 +46,12 @@ from outlast.serve.wires.steps import (
     ToolCalled,
     text_check,
 )
+from outlast.views.acts import canonical_name
+from outlast.views.customer import customer_view, shows_text_in_progress
+from outlast.views.records import Answer, ApprovalRequest, Failure, Item, JsonObject, Status
 from outlast.views.redaction import NOTHING
+from outlast.views.run import RunSnapshot
+from outlast.views.transcript import arguments_of, call_id_of, name_of, refusal_of, text_of
 
 _OF_REPLIES: Final = frozenset(
     {"reasoning", "tool_call", "tool_output", "handoff_call", "handoff_output", "draft"}
@@ -330,7 +328,7 @@ class AnswerSteps:
         return self._voids <= MOST_VOIDS and len(self._text) < LONGEST_IN_PROGRESS
 
     def _may_decide(
-        self, request: ApprovalRequest, state: LoopState, *, at_any_time: bool = False
+        self, request: ApprovalRequest, state: RunSnapshot, *, at_any_time: bool = False
     ) -> bool:
         caller = self._caller
         if not isinstance(caller, Staff) or request.terms.takeover or request.kind == "worker":
@@ -510,13 +508,13 @@ class AnswerSteps:
         yield Finished(place, reason, failure, requests, event, is_cut)
 
 
-def answer_of(state: LoopState, message_id: str) -> Answer | None:
+def answer_of(state: RunSnapshot, message_id: str) -> Answer | None:
     """Return the newest answer to a message; None without one."""
     answers = (one for one in reversed(state.answers) if message_id in one.to)
     return next(answers, None)
 
 
-def _text_elsewhere(state: LoopState, answer: Answer) -> str:
+def _text_elsewhere(state: RunSnapshot, answer: Answer) -> str:
     """Return the text of an answer that is no message, such as the output of a tool."""
     if answer.item is not None and state.items[answer.item].kind == "message":
         return ""

@@ -11,9 +11,11 @@ from outlast.serve.access import Caller, Staff, may
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Cut, Feed, FeedReader
 from outlast.serve.routing import Desk
+from outlast.serve.troubles import Watch
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.decisions import LAG
 from outlast.serve.wires.steps import Finished, Step
+from outlast.views.run import reported_requests
 
 _WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
 """Statuses in which a run waits for people or for something outside, which may take days."""
@@ -75,7 +77,7 @@ class NestedRequests:
     async def steps(self, steps: AnswerSteps, reader: FeedReader) -> list[Step]:
         """Return the steps that the present requests lead to, if there is news of them."""
         state = reader.state
-        news = state.nested, state.status
+        news = reported_requests(state), state.status
         if not self._decides or not reader.reported_requests or news == self._looked_at:
             return []
         self._looked_at = news
@@ -87,11 +89,15 @@ class NestedRequests:
 
 
 async def follow_steps(
-    steps: AnswerSteps, reader: FeedReader, nested: NestedRequests | None = None
+    steps: AnswerSteps,
+    reader: FeedReader,
+    nested: NestedRequests | None = None,
+    watch: Watch | None = None,
 ) -> AsyncGenerator[Step | None]:
     """Yield the steps of an answer until it is over, or the reader is cut off.
 
-    None comes whenever all steps have come that there are by now.
+    None comes whenever all steps have come that there are by now, and with a watch also when what
+    keeps the run from going on is another thing.
 
     Raises:
         AgentsException: the run cannot be read.
@@ -111,7 +117,7 @@ async def follow_steps(
                 yield step
             if not steps.is_over:
                 yield None
-                await reader.news()
+                await (reader.news() if watch is None else watch.or_news(reader.news()))
                 found = steps.catch_up(reader)
                 continue
         if steps.is_over:
@@ -119,6 +125,8 @@ async def follow_steps(
         entry = await anext(reader, None)
         if entry is None or isinstance(entry, Cut):
             return
+        if watch is not None:
+            watch.look()
         found = steps.take(entry, reader)
 
 

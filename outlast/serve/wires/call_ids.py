@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from outlast.loop.approvals import ApprovalRequest
+from outlast.views.records import ApprovalRequest
 
 _OF_REQUESTS: Final = re.compile(r"(e\d+\.)*a\d+", re.ASCII)
 """Ids that requests have: a part that stands for a request has its id."""

@@ -9,13 +9,13 @@ from typing import Final, Literal, TypeAlias
 from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, StatusStreamEvent
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.values import Json
 from outlast.serve.access import Target
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Feed, FeedEntry, FeedReader, Happened
 from outlast.serve.routing import DeskRequest
 from outlast.serve.wires.steps import GoesOn
+from outlast.views.records import ApprovalRequest, Json
+from outlast.views.run import reported_requests
 
 LAG: Final = timedelta(seconds=5)
 """How long a process may be behind another one that has taken a message or a decision."""
@@ -124,7 +124,7 @@ class _DecisionSearch:
             self._find_nested(reader, reader.recorded)
         if len(self._found) < len(self._wanted):
             return False
-        reported = (one for made in reader.state.nested for one in made.requests)
+        reported = reported_requests(reader.state)
         return all(self._wanted[one.id](one) for one in reported if one.id in self._wanted)
 
     @property

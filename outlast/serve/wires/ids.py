@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest
 from outlast.serve.wires.steps import GoesOn
+from outlast.views.records import ApprovalRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.call_forms import name_of
-from outlast.loop.phrases import as_text
-from outlast.loop.values import JsonObject
 from outlast.serve.wires.ids import RequestId, ResponseId
 from outlast.serve.wires.steps import (
     Finished,
@@ -24,6 +21,8 @@ from outlast.serve.wires.steps import (
     ToolAnswered,
     text_check,
 )
+from outlast.views.records import JsonObject
+from outlast.views.transcript import as_text, name_of
 
 # --- Sequence numbers ----------------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, RunClosed, UserError
 from outlast.client.people.nested_requests import find_request
-from outlast.loop.values import JsonObject
 from outlast.serve.access import Customer, Staff, Target
-from outlast.serve.customer_view import customer_input, customer_message_id
+from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.feed import FeedReader
 from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
 from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other_sites
@@ -48,6 +47,7 @@ from outlast.serve.wires.response_events import (
     seen_at,
 )
 from outlast.serve.wires.steps import Finished, GoesOn
+from outlast.views.records import JsonObject
 from outlast.views.words import changed
 
 LONGEST_WAIT: Final = timedelta(minutes=5)

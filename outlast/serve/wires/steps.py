@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.items import Item
-from outlast.loop.values import Failure
 from outlast.serve.cursor import checksum
+from outlast.views.records import ApprovalRequest, Failure, Item
 
 
 @dataclass(frozen=True, slots=True, order=True)

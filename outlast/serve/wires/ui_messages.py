@@ -8,11 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.call_forms import name_of
-from outlast.loop.items import Item
-from outlast.loop.values import Json, JsonObject
-from outlast.serve.customer_view import customer_message_id
+from outlast.serve.customer_input import customer_message_id
 from outlast.serve.uploads import with_name
 from outlast.serve.wires.ids import RequestId
 from outlast.serve.wires.steps import (
@@ -28,6 +24,8 @@ from outlast.serve.wires.steps import (
     ToolAnswered,
     ToolCalled,
 )
+from outlast.views.records import ApprovalRequest, Item, Json, JsonObject
+from outlast.views.transcript import name_of
 
 _IN_ANSWER: Final = "~"
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,100}")

@@ -10,16 +10,9 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, DecisionRefused
 from outlast.client.people.nested_requests import find_request, found_requests
-from outlast.loop.state import LoopState, has_message
-from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Staff, Target
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import (
-    customer_input,
-    customer_view,
-    message_ids,
-    messages_left_out,
-)
+from outlast.serve.customer_input import customer_input
 from outlast.serve.feed import FeedReader
 from outlast.serve.messages import (
     accept_message,
@@ -32,6 +25,7 @@ from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_
 from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
+from outlast.serve.troubles import Watch, told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
 from outlast.serve.wires.answer_stream import NestedRequests, follow_steps, until_retried
 from outlast.serve.wires.decisions import (
@@ -50,6 +44,10 @@ from outlast.serve.wires.ui_messages import (
     earlier_calls,
     own_message_id,
 )
+from outlast.views.customer import customer_view, message_ids, messages_left_out
+from outlast.views.records import JsonObject
+from outlast.views.run import RunSnapshot
+from outlast.views.transcript import has_message
 
 _HEADERS: Final = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE: Final = ServerSentEvent("[DONE]")
@@ -131,7 +129,7 @@ def _messages(body: JsonObject) -> list[JsonObject]:
 
 
 async def _decide(
-    asked: DeskRequest, state: LoopState, messages: list[JsonObject]
+    asked: DeskRequest, state: RunSnapshot, messages: list[JsonObject]
 ) -> GoesOn | None:
     """Send the decisions that are new as the person of the login; return where the run goes on.
 
@@ -183,7 +181,7 @@ async def _decide(
     return await decided_at(asked.desk.feed, state.run_id, tests) if tests else None
 
 
-async def _retry(asked: DeskRequest, state: LoopState, message_id: str) -> None:
+async def _retry(asked: DeskRequest, state: RunSnapshot, message_id: str) -> None:
     """Ask the last question again, if it failed; leave an answer alone that is under way.
 
     Raises:
@@ -201,15 +199,15 @@ async def _retry(asked: DeskRequest, state: LoopState, message_id: str) -> None:
     await until_retried(asked.desk.feed, state.run_id, message_id, len(state.answers))
 
 
-def _open_message(state: LoopState) -> str:
+def _open_message(state: RunSnapshot) -> str:
     """Return the newest message that has no answer; empty if there is none."""
     if state.outcome is not None:
         return ""
-    ids = [*state.question.answering, *(one.id for one in state.inbox)]
+    ids = [*state.answering, *(one.id for one in state.unread)]
     return ids[-1] if ids else ""
 
 
-def _answered(state: LoopState, message_id: str) -> str:
+def _answered(state: RunSnapshot, message_id: str) -> str:
     """Return the message whose answer a client wants that has no new one."""
     if message_id and has_message(state, message_id) and answer_of(state, message_id) is None:
         return message_id
@@ -252,15 +250,18 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         is_team=isinstance(caller, Staff),
     )
     person = caller.person.subject if isinstance(caller, Staff) else ""
-    async with asked.desk.feed.reader(wanted.run_id, Cursor(), person=person) as reader:
+    async with (
+        asked.desk.feed.reader(wanted.run_id, Cursor(), person=person) as reader,
+        asked.desk.troubles.watch(wanted.run_id, lambda: reader.state) as watch,
+    ):
         await reader.until_present()
         for chunk in chunks.begin():
             yield chunk
         nested = NestedRequests(asked.desk, caller, wanted.requests)
-        async with aclosing(follow_steps(steps, reader, nested)) as following:
+        async with aclosing(follow_steps(steps, reader, nested, watch)) as following:
             async for step in following:
                 if step is None or isinstance(step, Finished):
-                    facts = _facts(asked, reader, wanted.message_id)
+                    facts = _facts(asked, reader, watch, wanted.message_id)
                     if step is None or "leftOut" in facts:
                         for chunk in chunks.rest(facts):
                             yield chunk
@@ -268,10 +269,11 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
                     yield chunk
 
 
-def _facts(asked: DeskRequest, reader: FeedReader, message_id: str) -> JsonObject:
+def _facts(asked: DeskRequest, reader: FeedReader, watch: Watch, message_id: str) -> JsonObject:
     """Return what a chat says beside its messages: whether it works, and what it waits for.
 
-    The words are those that the policy has for the customer. `leftOut` is there only if the model
+    The words are those that the policy has for the customer. `trouble` is there while something
+    keeps the run from going on. `leftOut` is there only if the model
     does not read the message that is answered, or not all of it.
     """
     status = reader.state.status
@@ -279,6 +281,8 @@ def _facts(asked: DeskRequest, reader: FeedReader, message_id: str) -> JsonObjec
         "works": status not in {"waiting", "blocked"},
         "waitsFor": customer_view(reader.state).waits_for,
     }
+    if trouble := told_trouble(reader.state, watch.facts, asked.caller):
+        facts["trouble"] = trouble
     if left_out := messages_left_out(reader.state):
         ids = message_ids(reader.state)
         if any(ids.get(int(one.id.removeprefix("i"))) == message_id for one in left_out):
