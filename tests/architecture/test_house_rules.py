@@ -60,7 +60,7 @@ SEEN_ONLY = {
     "client/read/history.py": "a state that names the run and the chain that the server names",
     "client/read/streaming.py": "what a reader has seen of a run so far",
     "client/results/result_members.py": "a result whose large content was fetched",
-    "serve/content.py": "a state whose large content was fetched",
+    "views/run.py": "a snapshot whose large content was fetched",
     "views/trouble.py": "a run that no worker has begun, with its first message to read",
 }
 """Modules outside of the loop that make a state of a run, with the reason."""

@@ -19,6 +19,7 @@ import pytest
 import outlast
 from outlast import lazy
 from tests.architecture.source import PACKAGE, PUBLIC, ROOT, tree_of
+from tests.replay import public_names
 
 
 def loaded_by(statement: str, *suspects: str) -> Sequence[str]:
@@ -368,3 +369,31 @@ def test_a_name_without_a_docstring_is_found() -> None:
     for one in examples.values():
         one.__module__ = "outlast.example"
     assert without_docstring(examples) == ["Explained.silent", "Unexplained", "Generated", "silent"]
+
+
+# --- Tiers ----------------------------------------------------------------------------------------
+
+
+def test_every_public_name_has_one_tier() -> None:
+    assert public_names.without_a_tier(public_names.tiers()) == []
+
+
+def test_names_without_a_tier_or_with_two_or_with_none_of_ours_are_found() -> None:
+    tiers = public_names.tiers()
+    tiers["outlast.dev"]["stable"].remove("EmbeddedServer")
+    tiers["outlast.views"]["stable"] = ["facts", "fancy"]
+    tiers["outlast.nowhere"] = {"fine": []}
+    assert public_names.without_a_tier(tiers) == [
+        "outlast.nowhere: no public module",
+        "outlast.dev.EmbeddedServer: has no tier",
+        "outlast.views.fancy: is no public name",
+        "outlast.views.facts: has two tiers",
+        "fine: no tier",
+    ]
+
+
+def test_views_and_live_add_at_most_forty_names_which_are_provisional() -> None:
+    tiers = public_names.tiers()
+    new = {name: tiers[name] for name in ("outlast.views", "outlast.client.live")}
+    assert {tier for names in new.values() for tier in names} == {"provisional"}
+    assert sum(len(names["provisional"]) for names in new.values()) <= 40

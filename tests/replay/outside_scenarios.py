@@ -34,6 +34,7 @@ from outlast.ports.notifier import Notification, Notifier, NotifierRejected
 from outlast.realtime.line_run import TemporalLineRun
 from outlast.temporal_tools import workflow_tool
 from outlast.testing import call, say
+from outlast.views.run import loop_state
 from tests.laws.driver import gated, reply_of, said, tool
 from tests.replay.scenarios import Scenario, billing, note, orders, refund
 
@@ -134,7 +135,7 @@ class Ear(Notifier):
 
 async def _hear_and_cancel(handle: RunHandle) -> None:
     await handle.wait_for_people()
-    await handle.wait(lambda state: not state.pending)
+    await handle.wait(lambda state: not loop_state(state).pending)
     await handle.cancel()
     with contextlib.suppress(AgentsException):
         await handle.result()
@@ -231,7 +232,9 @@ thinking = Agent[Any](name="Thinking", model_settings=ModelSettings(background=T
 async def _think_and_cancel(handle: RunHandle) -> None:
     await handle.wait(lambda state: state.status == "idle")
     await handle.send("And now?")
-    await handle.wait(lambda state: any(getattr(one, "begun", None) for one in state.pending))
+    await handle.wait(
+        lambda state: any(getattr(one, "begun", None) for one in loop_state(state).pending)
+    )
     await handle.cancel()
 
 
@@ -248,7 +251,7 @@ async def _speak(handle: RunHandle) -> None:
     await line.attach()
     looked_up = tool("look_up", "c1", '{"order_id": "A-17"}')
     await line.reply(heard, reply_of(looked_up, response_id="r1"))
-    await handle.wait(lambda state: len(state.items) == 3 and state.phase == "thinking")
+    await handle.wait(lambda state: len(state.items) == 3 and loop_state(state).phase == "thinking")
     await line.reply([], reply_of(said("It is there."), response_id="r2"))
     await handle.wait(lambda state: len(state.answers) == 1)
     planned = gated("refund", "c2", '{"amount": 5}', tool_digest=tool_digest("Speaking", refund))
@@ -312,7 +315,7 @@ printing = Agent[Any](name="Printing", tools=[workflow_tool(PrintPoster.run)])
 
 async def _errand_of(handle: RunHandle) -> dict[str, str]:
     async for one in handle.past():
-        for made in one.state.calls:
+        for made in loop_state(one.state).calls:
             if made.done:
                 return {names.WORKFLOW_ERRAND: str(made.done["errand"])}
     raise LookupError("the run has executed nothing")

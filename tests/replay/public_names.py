@@ -7,7 +7,9 @@ how they changed; griffe compares two of them.
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin
 
@@ -17,6 +19,8 @@ import outlast
 from outlast import lazy
 
 INDEX = Path(__file__).parents[2] / "docs/reference/api/index.md"
+TIERS = INDEX.with_name("tiers.toml")
+TIER_NAMES = ("stable", "sdk", "provisional")
 SECTION = "# --- "
 SHOWN = (type(None), bool, int, float, str)
 """Types of defaults that are written; others are `...`."""
@@ -55,7 +59,8 @@ def _parsed(stub: str) -> dict[str, griffe.Module]:
     }
 
 
-def _section(name: str) -> str:
+def names_of(name: str) -> list[str]:
+    """Return the names of a public module."""
     module = importlib.import_module(name)
     names = list(vars(module).get("__all__", []))
     if name == "outlast":
@@ -64,8 +69,36 @@ def _section(name: str) -> str:
         )
     own = [key for key, one in vars(module).items() if getattr(one, "__module__", "") == name]
     names = names or [*own, *(key for key in vars(module) if key.isupper())]
-    shown = sorted(one for one in names if not one.startswith("_"))
-    return "".join(line + "\n" for one in shown for line in _object(one, getattr(module, one)))
+    return sorted(one for one in names if not one.startswith("_"))
+
+
+def without_a_tier(tiers: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
+    """Return what is wrong with a list of the tiers of all public names, in words.
+
+    Args:
+        tiers: the names of each public module, by tier: the content of `TIERS`.
+    """
+    found = [f"{one}: no public module" for one in tiers.keys() - set(modules())]
+    for module in modules():
+        listed = Counter(name for names in tiers.get(module, {}).values() for name in names)
+        names = set(names_of(module))
+        found += [f"{module}.{one}: has no tier" for one in sorted(names - listed.keys())]
+        found += [f"{module}.{one}: is no public name" for one in sorted(listed.keys() - names)]
+        found += [f"{module}.{one}: has two tiers" for one, count in listed.items() if count > 1]
+    unknown = {tier for names in tiers.values() for tier in names} - set(TIER_NAMES)
+    return [*found, *(f"{one}: no tier" for one in sorted(unknown))]
+
+
+def tiers() -> dict[str, dict[str, list[str]]]:
+    """Return the tiers of all public names, as the reference lists them."""
+    return tomllib.loads(TIERS.read_text(encoding="utf-8"))
+
+
+def _section(name: str) -> str:
+    module = importlib.import_module(name)
+    return "".join(
+        line + "\n" for one in names_of(name) for line in _object(one, getattr(module, one))
+    )
 
 
 def _object(name: str, value: Any) -> Iterator[str]:

@@ -60,7 +60,15 @@ NOT_EXPORTED = frozenset({"stored_outside"})
 
 
 async def main(version: str) -> None:
-    """Record a version."""
+    """Record a version.
+
+    Raises:
+        SystemExit: a public name has no tier.
+    """
+    if version != releases.UNRELEASED and (
+        wrong := public_names.without_a_tier(public_names.tiers())
+    ):
+        raise SystemExit("\n".join([f"{public_names.TIERS} is not complete:", *wrong]))
     folder = releases.FOLDER / version
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / "release"
