@@ -29,7 +29,7 @@ from outlast.agents import run_objects
 from outlast.agents.errors import AgentsException, RunAlreadyStarted, RunClosed
 from outlast.agents.references import OWN, RunReferences
 from outlast.agents.run_objects import RUN_OBJECTS, RunKey, RunObjectTable
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, follow
 from outlast.client.results.run_state import RunState
 from outlast.client.start.options import run_input
 from outlast.client.start.runner import Runner
@@ -44,9 +44,11 @@ from outlast.loop.effects import (
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
+from outlast.views.run import loop_state
 from outlast.workflows.details import METADATA
 from tests import servers
 from tests.laws.ownership import SHARED, Customer, Ledger, desk_of
+from tests.loop_states import of_loop
 from tests.servers import TemporalServer
 from tests.workflow.laws import nested_runs
 from tests.workflow.test_resets import task_ends
@@ -185,7 +187,7 @@ async def home_of(host: Host, ann: Customer, handle: RunHandle) -> Home:
         ann=ann,
         handle=handle,
         start=start,
-        state=await handle.state(),
+        state=loop_state(await handle.state()),
         queue=described.task_queue,
         chain_id=described.raw_info.first_run_id or described.run_id,
     )
@@ -383,11 +385,11 @@ async def outcome(eve: RunHandle, *, say: bool = False) -> str:
             async with asyncio.timeout(2):
                 await eve.send("I am eve. short, please.")
     async with asyncio.timeout(PATIENCE_SECONDS):
-        state = (await eve.wait(_has_settled)).snapshot
+        state = (await eve.wait(of_loop(_has_settled))).snapshot
     with suppress(RPCError):
         await eve.client.get_workflow_handle(eve.id).terminate()
-    if state.blocked:
-        assert state.blocked[0].lacks.startswith(LACKS), state.blocked
+    if loop_state(state).blocked:
+        assert loop_state(state).blocked[0].lacks.startswith(LACKS), loop_state(state).blocked
         return WAITS
     return FAILS if state.status == "failed" else SERVED
 
@@ -772,7 +774,7 @@ async def test_a_look_at_the_history_before_a_reset_takes_nothing_from_her(
     assert RUN_OBJECTS.get(attended) is not None
     await run.approve()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for progress in run.handle.follow():
+        async for progress in follow(run.handle):
             if progress.state.phase == "closed":
                 break
     await reset_to_start(host, run.handle)

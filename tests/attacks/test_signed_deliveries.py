@@ -37,6 +37,7 @@ from outlast.loop.calls import Arrival
 from outlast.loop.effects import RunTool
 from outlast.proofs import ServerLineage, identity_keys
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.attacks.test_somebody_with_temporal import Foreign, workflow_of
 from tests.workflow.desk import Desk
 
@@ -280,7 +281,7 @@ async def test_a_workflow_of_somebodys_own_ships_nothing(desk: Desk):
 async def test_a_carried_state_of_somebodys_own_ships_nothing(desk: Desk):
     shop = Shop()
     handle = await parked(desk, shop)
-    state = await handle.state()
+    state = loop_state(await handle.state())
     (waiting,) = state.calls
     arrival = Arrival(name="payment", at_ms=now_ms(), value=PAID, delivery_id="mine", proof="x")
     effect = RunTool(

@@ -26,6 +26,7 @@ from outlast.loop.effects import RunTool
 from outlast.ports.model import ModelRequest
 from outlast.realtime.line_run import TemporalLineRun
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from tests.workflow.desk import Desk, waits_for
 from tests.workflow.replies import outputs
 
@@ -196,18 +197,24 @@ async def test_a_carried_state_of_somebodys_own_runs_no_guarded_tool(desk: Desk)
     """It says that the call is approved, and that nobody needs to be asked."""
     bank = Bank()
     handle = await asked(desk, bank)
-    state = await handle.state()
+    state = loop_state(await handle.state())
     (call_,) = state.calls
     plan = replace(call_.plan, needs_approval=False)
     forged = replace(
         state,
         approvals=(),
         calls=(
-            replace(call_, status="running", effect=state.next_effect, approval=None, plan=plan),
+            replace(
+                call_,
+                status="running",
+                effect=loop_state(state).next_effect,
+                approval=None,
+                plan=plan,
+            ),
         ),
         pending=(
             RunTool(
-                effect=state.next_effect,
+                effect=loop_state(state).next_effect,
                 agent="Bank",
                 run_id=state.run_id,
                 turn=1,
@@ -218,7 +225,7 @@ async def test_a_carried_state_of_somebodys_own_runs_no_guarded_tool(desk: Desk)
                 policy=call_.plan.policy,
             ),
         ),
-        next_effect=state.next_effect + 1,
+        next_effect=loop_state(state).next_effect + 1,
     )
     started = await desk.start_raw(
         records.write(records.RunInput(agent="Bank", carried=records.write_state(forged)))

@@ -131,7 +131,7 @@ async def _each_once(stage: Stage, handle: RunHandle, texts: list[str]) -> None:
     answered = Counter(message for answer in state.answers for message in answer.to)
     assert set(answered.values()) == {1}
     assert len(answered) == len([text for text in texts if text in SENT])
-    assert (state.hold, state.inbox, state.pending_approvals) == (None, (), ())
+    assert (state.hold, state.unread, state.pending_approvals) == (None, (), ())
     said = Counter(text_of(item.raw) for item in state.items)
     assert {text: said[text] for text in texts} == dict.fromkeys(texts, 1)
 

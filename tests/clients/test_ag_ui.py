@@ -10,6 +10,7 @@ import pytest
 
 from outlast.client.identity import person
 from outlast.serve.cursor import Cursor
+from outlast.views.run import loop_state
 from tests.browser.model import counted
 from tests.browser.stage import ANN, LEE, Person, Stage
 from tests.clients.front_end import ClientError, FrontEnd
@@ -109,7 +110,7 @@ async def test_a_customer_talks_to_an_agent(front_end: FrontEnd, stage: Stage, k
     assert page.events("MESSAGES_SNAPSHOT") == []
     assert len(page.events("TEXT_MESSAGE_CONTENT")) > 4
     state = await stage.handle(page.thread).state()
-    assert state.start.keep_open
+    assert loop_state(state).start.keep_open
     assert len(state.answers) == 2
 
 

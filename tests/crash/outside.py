@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from outlast import Agent, RunConfig, RunHandle, Runner, ToolContext, WaitTimeout, function_tool
 from outlast.client import connect, finish
+from outlast.client.handle import follow
 from outlast.contract.names import run_key
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
@@ -26,6 +27,7 @@ from tests.crash.conversation import Talk
 from tests.crash.desk_worker import READY, DeskSettings
 from tests.crash.team import Ledger
 from tests.crash.trial import Moment, Trial
+from tests.loop_states import of_loop
 
 _MODEL_DELAY = timedelta(milliseconds=50)
 _VOUCHER_WAIT = timedelta(seconds=2)
@@ -62,7 +64,7 @@ async def begin(client: Client, run_id: str, task_queue: str, _database: Path) -
 async def carry_on(client: Client, handle: RunHandle) -> None:
     """Deliver what the courier reports, each report twice, and nothing for the voucher."""
     for name, value in (("accepted", "by Mia"), ("picked up", "at noon")):
-        await handle.wait(STEPS[name])
+        await handle.wait(of_loop(STEPS[name]))
         [wait] = await handle.pending_waits()
         for _ in range(2):
             await finish(
@@ -97,7 +99,7 @@ def after_step(name: str) -> Moment:
     """Return the moment after a step."""
 
     async def has_come(trial: Trial) -> bool:
-        async for progress in RunHandle(trial.client, trial.run_id).follow():
+        async for progress in follow(RunHandle(trial.client, trial.run_id)):
             if STEPS[name](progress.state):
                 return True
         return False

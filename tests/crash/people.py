@@ -17,17 +17,20 @@ from temporalio.client import Client
 from outlast import Agent, ApprovalPolicy, RunConfig, RunHandle, Runner, ToolContext, function_tool
 from outlast.client import connect
 from outlast.client.audit import audit_run
+from outlast.client.handle import follow
 from outlast.loop.approvals import Person
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, after, call, say
+from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
 from tests.crash.conversation import Talk
 from tests.crash.desk_worker import READY, DeskSettings
 from tests.crash.team import Ledger
 from tests.crash.trial import Moment, Trial
+from tests.loop_states import of_loop
 
 ANN = Person(subject="ann", groups=("billing",))
 BOB = Person(subject="bob", groups=("billing",))
@@ -69,19 +72,19 @@ async def begin(client: Client, run_id: str, task_queue: str, _database: Path) -
 async def carry_on(client: Client, handle: RunHandle) -> None:
     """Decide the refund with an edit and two votes, let the gift expire, and take over."""
     del client
-    await handle.wait(STEPS["request made"])
+    await handle.wait(of_loop(STEPS["request made"]))
     await handle.approve((await handle.approvals())[0], by=ANN)
     await handle.edit((await handle.approvals())[0], {"euros": 40}, by=BOB)
     await handle.approve((await handle.approvals())[0], by=ANN)
     await handle.wait(lambda state: len(state.answers) == 1)
     await handle.hold(by=ANN)
-    await handle.wait(STEPS["held"])
+    await handle.wait(of_loop(STEPS["held"]))
     first = await handle.send("A human, please.", message_id="m1")
-    await handle.wait(STEPS["message"])
+    await handle.wait(of_loop(STEPS["message"]))
     await handle.say("I am Ann.", by=ANN, message_id="p1")
     await first.answer()
     second = await handle.send("And now?", message_id="m2")
-    await handle.wait(lambda state: "m2" in state.question.answering)
+    await handle.wait(lambda state: "m2" in loop_state(state).question.answering)
     await handle.release(by=ANN, note="All is settled.")
     await second.answer()
     await handle.cancel("after_turn")
@@ -119,7 +122,7 @@ def after_step(name: str) -> Moment:
     """Return the moment after a step."""
 
     async def has_come(trial: Trial) -> bool:
-        async for progress in RunHandle(trial.client, trial.run_id).follow():
+        async for progress in follow(RunHandle(trial.client, trial.run_id)):
             if STEPS[name](progress.state):
                 return True
         return False

@@ -23,6 +23,7 @@ from outlast.realtime.port.model import RealtimeModelConfig
 from outlast.realtime.scripted_server.call import RealtimeCall
 from outlast.realtime.scripted_server.server import RealtimeReply, ScriptedRealtimeServer
 from outlast.testing import call
+from outlast.views.run import loop_state
 from tests.crash.desk_worker import READY, DeskSettings, DeskWorker
 
 CALL_SECONDS = 120
@@ -163,8 +164,8 @@ class PhoneCall:
         """Return the run once it has the last words, and nothing is pending."""
         while True:
             state = await self.handle.state()
-            if state.phase == "idle" and str(DONE[1]) in str(state.items[-1].raw):
-                return state
+            if loop_state(state).phase == "idle" and str(DONE[1]) in str(state.items[-1].raw):
+                return loop_state(state)
             await asyncio.sleep(0.05)
 
     async def _decide(self) -> None:

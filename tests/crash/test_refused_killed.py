@@ -17,9 +17,11 @@ import pytest
 from temporalio.client import Client
 
 from outlast import ModelCallFailed, RunConfig, RunHandle, Runner
+from outlast.client.handle import follow
 from outlast.client.timeline import Timeline
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
+from outlast.views.run import loop_state
 from tests.crash.desk_worker import DeskSettings, DeskWorker
 from tests.crash.refusing_desk import DEPLOY, MARK, serve_refusing_desk
 from tests.servers import TemporalServer
@@ -141,14 +143,14 @@ async def test_every_conversation_goes_on_and_only_what_is_refused_is_set_aside(
 async def check(client: Client, handle: RunHandle) -> None:
     """Everything that is set aside was refused, and is named."""
     state = await handle.state()
-    for aside in state.aside:
+    for aside in loop_state(state).aside:
         assert aside.item is not None
         raw = state.items[aside.item].raw
         assert MARK in json.dumps(raw), "what is not refused stays"
     shown = await client.get_workflow_handle(handle.id).query("state")
-    assert len(shown["set_aside"]) == len(state.aside)
+    assert len(shown["set_aside"]) == len(loop_state(state).aside)
     timeline = Timeline()
-    async for progress in handle.follow():
+    async for progress in follow(handle):
         timeline.take(progress.event, progress.state)
     told = [step for step in timeline.steps if step.kind == "set_aside"]
-    assert len(told) == len(state.aside)
+    assert len(told) == len(loop_state(state).aside)

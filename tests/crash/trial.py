@@ -19,7 +19,9 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 
 from outlast import RunHandle
+from outlast.client.handle import follow
 from outlast.loop.state import LoopState
+from outlast.views.run import loop_state
 from tests.crash.conversation import DESK, Talk
 from tests.crash.desk_worker import DeskSettings, DeskWorker
 from tests.workflow.laws import nested_runs, snapshot_of
@@ -188,12 +190,12 @@ class Trial:
         events = list((await self.workflow.fetch_history()).events)
         nested = [await self._nested(one) for one in nested_runs(events)]
         return Report(
-            state=state,
+            state=loop_state(state),
             own_state=await snapshot_of(self.workflow),
             followed_state=followed_state,
-            outcome=await self.talk.outcome_of(state, self.database),
+            outcome=await self.talk.outcome_of(loop_state(state), self.database),
             ledger_keys=self.talk.ledger_keys(self.database),
-            expected_keys=self.talk.keys_of([state, *(one.state for one in nested)]),
+            expected_keys=self.talk.keys_of([loop_state(state), *(one.state for one in nested)]),
             nested=nested,
             events=events,
             killed_at=self.killed_at,
@@ -202,7 +204,7 @@ class Trial:
     async def _nested(self, run_id: str) -> Nested:
         history = await self.client.get_workflow_handle(run_id).fetch_history()
         return Nested(
-            state=await RunHandle(self.client, run_id).state(),
+            state=loop_state(await RunHandle(self.client, run_id).state()),
             own_state=await snapshot_of(self.client.get_workflow_handle(run_id)),
             events=list(history.events),
         )
@@ -210,7 +212,7 @@ class Trial:
 
 async def _follow(handle: RunHandle) -> LoopState:
     state = LoopState()
-    async for progress in handle.follow():
+    async for progress in follow(handle):
         state = progress.state
     return state
 

@@ -14,8 +14,10 @@ from outlast.client.timeline import Timeline
 from outlast.loop.state import LoopState
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.views import customer_conversation, run_view
+from outlast.views.run import snapshot_of
 from tests.snapshots.catalogue import HISTORIES, RecordedRun, runs_of
 from tests.snapshots.kept import FOLDER, compare
+from tests.unit.serve.played import SIGNING
 
 OPERATOR = Staff(person("olga", groups=["team"]), frozenset({"viewer", "decider", "operator"}))
 VIEWERS: dict[str, Caller] = {
@@ -64,7 +66,7 @@ def state_said(state: LoopState, timeline: Timeline, *, whole: bool) -> dict[str
     }
     report = Report(
         run_id=state.run_id,
-        state=state,
+        state=snapshot_of(state),
         status=state.status,
         task_queue="desk",
         events=0,
@@ -74,15 +76,24 @@ def state_said(state: LoopState, timeline: Timeline, *, whole: bool) -> dict[str
     return {
         "api": full,
         "others": others,
-        **({"customer": customer_conversation(state).model_dump(mode="json")} if whole else {}),
+        **(
+            {"customer": customer_conversation(snapshot_of(state)).model_dump(mode="json")}
+            if whole
+            else {}
+        ),
         "outlast show": report.record(10 if whole else 0),
     }
 
 
 def _api(state: LoopState, viewer: Caller, timeline: Timeline, *, whole: bool) -> dict[str, Any]:
-    requests = [FoundRequest(one, state) for one in state.own_requests]
+    requests = [FoundRequest(one, snapshot_of(state)) for one in state.own_requests]
     seen = run_view(
-        state, viewer, requests=requests, steps=timeline.steps if whole else None, at_ms=state.at_ms
+        snapshot_of(state),
+        viewer,
+        requests=requests,
+        steps=timeline.steps if whole else None,
+        proofs=SIGNING,
+        at_ms=state.at_ms,
     )
     return seen.model_dump(mode="json", exclude=set() if whole else {"items", "steps"})
 

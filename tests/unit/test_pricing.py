@@ -17,6 +17,7 @@ from outlast.loop.state import Compacted, Compaction, LoopState, Response
 from outlast.loop.values import ModelUse, Usage
 from outlast.pricing import Cost, ListPrice, Price, Pricing, dollars
 from outlast.testing import ScriptedModel, run_in_memory
+from outlast.views.run import snapshot_of
 
 MILLION = 1_000_000
 PRICING = Pricing(
@@ -49,7 +50,7 @@ def test_a_call_costs_its_tokens_and_cached_ones_less() -> None:
         response("small", MILLION, cached=MILLION, written=MILLION),
         response("big", 2 * MILLION, cached=MILLION),
     )
-    assert PRICING.cost_of(state).total == Decimal(3) + Decimal(11)
+    assert PRICING.cost_of(snapshot_of(state)).total == Decimal(3) + Decimal(11)
 
 
 @pytest.mark.parametrize(
@@ -70,17 +71,21 @@ def test_a_dated_or_routed_model_has_the_price_of_its_name(model: str, price: in
 
 
 def test_what_has_no_price_is_said() -> None:
-    cost = PRICING.cost_of(run(response("small", MILLION), response("mine", 5), response("", 1)))
+    cost = PRICING.cost_of(
+        snapshot_of(run(response("small", MILLION), response("mine", 5), response("", 1)))
+    )
     assert (cost.usd, cost.unknown_models) == (Decimal(1), ("", "mine"))
     assert (cost.total, cost.is_whole) == (None, False)
     assert cost.problem == (
         "price unknown for model mine: 5 tokens; price unknown for the default model: 1 token"
     )
     assert str(cost) == f"$1.00; {cost.problem}"
-    unknown = PRICING.cost_of(run(response("mine", 5), response("mine", 7)))
+    unknown = PRICING.cost_of(snapshot_of(run(response("mine", 5), response("mine", 7))))
     assert str(unknown) == "price unknown for model mine: 12 tokens"
-    assert str(PRICING.cost_of(run(response("small", 100)))) == "$0.0001"
-    assert PRICING.cost_of(run(response("small", 5), more=7)).unknown_models == ("nested runs",)
+    assert str(PRICING.cost_of(snapshot_of(run(response("small", 100))))) == "$0.0001"
+    assert PRICING.cost_of(snapshot_of(run(response("small", 5), more=7))).unknown_models == (
+        "nested runs",
+    )
 
 
 def recorded(agent: str, model: str, micros: int | None, tokens: int = 10) -> Response:
@@ -102,7 +107,7 @@ def test_a_run_costs_what_its_workers_have_recorded() -> None:
     state = state_of(
         recorded("Triage", "gpt-5", 1), recorded("Billing", "gpt-5", 2), nested=(nested,)
     )
-    cost = Cost.of_state(state)
+    cost = Cost.of_state(snapshot_of(state))
     assert (cost.usd, cost.problem, cost.calls) == (Decimal("0.000012"), "", 4)
     agents = {name: one.usd * MILLION for name, one in cost.by_agent.items()}
     assert agents == {"Lawyer": 9, "Billing": 2, "Triage": 1}
@@ -116,7 +121,7 @@ def test_a_call_without_a_recorded_cost_is_named_and_no_0() -> None:
     state = state_of(
         recorded("Triage", "mine", 5), recorded("Triage", "mine", None), recorded("A", "m", None, 0)
     )
-    cost = Cost.of_state(state)
+    cost = Cost.of_state(snapshot_of(state))
     assert (cost.usd, cost.total) == (Decimal("0.000005"), None)
     assert (
         cost.problem
@@ -126,7 +131,9 @@ def test_a_call_without_a_recorded_cost_is_named_and_no_0() -> None:
 
 
 def test_the_name_of_a_model_moves_no_terminal() -> None:
-    problem = Cost.of_state(state_of(recorded("A", "evil\x1b[2J\n\u202e", None))).problem
+    problem = Cost.of_state(
+        snapshot_of(state_of(recorded("A", "evil\x1b[2J\n\u202e", None)))
+    ).problem
     assert problem.isprintable()
     assert "\\u001b" in problem
 
@@ -134,7 +141,7 @@ def test_the_name_of_a_model_moves_no_terminal() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(0, 10**13))))
 def test_the_amounts_that_people_read_add_up(calls: list[tuple[str, str, int]]) -> None:
     state = state_of(*(recorded(agent, model, micros) for agent, model, micros in calls))
-    cost = Cost.of_state(state)
+    cost = Cost.of_state(snapshot_of(state))
 
     def read(amount: Decimal) -> Decimal:
         return Decimal(dollars(amount).replace("$", "").replace(",", ""))
@@ -164,8 +171,8 @@ def test_summaries_of_a_long_conversation_cost_too() -> None:
     state = run(response("small", MILLION))
     used = state.usage.plus(made.usage)
     state = replace(state, usage=used, compaction=Compaction(made=(made, by_a_function)))
-    big = PRICING.cost_of(run(response("big", MILLION))).usd
-    assert PRICING.cost_of(state).total == Decimal(1) + big
+    big = PRICING.cost_of(snapshot_of(run(response("big", MILLION)))).usd
+    assert PRICING.cost_of(snapshot_of(state)).total == Decimal(1) + big
 
 
 async def test_a_result_has_a_cost() -> None:

@@ -22,7 +22,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.registry import Registry
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, follow
 from outlast.client.read.history import HistoryReader, Progress
 from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.run_result import RunResult
@@ -32,10 +32,12 @@ from outlast.contract import names, records
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel
 from outlast.tracing.provider import join_current_trace
+from outlast.views.run import loop_state
 from outlast.worker.agent_worker import AgentWorker
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
+from tests.loop_states import of_loop
 from tests.workflow.laws import nested_runs
 
 PATIENCE_SECONDS = 60
@@ -204,15 +206,15 @@ class Desk:
         # A handle of its own, since one remembers where it has stopped reading.
         own = RunHandle(handle.client, handle.id, first_execution_id=handle.first_execution_id)
         async with self.patience(handle):
-            state = (await own.wait(condition)).snapshot
-        assert condition(state), f"the run ended before what was waited for: {state}"
-        return state
+            state = (await own.wait(of_loop(condition))).snapshot
+        assert condition(loop_state(state)), f"the run ended before what was waited for: {state}"
+        return loop_state(state)
 
     async def ever(self, handle: RunHandle, condition: Callable[[LoopState], bool]) -> LoopState:
         """Wait until a run has had a state that satisfies a condition, and return that state."""
         state = LoopState()
         async with self.patience(handle):
-            async for progress in handle.follow():
+            async for progress in follow(handle):
                 state = progress.state
                 if condition(state):
                     return state
@@ -226,8 +228,12 @@ class Desk:
                 history = await self.workflow(handle).fetch_history()
                 await reader.feed(history.events)
                 state = await handle.state()
-                if not reader._waiting and state.status != "running" and not state.pending:
-                    return state
+                if (
+                    not reader._waiting
+                    and state.status != "running"
+                    and not loop_state(state).pending
+                ):
+                    return loop_state(state)
                 await asyncio.sleep(0.02)
 
     async def until_status(self, handle: RunHandle, status: str) -> LoopState:
@@ -242,7 +248,7 @@ class Desk:
     async def progress(self, handle: RunHandle) -> list[Progress]:
         """Return every event of a run that ends, with the state after it."""
         async with self.patience(handle):
-            return [progress async for progress in handle.follow()]
+            return [progress async for progress in follow(handle)]
 
     async def pending_activity(
         self, handle: RunHandle, condition: Callable[[PendingActivityInfo], bool]

@@ -18,6 +18,7 @@ from outlast.contract import records
 from outlast.loop.approvals import Decision, Person
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.workflow.desk import Desk, waits_for
 
 ANN = Person(subject="ann", groups=("billing",))
@@ -84,7 +85,7 @@ async def refusal(desk: Desk, handle: RunHandle, channel: str, decision: Decisio
         return None
     seen = await handle.state()
     await desk.workflow(handle).signal("decide", records.write(decision))
-    state = await desk.until(handle, lambda one: _took_a_decision(seen, one))
+    state = await desk.until(handle, lambda one: _took_a_decision(loop_state(seen), one))
     if state.ignored == seen.ignored:
         return None
     *_, tried = (await audit_run(desk.client, handle.id)).records

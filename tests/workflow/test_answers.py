@@ -109,7 +109,7 @@ async def test_messages_to_a_busy_run_wait_and_are_answered_together(desk: Desk)
     three = await handle.send("three", message_id="third")
     again = await handle.send("something else", message_id="third")
     state = await handle.state()
-    assert [message.id for message in state.inbox] == [two.id, "third"]
+    assert [message.id for message in state.unread] == [two.id, "third"]
     release.set()
     async with asyncio.timeout(PATIENCE_SECONDS):
         answers = [(await sent.answer()).final_output for sent in (two, three, again)]

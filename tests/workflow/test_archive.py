@@ -38,7 +38,8 @@ from outlast.archive import (
 )
 from outlast.cli.app import app
 from outlast.client.audit import audit_run
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import past as past_of
 from outlast.client.read.history import Progress
 from outlast.client.recordings import Recording, record_run, record_runs
 from outlast.client.runs import RunFilter
@@ -120,7 +121,7 @@ async def answered(handle: RunHandle, text: str) -> Any:
 
 
 async def past(handle: RunHandle) -> list[Progress]:
-    return [one async for one in handle.past()]
+    return [one async for one in past_of(handle)]
 
 
 @pytest.mark.smoke
@@ -541,7 +542,7 @@ async def test_what_is_left_of_a_run_is_read_and_what_is_lost_is_said(desk: Desk
     assert [one.state for one in found] == [one.state for one in expected]
     assert [one.lost for one in found if one.lost] == [second.execution_id]
     followed: list[Progress] = []
-    async with aclosing(handle.follow()) as following:
+    async with aclosing(follow(handle)) as following:
         async for one in following:
             followed.append(one)
             if one == found[-1]:

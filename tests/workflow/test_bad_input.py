@@ -23,13 +23,14 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, follow
 from outlast.client.start.runner import Runner
 from outlast.client.transport.connection import connect
 from outlast.contract import policies
 from outlast.loop.calls import ExecutionOptions
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.laws import failed_tasks
@@ -193,8 +194,8 @@ async def test_an_unknown_id_is_not_found_whatever_is_asked(client: Client):
         handle.reject("a1"),
         handle.cancel(),
         handle.cancel(mode="after_turn"),
-        anext(handle.follow()),
-        anext(handle.follow(from_start=False)),
+        anext(follow(handle)),
+        anext(follow(handle, from_start=False)),
         anext(handle.stream_events()),
         Runner.attach("no-such-run", client=client),
     ]
@@ -228,7 +229,7 @@ BAD_SIGNALS: list[tuple[str, list[Any]]] = [
 @pytest.mark.smoke
 async def test_signals_that_make_no_sense_are_noted_and_change_nothing_else(desk: Desk):
     handle, _ = await waiting_clerk(desk)
-    before = await handle.state()
+    before = loop_state(await handle.state())
     for name, arguments in BAD_SIGNALS:
         await desk.workflow(handle).signal(name, args=arguments)
     after = await desk.until(handle, lambda state: len(state.ignored) == len(BAD_SIGNALS))

@@ -14,6 +14,7 @@ from outlast.loop.effects import CompactView
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests import forked
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 
@@ -79,7 +80,7 @@ def is_summarised(state: LoopState) -> bool:
 async def steps_of(handle: RunHandle) -> list[Step]:
     timeline = Timeline()
     async for progress in handle.past():
-        timeline.take(progress.event, progress.state)
+        timeline.take_state(progress)
     return [one for one in timeline.steps if one.kind == "summary"]
 
 
@@ -166,7 +167,7 @@ async def test_summaries_go_on_in_later_histories(desk: Desk):
     assert result.final_output == "Done."
     assert len(await desk.all_events(handle)) > 1
     last = str(model.requests[-1].input)
-    newest = len(result.snapshot.compaction.made)
+    newest = len(loop_state(result.snapshot).compaction.made)
     assert newest == len(summaries.read) > 2
     assert f"Summary {newest}: A-17" in last
     assert "Page 0" not in last

@@ -17,6 +17,7 @@ from outlast.client.runs import RunFilter, list_runs
 from outlast.contract import names
 from outlast.encryption import EncryptionCodec
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.workflow.codecs import Sealed, with_codec
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 
@@ -66,9 +67,9 @@ async def test_runs_and_their_nested_runs_are_found_by_customer(desk: Desk) -> N
     nested = listed - {hers.id}
     assert [one.startswith(f"{hers.id}/") for one in nested] == [True]
     assert await found(desk.client, f"c-1-{desk.queue}", 1) == {others.id}
-    assert (await hers.state()).start.customer == whose
+    assert (loop_state(await hers.state())).start.customer == whose
     for run_id in nested:
-        assert (await RunHandle(desk.client, run_id).state()).start.customer == whose
+        assert (loop_state(await RunHandle(desk.client, run_id).state())).start.customer == whose
 
 
 async def test_with_a_codec_the_server_lists_a_digest_and_any_key_finds_it(desk: Desk) -> None:

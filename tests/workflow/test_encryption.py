@@ -30,6 +30,7 @@ from outlast.encryption import EncryptionCodec
 from outlast.loop.approvals import Person
 from outlast.loop.start import Customer
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
 from tests.workflow.codecs import Sealed, with_codec
 from tests.workflow.laws import check_run
@@ -119,7 +120,7 @@ async def encrypted_runs(client: Client) -> str:
             await Runner.run("Desk", "trip", id="t", client=client, task_queue="q", context=Notes())
         for run_id in ("r", "t"):
             await check_run(client, run_id)
-        return repr((await handle.state(), await RunHandle(client, "t").state()))
+        return repr([loop_state(await one.state()) for one in (handle, RunHandle(client, "t"))])
 
 
 def codec_of(current: str) -> EncryptionCodec:

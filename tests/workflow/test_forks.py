@@ -15,6 +15,7 @@ from outlast.contract import names
 from outlast.loop.phrases import OFF_IN_FORK
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.test_identity import KEY
 
@@ -73,8 +74,7 @@ async def test_a_fork_is_answered_from_the_record_and_has_no_effects(desk: Desk)
     assert outputs(model.requests) == ["refunded 7", OFF_IN_FORK, "a cup"]
     assert {one.instructions for one in model.requests[2:]} == {"Be brief."}
     state = await made.state()
-    assert state.fork is not None
-    assert (state.fork.run_id, state.fork.event) == (source.id, first)
+    assert (state.forked_from, state.forked_after) == (source.id, first)
     made_of = await desk.client.get_workflow_handle(made.id).describe()
     priority = made_of.raw_info.priority
     assert (priority.fairness_key, priority.fairness_weight) == ("acme", 2.0)
@@ -93,7 +93,9 @@ async def test_an_allowed_tool_runs_with_other_arguments(desk: Desk) -> None:
     source = await desk.start(shop())
     await source.result()
     points = await points_of(desk, source.id)
-    running = next(one for one in points if any(it.status == "running" for it in one.state.calls))
+    running = next(
+        one for one in points if any(it.status == "running" for it in loop_state(one.state).calls)
+    )
     other = {"c1": {"order": "9"}}
     with pytest.raises(UserError, match="No call 'c9' is under way"):
         await fork_run(desk.client, source.id, at=running.number, arguments={"c9": {}})
@@ -128,13 +130,12 @@ async def test_a_fork_goes_on_in_further_histories_and_may_begin_in_any_of_its_s
     source = await desk.start_short(shop())
     assert (await source.result()).final_output == "Done."
     points = await points_of(desk, source.id)
-    second = next(one for one in points if len(one.state.responses) == 2)
+    second = next(one for one in points if len(loop_state(one.state).responses) == 2)
     made = await fork_run(desk.client, source.id, at=second.number)
     desk.ids.append(made.id)
     assert (await made.result()).final_output == "Done again."
     state = await made.state()
-    assert state.fork is not None
-    assert (state.fork.run_id, state.fork.event) == (source.id, second.number)
+    assert (state.forked_from, state.forked_after) == (source.id, second.number)
     assert state.items[: len(second.state.items)] == second.state.items
     description = await desk.client.get_workflow_handle(made.id).describe()
     assert description.run_id != description.raw_info.first_run_id, "it continued as new"
@@ -163,8 +164,10 @@ async def test_a_decision_about_the_source_lets_no_call_of_a_fork_run(
     await source.approve("a1", by="ann", always=True)
     await source.result()
     points = await points_of(desk, source.id)
-    approved = next(one for one in points if any(it.status == "running" for it in one.state.calls))
-    assert approved.state.remembered
+    approved = next(
+        one for one in points if any(it.status == "running" for it in loop_state(one.state).calls)
+    )
+    assert loop_state(approved.state).remembered
     made = await fork_run(
         desk.client, source.id, at=approved.number, allow=["pay"], arguments=arguments
     )

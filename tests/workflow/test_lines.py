@@ -12,6 +12,7 @@ from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import reference
 from outlast.realtime.line_run import TemporalLineRun
 from outlast.testing import ScriptedModel
+from outlast.views.run import loop_state
 from tests.laws.driver import reply_of, said, tool
 from tests.workflow.desk import Desk
 
@@ -84,7 +85,7 @@ async def test_a_line_that_died_is_noticed_by_its_heartbeat(desk: Desk) -> None:
     await handle.send("I type this.")
     await asyncio.sleep(1.5)
     state = await handle.state()
-    assert line.holds(state), "a silent line is alive while it heartbeats"
+    assert line.holds(loop_state(state)), "a silent line is alive while it heartbeats"
     assert line._beating is not None
     line._beating.cancel()
     state = await desk.until(handle, lambda state: state.phase == "idle" and bool(state.answers))
@@ -107,7 +108,7 @@ async def test_a_second_line_takes_over(desk: Desk) -> None:
         state = await until(second, lambda state: state.ignored)
         assert state.items == ()
         await first.hang_up()
-        assert second.holds(await RunHandle(desk.client, first.run_id).state())
+        assert second.holds(loop_state(await RunHandle(desk.client, first.run_id).state()))
     finally:
         await second.hang_up()
 
@@ -124,8 +125,8 @@ async def test_a_long_call_goes_on_in_a_new_history(desk: Desk) -> None:
     handle = RunHandle(desk.client, line.run_id)
     state = await handle.state()
     first = await desk.client.get_workflow_handle(line.run_id).describe()
-    assert first.run_id != state.start.chain_id, "the run has gone on in a new history"
-    assert line.holds(state)
+    assert first.run_id != loop_state(state).start.chain_id, "the run has gone on in a new history"
+    assert line.holds(loop_state(state))
     assert [one.failure for one in state.answers] == [None] * 8
     assert len(state.items) == 8 * 4
     await line.hang_up()

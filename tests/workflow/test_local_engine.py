@@ -29,6 +29,7 @@ from outlast.local.engine import LocalEngine
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.tracing import get_current_trace, trace
+from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
 from tests.servers import PATIENCE_SECONDS, TemporalServer
 from tests.unit.models.model_server import ModelServer
@@ -100,7 +101,9 @@ async def test_a_program_on_its_way_to_a_run_does_not_say_that_the_run_waits_for
         # Whoever does not wait for this start is told within a moment that the effect is blocked.
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await RunHandle(client, "refund-17").wait(lambda state: bool(state.blocked))
+                await RunHandle(client, "refund-17").wait(
+                    lambda state: bool(loop_state(state).blocked)
+                )
         return await find(client, *arguments)
 
     try:

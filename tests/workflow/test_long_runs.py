@@ -13,13 +13,14 @@ from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import DecisionRefused, RunBusy, RunCancelled
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, follow
 from outlast.client.read.events import NumberedEvent
 from outlast.contract import policies, records
 from outlast.contract.policies import ROLL_OVER_BYTES
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text, outputs
 
@@ -112,9 +113,9 @@ async def test_every_reader_sees_the_same_events_under_the_same_numbers(desk: De
     assert await read(handle) == live
     for start in (1, len(live) // 2, len(live) - 1, len(live) + 5):
         assert await read(handle, start) == live[start:]
-    state = await handle.state()
+    state = loop_state(await handle.state())
     assert progress[-1].state == state
-    newest = [one async for one in handle.follow(from_start=False)]
+    newest = [one async for one in follow(handle, from_start=False)]
     assert newest[-1].state == state
     assert newest[0].event is None
     assert newest[0].state.turns > 1, "the newest history begins in the middle of the run"
@@ -187,7 +188,7 @@ async def test_messages_and_decisions_that_arrive_all_around_are_each_taken_once
 
     async def decide_all() -> LoopState:
         decided: set[str] = set()
-        async for progress in handle.follow():
+        async for progress in follow(handle):
             for request in progress.state.pending_approvals:
                 if request.id not in decided:
                     decided.add(request.id)
@@ -206,7 +207,7 @@ async def test_messages_and_decisions_that_arrive_all_around_are_each_taken_once
     asked = [item.raw["content"] for item in state.items if item.kind == "input"]
     assert asked == ["q0", *questions]
     assert await in_later_history(desk, handle)
-    assert await handle.state() == state
+    assert loop_state(await handle.state()) == state
 
 
 async def test_a_conversation_goes_on_over_several_histories(desk: Desk):
@@ -308,7 +309,7 @@ async def test_a_state_too_large_for_any_payload_stays_where_it_is(client: Clien
     handle = await desk.start_record(agent="Noisy", input="Go")
     result = await desk.result(handle)
     assert result.final_output == "Done."
-    assert len(records.write_state(await handle.state())["zlib"]) > ROLL_OVER_BYTES
+    assert len(records.write_state(loop_state(await handle.state()))["zlib"]) > ROLL_OVER_BYTES
     await desk.close_all()
 
 
@@ -325,8 +326,8 @@ async def test_a_run_that_waits_for_people_continues_as_new_however_much_is_said
         await handle.send(f"message {number}")
     await true_in_the_end(lambda: in_later_history(desk, handle))
     state = await handle.state()
-    assert [message.id for message in state.inbox] != []
-    assert len(state.inbox) == 30
+    assert [message.id for message in state.unread] != []
+    assert len(state.unread) == 30
     await handle.approve("a1")
     result = await handle.wait_for_people()
     assert result.final_output == "Done."

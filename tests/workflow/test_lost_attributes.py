@@ -18,6 +18,7 @@ from outlast.client.runs import RunFilter, find_runs, with_tenants
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from outlast.visibility.search_attributes import (
     ensure_search_attributes,
     lacks_search_attributes,
@@ -66,7 +67,7 @@ async def replays(desk: Desk, handle: RunHandle) -> None:
         if len(events) > 1:  # else it has only just been continued, and there is nothing yet
             await replay(desk.client, [(handle.id, events)])
     snapshot = await snapshot_of(desk.workflow(handle))
-    assert timeless(await handle.state()) == timeless(snapshot)
+    assert timeless(loop_state(await handle.state())) == timeless(snapshot)
 
 
 async def remove(client: Client) -> None:

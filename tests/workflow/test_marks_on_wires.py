@@ -13,6 +13,7 @@ from outlast.client.handle import RunHandle
 from outlast.contract.identity import new_shared_key
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.testing import ScriptedModel, say
+from outlast.views.run import loop_state
 from tests.pictures import PNG, url_of
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.test_desk_api import TOKENS, app_of, bearer, of_run, opened
@@ -46,7 +47,9 @@ async def opened_desk(desk: Desk) -> AsyncGenerator[tuple[Any, Any, str, dict[st
     app, run_id = app_of(desk, agent), desk.new_id()
     async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
         yield http, app, run_id, bearer(TOKENS.mint(run_id))
-        assert "SECRET-reason" in str((await RunHandle(desk.client, run_id).state()).aside)
+        assert "SECRET-reason" in str(
+            (loop_state(await RunHandle(desk.client, run_id).state())).aside
+        )
 
 
 async def test_the_vercel_wire(desk: Desk):

@@ -20,6 +20,7 @@ from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, refuse, say
+from outlast.views.run import loop_state
 from tests import forked
 from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
@@ -225,12 +226,12 @@ async def test_what_is_remembered_in_a_nested_run_holds_in_the_next_one(desk: De
     [request] = await handle.approvals()
     await handle.approve(request, by="ann", always=True)
     await desk.until_status(handle, "idle")
-    [kept] = (await handle.state()).remembered
+    [kept] = (loop_state(await handle.state())).remembered
     assert (kept.agent, kept.name, kept.run_id) == ("Refunds", "refund", request.run_id)
     await handle.send("And B?")
     await desk.until(handle, lambda one: len(one.answers) == 2)
     assert ran == ["A", "B"]
-    assert (await handle.state()).remembered == (kept,), "it is kept once"
+    assert (loop_state(await handle.state())).remembered == (kept,), "it is kept once"
 
 
 async def test_what_is_remembered_for_a_question_ends_with_it(desk: Desk):
@@ -313,7 +314,10 @@ async def test_what_a_nested_run_hides_is_hidden_in_its_root_and_in_the_next_one
     await handle.approve((await handle.approvals())[0])
     await desk.until_status(handle, "idle")
     seen: list[Any] = []
-    for run_id in (handle.id, f"{handle.id}/ask_refunds-{_second_effect(await handle.state())}"):
+    for run_id in (
+        handle.id,
+        f"{handle.id}/ask_refunds-{_second_effect(loop_state(await handle.state()))}",
+    ):
         workflow = desk.client.get_workflow_handle(run_id)
         queries = (names.QUERY_STATE, names.QUERY_TRANSCRIPT)
         seen += [await workflow.query(query) for query in queries]

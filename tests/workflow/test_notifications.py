@@ -34,6 +34,7 @@ from outlast.notifications import (
 from outlast.notifications.slack_blocks import APPROVE, REJECT
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected, notification
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.unit.notifications.receiver import receiving
 from tests.unit.notifications.slack_server import (
     BOT,
@@ -182,7 +183,7 @@ async def test_decisions_are_signed_where_there_is_a_key(
     taken = (await handle.state()).approvals[0].decision
     assert taken is not None
     keys = identity.keys_from_environment({identity.KEY_VARIABLE: key})
-    chain_id = (await handle.state()).start.chain_id
+    chain_id = (loop_state(await handle.state())).start.chain_id
     place = identity.Place(namespace=desk.client.namespace, chain_id=chain_id, run_id=handle.id)
     now_ms = time.time_ns() // 1_000_000
     assert identity.is_genuine(taken, place, keys, now_ms=now_ms)

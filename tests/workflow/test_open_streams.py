@@ -9,7 +9,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.tools.function_tool import function_tool
-from outlast.cli.follower import Entry, Follower
+from outlast.client.follower import Entry, Follower
 from outlast.client.handle import RunHandle
 from outlast.client.read import delta_poller as reader
 from outlast.client.start.runner import Runner

@@ -25,6 +25,7 @@ from outlast.dev import EmbeddedServer, running_server
 from outlast.local.engine import LocalEngine
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 
@@ -128,7 +129,7 @@ def waiters(client: Client, handle: RunHandle) -> list[Callable[[], Coroutine[An
         events,
         attached,
         streamed,
-        lambda: handle.wait(lambda state: state.phase == "closed"),
+        lambda: handle.wait(lambda state: loop_state(state).phase == "closed"),
         lambda: handle.wait_for_answer("start"),
         lambda: Runner.run("Clerk", "Hello", id=handle.id, client=client, task_queue="q"),
     ]
@@ -154,7 +155,7 @@ async def test_whoever_waits_outlasts_a_restart_of_the_server(tmp_path: Path):
         client = await Client.connect(restarting.server.address)
         async with AgentWorker(client, agents=[agent], task_queue="q", model_provider=model):
             handle = await Runner.start("Clerk", "Hello", id="r", client=client, task_queue="q")
-            await handle.wait(lambda state: bool(state.calls))
+            await handle.wait(lambda state: bool(loop_state(state).calls))
             kinds = waiters(client, handle)
             waiting = [asyncio.create_task(one()) for one in (kinds * 2)[:WAITERS]]
             await asyncio.sleep(1)

@@ -13,6 +13,7 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.client.results.run_result import RunResult
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from tests.workflow.desk import Desk
 
 
@@ -124,7 +125,7 @@ async def test_a_clone_that_differs_in_data_is_recorded_with_its_run(desk: Desk)
     handle = await desk.start(
         triage, "I am Dan.", context={"customer": "Dan"}, keep_open=True, id=desk.new_id()
     )
-    await handle.wait(lambda state: state.phase == "idle")
+    await handle.wait(lambda state: loop_state(state).phase == "idle")
     await desk.close(worker)
     vars(RUN_OBJECTS)["_kept"].clear()  # as in another process
     await desk.open(triage, CLERK)

@@ -18,6 +18,7 @@ from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
 from outlast.loop import phrases
 from outlast.testing import ScriptedModel, after, call
+from outlast.views.run import loop_state
 from tests.workflow.desk import Desk, waits_for
 from tests.workflow.people import (
     ANN,
@@ -187,4 +188,4 @@ async def test_an_approved_budget_is_as_much_again(desk: Desk):
     assert await refusal(desk, handle, "update", by(ANN)) is None
     assert (await desk.result(handle)).final_output == "Done."
     assert model.calls == 4
-    assert (await handle.state()).extended == ((0, 2),)
+    assert (loop_state(await handle.state())).extended == ((0, 2),)

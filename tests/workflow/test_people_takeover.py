@@ -26,6 +26,7 @@ from outlast.loop.approvals import Person
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, wait_for
+from outlast.views.run import loop_state
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import ANN, BOB, EVE, both_channels, clerk, refunds, waiting
 from tests.workflow.replies import outputs
@@ -40,7 +41,7 @@ async def act(desk: Desk, handle: RunHandle, channel: str, what: str, **fields: 
     seen = await handle.state()
     payload = {"by": person.subject, "groups": list(person.groups), **fields}
     await desk.workflow(handle).signal(what, payload)
-    await desk.until(handle, lambda one: _acts(one) > _acts(seen))
+    await desk.until(handle, lambda one: _acts(one) > _acts(loop_state(seen)))
 
 
 def _acts(state: LoopState) -> tuple[int, int]:

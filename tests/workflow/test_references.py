@@ -14,6 +14,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.doctor import blocked_runs
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 
 GREETED: list[str] = []
@@ -74,7 +75,7 @@ async def test_a_run_waits_for_a_worker_that_knows_what_it_names(desk: Desk):
     worker = await desk.open(agent, model=lacking)
     await handle.approve("a1")
     await desk.until_status(handle, "blocked")
-    (block,) = (await handle.state()).blocked
+    (block,) = (loop_state(await handle.state())).blocked
     assert "'forwards'" in block.lacks
     await desk.pending_activity(handle, lambda one: "'forwards'" in one.last_failure.message)
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -22,6 +22,7 @@ from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run, snapshot_of, timeless
 from tests.workflow.replies import outputs
@@ -211,7 +212,7 @@ async def test_a_parked_run_that_is_reset_to_any_task_waits_on_and_takes_its_val
     for value, delivery_id in (("noon", "d1"), ("noon", "d1")):
         await finish(wait.token, value, client=desk.client, delivery_id=delivery_id)
     assert (await handle.result()).final_output == "picked up at noon"
-    assert len((await handle.state()).receipts) == 1
+    assert len((loop_state(await handle.state())).receipts) == 1
     await check_run(desk.client, handle.id)
 
 

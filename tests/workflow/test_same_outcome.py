@@ -27,6 +27,7 @@ from outlast.loop.human_actions import HUMAN_ACTIONS
 from outlast.serve.app import desk as desk_app
 from outlast.serve.login import ThisMachine
 from outlast.testing import ScriptedModel
+from outlast.views.run import loop_state
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.people import clerk, refunds
 from tests.workflow.test_desk_api import opened
@@ -251,12 +252,12 @@ async def asked(
 
 async def all_refuse(on: Seen, name: str, sentence: str) -> None:
     """Check that each surface refuses an act with a sentence, and that nothing has changed."""
-    before = await on.run.state()
+    before = loop_state(await on.run.state())
     for surface, ask in SURFACES.items():
         taken, said = await ask(ACTS[name], on)
         assert not taken, f"{surface}: {said}"
         assert sentence in said, f"{surface}: {said}"
-    after = await on.run.state()
+    after = loop_state(await on.run.state())
     kept = ("approvals", "hold", "items", "phase", "calls")
     assert [getattr(after, one) for one in kept] == [getattr(before, one) for one in kept]
 

@@ -35,6 +35,7 @@ from outlast.clock import now_ms
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.workflow.codecs import Sealed, with_codec
 from tests.workflow.desk import Desk
@@ -148,8 +149,8 @@ async def test_a_firing_starts_a_run_like_any_other(desk: Desk, schedules: Sched
     handle = RunHandle(desk.client, firing.run_id)
     assert (await desk.result(handle)).final_output == "Report."
     state = await handle.state()
-    assert [one.limit for one in state.start.budgets] == [7]
-    assert (state.start.customer.id, state.answers[0].authors) == ("ann", ("bob",))
+    assert [one.limit for one in loop_state(state).start.budgets] == [7]
+    assert (loop_state(state).start.customer.id, state.answers[0].authors) == ("ann", ("bob",))
     description = await handle.check()
     assert description.raw_info.priority.fairness_key == "acme"
     assert (await description.static_summary()) == "Clerk: Report, please."
@@ -346,7 +347,7 @@ async def test_an_attempt_that_died_after_sending_does_not_send_again(
     await message_of(desk.client, firing)
     assert attempts == [conversation]
     state = await handle.state()
-    assert state.phase == "closed"
+    assert loop_state(state).phase == "closed"
     assert said(state) == (["Hello", "Any news?"] if was_open else ["Any news?"])
 
 

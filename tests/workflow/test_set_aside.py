@@ -17,6 +17,7 @@ from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.serve.access import RoleRules
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from tests.pictures import PNG, url_of
 from tests.workflow.desk import Desk
 from tests.workflow.test_desk_api import PROGRAM, TOKENS, app_of, bearer, of_run, opened
@@ -57,7 +58,7 @@ async def test_a_photo_that_the_provider_refuses_is_left_out_and_named_everywher
     assert [row.event for row in rows if row.event == "set_aside"] == ["set_aside"]
     await handle.take_back(0, part=1, by="ann")
     assert (await (await handle.send("Once more?")).answer()).final_output == "5 items."
-    [again] = (await handle.state()).aside
+    [again] = (loop_state(await handle.state())).aside
     assert again.at_ms > one.at_ms, "it was refused once more"
     await handle.cancel("after_turn")
     timeline = Timeline()
@@ -104,15 +105,15 @@ async def test_only_whoever_may_take_over_sets_aside_by_the_api_and_the_page(
                 path = f"/conversations/{handle.id}/{name}"
                 page = await http.post(path, data=form, headers=headers)
                 assert page.status_code in {400, 401, 403}, who
-    assert (await handle.state()).aside == ()
+    assert (loop_state(await handle.state())).aside == ()
     async with opened(app_of(desk)) as http:
         assert (await http.post(of_run(handle.id, "set-aside"), json=body)).status_code == 200
         state = await handle.state()
-        assert [(one.by, one.reason) for one in state.aside] == [("ann", "SECRET")]
+        assert [(one.by, one.reason) for one in loop_state(state).aside] == [("ann", "SECRET")]
         seen = await http.get(of_run(handle.id), headers=bearer(TOKENS.mint(handle.id)))
         assert seen.json()["messages"][0]["left_out"] is True
         assert "SECRET" not in seen.text
-        assert (await other.state()).aside == ()
+        assert (loop_state(await other.state())).aside == ()
 
 
 @pytest.mark.parametrize("name", ["set-aside", "take-back"])
@@ -147,7 +148,7 @@ async def test_what_no_item_is_or_nobody_may_leave_out_is_refused(
             answer = await http.post(of_run(handle.id, name), json=body)
             assert answer.status_code == status, (body, answer.text)
         assert (await http.post(of_run("never-was", name), json={"item": 0})).status_code == 404
-        assert (await handle.state()).aside == ()
+        assert (loop_state(await handle.state())).aside == ()
         await handle.cancel("after_turn")
         await desk.result(handle)
         ended = await http.post(of_run(handle.id, name), json={"item": 0})
@@ -185,10 +186,10 @@ async def test_a_repeated_request_has_the_same_receipt(desk: Desk, monkeypatch: 
                 * 3
             )
             if is_aside:
-                [one] = (await handle.state()).aside
+                [one] = (loop_state(await handle.state())).aside
                 other = await colleague.post(path, json=body)
                 assert (other.status_code, "set aside already" in other.text) == (409, True)
-                assert (await handle.state()).aside == (one,)
+                assert (loop_state(await handle.state())).aside == (one,)
     rows = (await audit_run(desk.client, handle.id)).records
     assert [(row.event, row.by) for row in rows if row.event == "set_aside"] == [
         ("set_aside", "ann"),

@@ -25,6 +25,7 @@ from outlast.contract.identity import new_shared_key
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.testing import ScriptedModel, say
+from outlast.views.run import loop_state
 from tests.pictures import PNG, url_of
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.test_archive import SOON, ended, taken_by_retention, until
@@ -126,13 +127,13 @@ async def in_temporal(desk: Desk, handle: RunHandle) -> str:
 
 async def snapshot(desk: Desk, handle: RunHandle) -> str:
     del desk
-    return str((await handle.state()).aside)
+    return str((loop_state(await handle.state())).aside)
 
 
 async def result(desk: Desk, handle: RunHandle) -> str:
     del desk
     newest = await (await handle.send("And now?")).answer()
-    return str(newest.snapshot.aside)
+    return str(loop_state(newest.snapshot).aside)
 
 
 async def timeline(desk: Desk, handle: RunHandle) -> str:
@@ -140,7 +141,7 @@ async def timeline(desk: Desk, handle: RunHandle) -> str:
     shown = Timeline()
     async with aclosing(handle.past()) as past:
         async for progress in past:
-            shown.take(progress.event, progress.state)
+            shown.take_state(progress)
     return str([step.text for step in shown.steps if step.kind == "set_aside"])
 
 
@@ -204,7 +205,7 @@ async def test_a_fork_and_the_archive_name_it_too(
     handle = await with_both(desk, Agent[Any](name="Clerk"), archive=archive)
     copy = await fork_run(desk.client, handle.id, name="copy", task_queue=desk.queue)
     desk.ids.append(copy.id)
-    assert [one.reason for one in (await copy.state()).aside] == [REFUSED, ASKED_FOR]
+    assert [one.reason for one in (loop_state(await copy.state())).aside] == [REFUSED, ASKED_FOR]
     answer = await (await copy.send("And now?")).answer()
     assert answer.final_output == "3 items.", "the fork's model reads neither of them"
     for run in (copy, handle):

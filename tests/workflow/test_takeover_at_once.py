@@ -13,6 +13,7 @@ from outlast.contract import names
 from outlast.contract.identity import new_shared_key
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, say, wait_for
+from outlast.views.run import loop_state
 from tests.workflow.desk import Desk
 from tests.workflow.test_conversation_page import ANYBODY
 from tests.workflow.test_desk_api import TOKENS, app_of, opened
@@ -87,5 +88,5 @@ async def test_an_unfinished_answer_is_withdrawn_unless_the_person_lets_it_end(
         await run.say("I am Ann.", by=person("ann"))
         goes_on.set()
         state = await run.state()
-    assert shown(state) == ["user", *(["Front"] if mode else []), "ann"]
+    assert shown(loop_state(state)) == ["user", *(["Front"] if mode else []), "ann"]
     await run.cancel()

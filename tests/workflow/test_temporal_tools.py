@@ -28,6 +28,7 @@ from outlast.contract.blobs import key_of
 from outlast.ports.model import ModelRequest
 from outlast.temporal_tools import nexus_tool, workflow_tool
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from tests.workflow.codecs import Sealed, with_codec
 from tests.workflow.desk import Desk
 from tests.workflow.replies import outputs
@@ -109,7 +110,7 @@ def prints(title: str, tool: str = "print_poster", **arguments: Any) -> Scripted
 async def errand_of(desk: Desk, handle: RunHandle) -> WorkflowHandle[Any, Any]:
     """Return the errand of a parked run: the result of its activity names it."""
     state = await handle.state()
-    [errand_id] = [str(one.done["errand"]) for one in state.calls if one.done]
+    [errand_id] = [str(one.done["errand"]) for one in loop_state(state).calls if one.done]
     return desk.client.get_workflow_handle(errand_id)
 
 
@@ -152,7 +153,7 @@ async def test_the_run_the_errand_and_the_workflow_name_each_other(desk: Desk):
     await child.signal(PrintPoster.finish)
     assert (await desk.result(handle)).final_output == '{"title":"slow","copies":1}'
     assert (await errand.result())["delivered"] is True
-    receipt = (await handle.state()).receipts[0]
+    receipt = (loop_state(await handle.state())).receipts[0]
     assert (receipt.name, receipt.source) == ("PrintPoster", "Errand")
 
 
@@ -466,7 +467,7 @@ async def test_with_a_codec_the_server_reads_neither_arguments_nor_results(desk:
     run_id = f"sealed-run-{desk.queue}"
     handle = await Runner.start(agent, "Hi", id=run_id, client=client, task_queue=desk.queue)
     assert (await handle.result()).final_output == '{"title":"secret","copies":1}'
-    [receipt] = (await handle.state()).receipts
+    [receipt] = (loop_state(await handle.state())).receipts
     ids = [f"sealed-{desk.queue}"]
     ids += [
         one.id async for one in desk.client.list_workflows(f"WorkflowId STARTS_WITH '{run_id}'")

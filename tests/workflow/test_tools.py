@@ -19,6 +19,7 @@ from outlast.agents.tools.definition import (
 from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import raw_call
+from outlast.views.run import loop_state
 from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import outputs
@@ -301,7 +302,7 @@ async def test_a_fast_tool_that_waits_long_for_its_next_try_is_still_running(des
         while "EVENT_TYPE_TIMER_STARTED" not in await desk.event_types(handle):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     state = await handle.state()
-    assert [call.status for call in state.calls] == ["running"]
+    assert [call.status for call in loop_state(state).calls] == ["running"]
     await handle.cancel()
     with pytest.raises(RunCancelled):
         await desk.result(handle)

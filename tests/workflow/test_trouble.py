@@ -23,7 +23,7 @@ from outlast.client.transport import pollers, run_address
 from outlast.serve.app import desk as desk_application
 from outlast.serve.login import ThisMachine
 from outlast.testing import ScriptedModel, call
-from outlast.views.trouble import SILENT, Trouble, words
+from outlast.views.trouble import SILENT, Trouble, trouble_words
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.people import ANN
 from tests.workflow.replies import model_error
@@ -100,7 +100,7 @@ async def test_a_first_message_that_nobody_takes_is_seen_at_once_also_by_its_wri
     handle = await desk.start("A", "Is somebody there?", keep_open=True)
     found = await handle.trouble()
     assert [one.kind for one in found] == ["no_worker", "untaken"]
-    assert [words(one).split(",")[0] for one in found] == [
+    assert [trouble_words(one).split(",")[0] for one in found] == [
         f"No worker polls the task queue {desk.queue!r}",
         "No worker has taken the first message.",
     ]

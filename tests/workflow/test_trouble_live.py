@@ -22,7 +22,9 @@ from outlast.client.transport import pollers, run_address
 from outlast.serve.app import desk as desk_application
 from outlast.serve.http_server import serve_desk
 from outlast.serve.login import ThisMachine
+from outlast.serve.wires.ids import TaskId
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.people import ANN
@@ -39,9 +41,9 @@ SOON_SECONDS = 3.0
 
 
 @asynccontextmanager
-async def desk_of(client: Client) -> AsyncGenerator[httpx2.AsyncClient]:
+async def desk_of(client: Client, *agents: Agent[Any]) -> AsyncGenerator[httpx2.AsyncClient]:
     """Serve a desk, and return somebody's browser."""
-    app = desk_application(client, login=ThisMachine(ANN), tokens=TOKENS)
+    app = desk_application(client, agents=agents, login=ThisMachine(ANN), tokens=TOKENS)
     stop = asyncio.Event()
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_desk(app, "127.0.0.1", 0, stop, ready.set_result))
@@ -64,17 +66,22 @@ class Stream:
         said: the data of its events, in order.
     """
 
-    def __init__(self, http: httpx2.AsyncClient, address: str, **headers: str) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, address: str, body: Any = None, **headers: str
+    ) -> None:
         self._http = http
         self._address = address
+        self._body = body
         self._headers = headers
         self._news = asyncio.Event()
         self.said: list[str] = []
 
     async def read(self) -> None:
         """Read along."""
-        async with self._http.stream("GET", self._address, headers=self._headers) as stream:
-            assert stream.status_code == 200
+        method = "GET" if self._body is None else "POST"
+        sent = self._http.stream(method, self._address, json=self._body, headers=self._headers)
+        async with sent as stream:
+            assert stream.status_code == 200, await stream.aread()
             async for line in stream.aiter_lines():
                 if line.startswith("data: "):
                     self.said.append(line.removeprefix("data: "))
@@ -162,6 +169,70 @@ async def test_a_kept_decision_appears_on_open_pages_and_goes_when_it_counts(
             await gone
 
 
+@asynccontextmanager
+async def chats(
+    http: httpx2.AsyncClient, run_id: str, message_id: str
+) -> AsyncGenerator[dict[str, Stream]]:
+    """Open the streams of front ends of others, as the customer has them."""
+    bearer = {"Authorization": f"Bearer {TOKENS.mint(run_id)}", "A2A-Version": "1.0"}
+    follow = {"outlast": {"follow": True}}
+    ag_ui = {"threadId": run_id, "runId": "r1", "messages": [], "forwardedProps": follow}
+    ag_ui |= {"tools": [], "context": [], "state": {}}
+    task = {"id": str(TaskId(run_id, message_id))}
+    a2a = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": task}
+    found = {
+        "AG-UI": Stream(http, "/agui/Clerk", ag_ui, **bearer),
+        "Vercel": Stream(http, f"/vercel/Clerk/{run_id}/stream", **bearer),
+        "A2A": Stream(http, "/a2a/Clerk", a2a, **bearer),
+    }
+    reading = [asyncio.create_task(one.read()) for one in found.values()]
+    try:
+        for one in found.values():
+            await one.says(lambda _: True, PATIENCE_SECONDS)
+        yield found
+    finally:
+        for one in reading:
+            one.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+
+async def test_front_ends_of_others_are_told_that_nobody_can_answer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+
+    @function_tool(timeout=300)
+    async def look_up() -> str:
+        await go_on.wait()
+        return "found"
+
+    agent = Agent[Any](name="Clerk", tools=[look_up])
+    model = ScriptedModel([call("look_up", "c1")], "Done.")
+    worker = await desk.open(agent, model=model)
+    handle = await desk.start(agent, keep_open=True)
+    await handle.wait(lambda state: bool(loop_state(state).calls))
+    [message_id] = (await handle.state()).answering
+    async with (
+        desk_of(desk.client, agent) as http,
+        chats(http, handle.id, message_id) as open_chats,
+    ):
+        monkeypatch.setattr(pollers, "LONGEST_POLL", timedelta(seconds=-1))
+        seen = [
+            asyncio.create_task(one.says(lambda said: "We cannot answer at the moment" in said, 20))
+            for one in open_chats.values()
+        ]
+        await desk.close(worker)
+        async with asyncio.timeout(LIVE_SECONDS + 2):
+            await asyncio.gather(*seen)
+        go_on.set()
+        monkeypatch.undo()
+        await desk.open(agent, model=model)
+        for one in open_chats.values():
+            await one.says(lambda said: "Done." in said, PATIENCE_SECONDS)
+        await open_chats["AG-UI"].says(lambda said: '"trouble":null' in said, LIVE_SECONDS + 3)
+    assert (await handle.state()).status == "idle"
+
+
 @pytest.mark.full
 async def test_a_stopped_server_is_seen_on_open_pages_and_pages_answer_soon(tmp_path: Path) -> None:
     go_on = asyncio.Event()
@@ -178,7 +249,7 @@ async def test_a_stopped_server_is_seen_on_open_pages_and_pages_answer_soon(tmp_
         async with AgentWorker(client, agents=[agent], task_queue="q", model_provider=model):
             options: dict[str, Any] = {"client": client, "task_queue": "q", "keep_open": True}
             handle = await Runner.start("Clerk", "Hello", id="r", **options)
-            await handle.wait(lambda state: bool(state.calls))
+            await handle.wait(lambda state: bool(loop_state(state).calls))
             async with desk_of(client) as http, streams(http, handle.id) as open_pages:
                 os.kill(own.server.info.pid, signal.SIGSTOP)
                 try:

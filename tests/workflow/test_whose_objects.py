@@ -43,6 +43,7 @@ from outlast.loop.state import LoopState
 from outlast.ports.identity import Execution
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
 from tests.eventually import eventually
 from tests.laws.ownership import (
@@ -209,10 +210,10 @@ async def host(
 async def until(handle: RunHandle, condition: Callable[[LoopState], object]) -> LoopState:
     """Wait until a run's state satisfies a condition, from the present on, and return that state."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        state = (await handle.wait(lambda one: bool(condition(one)))).snapshot
+        state = (await handle.wait(lambda one: bool(condition(loop_state(one))))).snapshot
     why = state.failure or state
-    assert condition(state), f"the run ended before what was waited for: {why}"
-    return state
+    assert condition(loop_state(state)), f"the run ended before what was waited for: {why}"
+    return loop_state(state)
 
 
 # --- Runs in two halves, between which things happen ----------------------------------------------
@@ -1115,6 +1116,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from outlast import RunConfig, RunContextWrapper
+from outlast.client.handle import follow
 
 class TenantModels:
     def __init__(self, tenant):
@@ -1155,7 +1157,7 @@ async def main():
         first, second = sys.argv[1:]
         print((await start(first)).final_output)
         handle = await Runner.attach(f"case-{second}")
-        async for progress in handle.follow():
+        async for progress in follow(handle):
             if progress.state.blocked:
                 print(progress.state.blocked[0].lacks.split(":")[0])
                 break

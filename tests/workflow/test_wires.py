@@ -436,7 +436,7 @@ async def test_a_customers_token_opens_its_conversation_and_nothing_else(desk: D
             answer = await http.request(method, path, json=body, headers=own)
             assert (answer.status_code, "Only the team" in answer.text) == (403, True), path
     state = await RunHandle(desk.client, theirs).state()
-    assert (state.status, state.inbox, state.approvals[0].votes) == ("waiting", (), ())
+    assert (state.status, state.unread, state.approvals[0].votes) == ("waiting", (), ())
 
 
 # --- Asking again --------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.models.multi_provider import MultiProvider
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run
 from tests.workflow.replies import outputs
@@ -53,7 +54,7 @@ async def test_a_run_without_a_worker_waits_and_can_be_read(desk: Desk):
     handle = await desk.start(AGENT)
     await handle.check()
     state = await handle.state()
-    assert (state.phase, state.status) == ("new", "running")
+    assert (loop_state(state).phase, state.status) == ("new", "running")
     attached = await Runner.attach(handle.id, client=desk.client)
     await desk.open(AGENT, model=ScriptedModel("Here I am."))
     assert (await desk.result(attached)).final_output == "Here I am."
@@ -104,7 +105,7 @@ async def test_a_call_whose_tool_no_worker_has_waits_for_one_that_has_it(desk: D
     worker = await desk.open(Agent(name="A", tools=[old_tool]), model=ScriptedModel("never"))
     await handle.approve("a1")
     await desk.until_status(handle, "blocked")
-    (block,) = (await handle.state()).blocked
+    (block,) = (loop_state(await handle.state())).blocked
     assert "new_tool" in block.lacks
     view = await desk.workflow(handle).query(names.QUERY_STATE)
     assert (view["status"], view["blocked"][0]["lacks"]) == ("blocked", block.lacks)
@@ -180,7 +181,7 @@ async def test_a_conversation_whose_agent_no_worker_knows_waits_and_says_so(desk
     worker = await desk.open(Agent(name="B"), model=ScriptedModel("never"))
     await handle.send("And?")
     await desk.until_status(handle, "blocked")
-    assert "'A'" in (await handle.state()).blocked[0].lacks
+    assert "'A'" in (loop_state(await handle.state())).blocked[0].lacks
     await desk.close(worker)
     await desk.open(Agent(name="A"), model=ScriptedModel("There you are."))
     assert (await handle.wait_for_people()).final_output == "There you are."

@@ -11,6 +11,7 @@ from outlast.client.identity import os_user
 from outlast.client.start.runner import Runner
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel
+from outlast.views.run import loop_state
 from tests.pictures import PNG, url_of
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -53,7 +54,7 @@ async def test_what_the_report_numbers_is_set_aside_and_taken_back(
 
     assert done.stdout == "The model does not read part 1 of item 0 any more.\n"
     assert done.stderr == f"See the run: `outlast show {handle.id}`.\n"
-    [one] = (await handle.state()).aside
+    [one] = (loop_state(await handle.state())).aside
     assert (one.item, one.part, one.by) == (0, 1, me)
     again = await cli("set-aside", handle.id, "0", "--part", "1", *why, "--json")
     receipt = {"run_id": handle.id, "item": 0, "set_aside": True, "parts": [1]}
@@ -77,7 +78,7 @@ async def test_what_the_report_numbers_is_set_aside_and_taken_back(
         "set_aside": False,
         "parts": [],
     }
-    assert (await handle.state()).aside == ()
+    assert (loop_state(await handle.state())).aside == ()
     await handle.cancel()
 
 
@@ -99,7 +100,7 @@ async def test_what_cannot_be_set_aside_or_taken_back_is_refused(
     for name in ("set-aside", "take-back"):
         refused = await cli(name, handle.id, *arguments)
         assert (refused.exit_code, words in refused.stderr) == (code, True), refused.stderr
-    assert (await handle.state()).aside == ()
+    assert (loop_state(await handle.state())).aside == ()
     await handle.cancel()
 
 
@@ -108,7 +109,7 @@ async def test_a_run_that_is_not_there_or_has_ended_sets_nothing_aside(
 ) -> None:
     assert (await cli("set-aside", "never-was", "0")).exit_code == 4
     await handle.cancel()
-    await handle.wait(lambda state: state.phase == "closed")
+    await handle.wait(lambda state: loop_state(state).phase == "closed")
     for name in ("set-aside", "take-back"):
         refused = await cli(name, handle.id, "0")
         assert refused.exit_code != 0

@@ -20,6 +20,7 @@ from outlast.client.start.runner import Runner
 from outlast.loop.values import Usage
 from outlast.pricing import Cost, CostPart, Pricing, dollars
 from outlast.testing import ScriptedModel, call, costing
+from outlast.views.run import loop_state
 from tests.unit.cli.conftest import Invoke, Open
 
 USED = Usage(requests=1, input_tokens=900, output_tokens=100, total_tokens=1_000)
@@ -73,7 +74,7 @@ async def test_a_conversation_costs_by_question_agent_and_model(
     handle = await Runner.start(
         "Helper", "Legal?", id=run_id, client=client, task_queue=queue, keep_open=True
     )
-    first = await handle.wait(lambda state: state.phase == "idle")
+    first = await handle.wait(lambda state: loop_state(state).phase == "idle")
     result = await (await handle.send("Thanks.")).answer()
 
     record = json.loads((await cli("show", run_id, "--json")).stdout)["cost"]
@@ -106,7 +107,7 @@ async def test_a_nested_run_that_waits_or_was_terminated_counts_too(
     queue = await open_desk(paid(*steps), office("Helper"))
     handle = await Runner.start("Helper", "Sign", id=run_id, client=client, task_queue=queue)
     waiting = await handle.wait(lambda state: state.status == "waiting")
-    (nested,) = [one.nested_id for one in waiting.snapshot.nested]
+    (nested,) = [one.nested_id for one in loop_state(waiting.snapshot).nested]
 
     async def cost() -> dict[str, Any]:
         return json.loads((await cli("show", run_id, "--json")).stdout)["cost"]

@@ -25,6 +25,7 @@ from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.approvals import Audience as Terms
 from outlast.testing import ScriptedModel, call
 from outlast.testing import say as said
+from outlast.views.run import loop_state
 from outlast.views.words import KEPT
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -710,7 +711,7 @@ async def test_a_conversation_is_completed_after_its_turn(
     handle = await Runner.start(
         "Helper", "Hi", id=run_id, client=client, task_queue=queue, keep_open=True
     )
-    await handle.wait(lambda state: state.phase == "idle")
+    await handle.wait(lambda state: loop_state(state).phase == "idle")
 
     done = await cli("cancel", run_id, "--after-turn")
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from outlast.cli import terminal
 from outlast.cli.demo_screen import TerminalNarrator, TerminalStaff
-from outlast.cli.events import RunEvent
+from outlast.client.moments import RunEvent
 from outlast.demo.proof import Deed
 from outlast.demo.story import PEOPLE, Choice, Staff
 from outlast.loop.approvals import ApprovalRequest

@@ -3,8 +3,7 @@ from typing import Any
 
 from hypothesis import given
 
-from outlast.cli.durations import iso_time
-from outlast.cli.events import RunEvent, run_events
+from outlast.client.moments import RunEvent, run_events
 from outlast.client.read.events import NumberedEvent, changes
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -21,6 +20,7 @@ from outlast.loop.items import Item, message_of_person
 from outlast.loop.machine import advance
 from outlast.loop.state import Answer, Hold, Ignored, LoopState
 from outlast.loop.values import Failure
+from outlast.rendering import iso_time
 from outlast.testing import call, say, shell_call
 from tests.laws.driver import Play, gated
 from tests.laws.strategies import Script, examples, play_script, scripts

@@ -10,8 +10,8 @@ from outlast.agents.errors import (
     AgentsException,
     RunNotFound,
 )
-from outlast.cli import follower as module
-from outlast.cli.follower import Delta, Entry, Follower, Retry, is_settled
+from outlast.client import follower as module
+from outlast.client.follower import Delta, Entry, Follower, Retry, is_settled
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import Progress
 from outlast.client.start.runner import Runner
@@ -22,6 +22,7 @@ from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
 from outlast.streams.window import is_delta
 from outlast.testing import ScriptedModel
+from outlast.views.run import loop_state
 from tests.eventually import eventually
 from tests.unit.cli.conftest import Open
 from tests.unit.client.recorded import FakeClient, Kind, Recording
@@ -59,7 +60,7 @@ async def test_only_what_belongs_to_a_message_can_be_watched(
     handle = await Runner.start(
         "Helper", "First", id=run_id, client=client, task_queue=queue, keep_open=True
     )
-    await handle.wait(lambda state: state.phase == "idle")
+    await handle.wait(lambda state: loop_state(state).phase == "idle")
     message = await handle.send("Second")
     follower = Follower(client, run_id)
 
@@ -67,7 +68,7 @@ async def test_only_what_belongs_to_a_message_can_be_watched(
         event.text
         async for event in follower.events(
             lambda state: any(message.id in answer.to for answer in state.answers),
-            since=lambda state: has_message(state, message.id),
+            since=lambda state: has_message(loop_state(state), message.id),
         )
         if event.text
     ]

@@ -14,6 +14,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel
+from outlast.views.run import loop_state
 from tests.hostile_text import assert_visible
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -100,14 +101,16 @@ async def test_a_conversation_is_held_when_its_turn_is_over(
     handle = await Runner.start(
         "Slow", "Hello", id=run_id, keep_open=True, client=client, task_queue=queue
     )
-    await handle.wait(lambda state: any(one.kind == "run_tool" for one in state.pending))
+    await handle.wait(
+        lambda state: any(one.kind == "run_tool" for one in loop_state(state).pending)
+    )
 
     held = await cli("hold", run_id)
 
     me = os_user().subject
     assert held.stdout == (f"{me} has the conversation. The agent Slow waits; tools finish.\n")
     gate.set()
-    await handle.wait(lambda state: state.phase == "held")
+    await handle.wait(lambda state: loop_state(state).phase == "held")
     taken = await cli("hold", run_id, "--by", "eve")  # a name without proof
     assert taken.exit_code == 5
     assert "needs proof of who decides" in taken.stderr
@@ -179,7 +182,7 @@ async def test_the_team_sees_a_takeover_in_the_tail_the_list_and_the_report(
             await asyncio.sleep(0.1)
     await cli("release", run_id, "--note", "All is \u202ewell.")
     await handle.cancel()
-    await handle.wait(lambda state: state.phase == "closed")
+    await handle.wait(lambda state: loop_state(state).phase == "closed")
     numbers = [event.id async for event in handle.stream_events() if event.id is not None]
 
     tailed = await cli("tail", run_id)

@@ -20,7 +20,6 @@ from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli import inbox, terminal
 from outlast.cli.app import app
-from outlast.cli.durations import shown_time
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.inbox import InboxChange, InboxEntry
@@ -29,8 +28,10 @@ from outlast.client.start.runner import Runner
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Claim
 from outlast.loop.approvals import Audience as Terms
 from outlast.loop.state import LoopState
+from outlast.rendering import shown_time
 from outlast.testing import ScriptedModel, call
 from outlast.testing import say as said
+from outlast.views.run import snapshot_of
 from tests.hostile_text import assert_visible
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -310,7 +311,7 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> list[InboxChange]:
     async def found(entry: InboxEntry) -> tuple[FoundRequest, ...]:
         if entry.run_id == "r2":
             raise TimeoutError
-        return (FoundRequest(REQUEST, LoopState()),)
+        return (FoundRequest(REQUEST, snapshot_of(LoopState())),)
 
     monkeypatch.setattr("outlast.cli.server.connect", connect)
     monkeypatch.setattr("outlast.client.inbox.Inbox", Inbox)

@@ -9,14 +9,15 @@ from temporalio.client import Client
 
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.errors import UserError
-from outlast.cli.durations import rough
 from outlast.cli.policy import try_policies
 from outlast.client.handle import RunHandle
 from outlast.client.runs import ListedRun, RunFilter, find_runs, list_runs, with_costs
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from outlast.pricing import Cost, CostPart
+from outlast.rendering import rough
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.servers import server_for_tests
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -83,12 +84,14 @@ async def test_each_way_to_end_is_a_status(client: Client, open_desk: Open, run_
         handle = await Runner.start(
             "Helper", "Hi", id=one, client=client, task_queue=queue, keep_open=True
         )
-        await handle.wait(lambda state: state.phase == "idle")
+        await handle.wait(lambda state: loop_state(state).phase == "idle")
     await RunHandle(client, ids["cancelled"]).cancel()
-    await RunHandle(client, ids["cancelled"]).wait(lambda state: state.phase == "closed")
+    await RunHandle(client, ids["cancelled"]).wait(
+        lambda state: loop_state(state).phase == "closed"
+    )
     await client.get_workflow_handle(ids["terminated"]).terminate()
     failing = await Runner.start("Nobody", "Hi", id=ids["failed"], client=client, task_queue=queue)
-    await failing.wait(lambda state: state.phase == "closed")
+    await failing.wait(lambda state: loop_state(state).phase == "closed")
 
     for wanted in (RunFilter(), RunFilter(status="cancelled")):
         await row_of(client, ids["cancelled"], wanted, "cancelled")

@@ -14,6 +14,7 @@ from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call
+from outlast.views.run import loop_state
 from tests.unit.cli.conftest import Invoke, Open
 
 LOOK_UP = [call("look_up", "c1", order_id="A-17")]
@@ -162,7 +163,10 @@ async def test_a_conversation_goes_on(
     assert json.loads(third.stdout.splitlines()[-1])["final_output"] == "Three."
     message_id = json.loads(detached.stdout)["message_id"]
     state = await RunHandle(client, run_id).state()
-    assert any(message_id in ids for ids in (state.question.answering, [m.id for m in state.inbox]))
+    assert any(
+        message_id in ids
+        for ids in (loop_state(state).question.answering, [m.id for m in state.unread])
+    )
     await RunHandle(client, run_id).cancel()
 
 

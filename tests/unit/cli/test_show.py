@@ -12,10 +12,10 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.tools.function_tool import function_tool
 from outlast.blobs import FileBlobStore, use_blob_store
-from outlast.cli.events import run_events
 from outlast.cli.report import Report, show_report
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
+from outlast.client.moments import run_events
 from outlast.client.start.runner import Runner
 from outlast.clock import now_ms
 from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
@@ -27,6 +27,7 @@ from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
 from outlast.rendering import DIGEST_SHOWN
 from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import snapshot_of
 from outlast.worker import AgentWorker
 from tests.unit.cli.conftest import Invoke, Open
 
@@ -157,7 +158,7 @@ SHOWN = {"message_input", "tool_called", "tool_output", "message_output_created"
 def report(ui: str | None = "http://ui/support-42") -> Report:
     return Report(
         run_id="support-42",
-        state=STATE,
+        state=snapshot_of(STATE),
         status="running",
         task_queue="q",
         events=40,
@@ -210,7 +211,7 @@ def test_people_see_budgets_what_is_remembered_and_who_has_the_conversation(
         ),
     )
 
-    show_report(replace(report(), state=state, status="held"), last=0)
+    show_report(replace(report(), state=snapshot_of(state), status="held"), last=0)
 
     shown, same = capsys.readouterr().out, "with the same arguments"
     for line in (
@@ -223,7 +224,7 @@ def test_people_see_budgets_what_is_remembered_and_who_has_the_conversation(
         f"  remembers  approve further calls of pay by Billing {same}, for this question, by ann",
     ):
         assert f"{line}\n" in shown
-    show_report(replace(report(), state=replace(state, outcome="completed")), last=0)
+    show_report(replace(report(), state=snapshot_of(replace(state, outcome="completed"))), last=0)
     ended = capsys.readouterr().out
     assert "seconds" not in ended
     assert "held by" not in ended

@@ -8,8 +8,8 @@ from temporalio.client import Client
 from typer.testing import CliRunner
 
 from outlast.cli.app import app
-from outlast.cli.events import RunEvent
-from outlast.cli.follower import Delta, Entry, TailEvent
+from outlast.client.follower import Delta, Entry, TailEvent
+from outlast.client.moments import RunEvent
 from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Invoke, Open
@@ -40,7 +40,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[TailEvent]:
                 yield event
 
     monkeypatch.setattr("outlast.cli.server.connect", connect)
-    monkeypatch.setattr("outlast.cli.follower.Follower.tail", fake)
+    monkeypatch.setattr("outlast.client.follower.Follower.tail", fake)
     return events
 
 

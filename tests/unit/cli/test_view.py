@@ -7,14 +7,15 @@ import pytest
 from rich.console import Console
 
 from outlast.cli import view
-from outlast.cli.events import RunEvent
 from outlast.cli.view import LiveView
+from outlast.client.moments import RunEvent
 from outlast.client.results.run_result import result_of
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.streams.reply_events import reply_events
+from outlast.views.run import snapshot_of
 
 REQUEST = ApprovalRequest(
     id="a1",
@@ -58,9 +59,12 @@ def test_what_a_run_does_is_what_is_under_way() -> None:
         effect=1, agent="A", name="look_up", call_id="c", arguments="{}", turn=1, run_id="r"
     )
 
-    assert view.doing(LoopState(agent="A", phase="acting", pending=(effect,))) == "look_up()"
-    assert view.doing(LoopState(agent="A", phase="idle")) == "A · idle"
-    assert view.doing(LoopState()) == "the run · running"
+    assert (
+        view.doing(snapshot_of(LoopState(agent="A", phase="acting", pending=(effect,))))
+        == "look_up()"
+    )
+    assert view.doing(snapshot_of(LoopState(agent="A", phase="idle"))) == "A · idle"
+    assert view.doing(snapshot_of(LoopState())) == "the run · running"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from outlast.loop.spending import merged, model_uses
 from outlast.loop.state import LoopState
 from outlast.loop.values import ModelUse, Usage
 from outlast.pricing import Cost
+from outlast.views.run import snapshot_of
 from tests.laws.driver import SITUATIONS, Play, nested, play_in, play_with_everything, said, tool
 from tests.unit.loop.test_compaction import summarised, talk
 
@@ -102,7 +103,7 @@ async def test_a_nested_run_tells_what_each_of_its_agents_cost() -> None:
         "Triage": 1,
         "Clerk": 0,
     }
-    assert Cost.of_state(play.state).usd == costs.cost.usd
+    assert Cost.of_state(snapshot_of(play.state)).usd == costs.cost.usd
     assert play.state.usage.cost_micros == 11
 
 

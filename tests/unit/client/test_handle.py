@@ -35,11 +35,13 @@ from outlast.agents.errors import (
     ServerUnavailable,
     UserError,
 )
-from outlast.client.handle import RunHandle, SentMessage
+from outlast.client.handle import RunHandle, SentMessage, follow
 from outlast.client.read.events import NumberedEvent, StreamedState
 from outlast.client.read.read_range import ReadRange
 from outlast.client.results.run_result import RunResult
 from outlast.loop.state import LoopState
+from outlast.views.run import RunSnapshot, loop_state, snapshot_of
+from tests.loop_states import of_loop
 from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
 
 ENDED = WorkflowExecutionStatus.COMPLETED
@@ -87,12 +89,12 @@ async def test_a_run_that_exists_is_found() -> None:
 
 @pytest.mark.parametrize(
     "ask",
-    ["check", "state", "approvals", "wait_for_people", "follow", "stream_events", "stream_states"],
+    ["check", "state", "approvals", "wait_for_people", "past", "stream_events", "stream_states"],
 )
 async def test_a_run_that_does_not_exist_is_not_found_whatever_is_asked(ask: str) -> None:
     answer = getattr(handle_on(FakeClient()), ask)()
     with pytest.raises(RunNotFound, match=r"no run 'support-42' in the namespace 'default'"):
-        await (anext(answer) if ask in {"follow", "stream_events", "stream_states"} else answer)
+        await (anext(answer) if ask in {"past", "stream_events", "stream_states"} else answer)
 
 
 async def test_the_result_of_a_run_is_read_from_its_history() -> None:
@@ -202,7 +204,7 @@ async def test_what_is_pending_can_be_asked_for() -> None:
 
 async def test_any_condition_can_be_waited_for() -> None:
     one = recording()
-    result = await handle_on(FakeClient(one.events)).wait(thinks)
+    result = await handle_on(FakeClient(one.events)).wait(of_loop(thinks))
     assert (result.status, result.final_output) == ("running", None)
     never = await handle_on(FakeClient(completed().events)).wait(lambda _state: False)
     assert never.status == "completed", "the last state there is"
@@ -229,7 +231,7 @@ def answers(one: Recording) -> None:
 
 
 async def test_a_state_of_the_past_is_not_waited_for() -> None:
-    result = await handle_on(FakeClient(completed().events)).wait(thinks)
+    result = await handle_on(FakeClient(completed().events)).wait(of_loop(thinks))
     assert (result.status, result.final_output) == ("completed", "Hi")
 
 
@@ -237,16 +239,18 @@ async def test_the_state_before_the_engine_ended_a_run_is_past() -> None:
     one = recording(keep_open=True)
     one.answered()
     one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, reason="spam")
-    assert (await handle_on(FakeClient(one.events)).wait(is_idle)).status == "terminated"
+    assert (await handle_on(FakeClient(one.events)).wait(of_loop(is_idle))).status == "terminated"
 
 
 async def test_waiting_after_a_message_is_waiting_for_what_comes_of_it() -> None:
     one = recording(keep_open=True)
     one.answered("First.")
-    assert (await handle_on(FakeClient(one.events)).wait(is_idle)).final_output == "First."
+    assert (await handle_on(FakeClient(one.events)).wait(of_loop(is_idle))).final_output == "First."
     one.update("send", {"input": "More", "message_id": "m2"}, before=one.last)
     answers(one)
-    assert (await handle_on(FakeClient(one.events)).wait(is_idle)).final_output == "Second."
+    assert (
+        await handle_on(FakeClient(one.events)).wait(of_loop(is_idle))
+    ).final_output == "Second."
 
 
 WAITS: list[Callable[[RunHandle], Awaitable[RunResult]]] = [
@@ -294,7 +298,7 @@ async def test_what_changes_nothing_ends_a_wait_when_it_is_taken_in() -> None:
     one.signal("somebody's own signal", {})
     present = list(one.events)
     one.task()
-    result = await handle_on(growing(present, one.events)).wait(is_idle)
+    result = await handle_on(growing(present, one.events)).wait(of_loop(is_idle))
     assert result.final_output == "First."
 
 
@@ -321,7 +325,9 @@ async def test_the_states_of_a_run_have_its_events_and_say_when_they_are_present
         for event in (one.events if isinstance(one, StreamedState) else [one])
     ] == events
     states = [one for one in streamed if isinstance(one, StreamedState)]
-    assert [one.state for one in states] == [step.state async for step in handle.follow()]
+    assert [one.state for one in states] == [
+        snapshot_of(step.state) async for step in follow(handle)
+    ]
     assert [one.is_present for one in states] == [*[False] * (len(states) - 1), True]
     assert [one.model_call for one in states if one.model_call] == [2]
 
@@ -514,7 +520,7 @@ def asks_a_nested_agent(one: Recording) -> Recording:
 
 
 async def nested_id_of(one: Recording) -> str:
-    (effect,) = (await handle_on(FakeClient(one.events)).state()).pending
+    (effect,) = (loop_state(await handle_on(FakeClient(one.events)).state())).pending
     return cast("Any", effect).nested_id
 
 
@@ -546,9 +552,9 @@ async def test_a_decision_finds_the_nested_run_that_it_is_about() -> None:
     )
 
 
-async def read(handle: RunHandle, read_range: ReadRange) -> list[LoopState]:
+async def read(handle: RunHandle, read_range: ReadRange) -> list[RunSnapshot]:
     parts = [one async for one in handle.read_states(read_range)]
-    return [one for one in parts if isinstance(one, LoopState)]
+    return [one for one in parts if isinstance(one, RunSnapshot)]
 
 
 async def test_reading_along_ends_where_a_person_is_needed() -> None:
@@ -556,7 +562,7 @@ async def test_reading_along_ends_where_a_person_is_needed() -> None:
     asks_a_person(one)
     handle = handle_on(FakeClient(one.events))
     states = await read(handle, ReadRange())
-    assert states[0] == LoopState()
+    assert states[0] == RunSnapshot()
     assert states[-1] == await handle.state()
 
 

@@ -14,6 +14,7 @@ from outlast.demo.processes import DemoFailed
 from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
+from tests.loop_states import of_loop
 from tests.unit.cli.conftest import Open
 
 REFUND = [call("refund", "c1", order_id="A-42")]
@@ -36,7 +37,7 @@ async def test_what_happens_is_told_and_awaited(
     await Runner.start("Helper", "Where?", id=run_id, client=client, task_queue=queue)
 
     async with a_feed(client, run_id) as feed:
-        state = await feed.reach("answer", is_closed)
+        state = await feed.reach("answer", of_loop(is_closed))
 
     assert state.final_output == "It is here."
     assert "Mara       Where?" in capsys.readouterr().out
@@ -49,7 +50,7 @@ async def test_patience_has_an_end(client: Client, open_desk: Open, run_id: str)
 
     async with a_feed(client, run_id, patience=0.3) as feed:
         with pytest.raises(DemoFailed, match=r"In 0.3 s there was no answer. .* is waiting"):
-            await feed.reach("answer", is_closed)
+            await feed.reach("answer", of_loop(is_closed))
     await handle.cancel()
 
 
@@ -67,7 +68,7 @@ async def test_a_run_that_ends_too_early_is_told(
 async def test_what_ends_the_reading_is_raised(client: Client) -> None:
     async with a_feed(client, "never-was") as feed:
         with pytest.raises(RunNotFound):
-            await feed.reach("answer", is_closed)
+            await feed.reach("answer", of_loop(is_closed))
 
 
 async def test_a_call_is_caught_between_its_effect_and_its_report(
@@ -85,7 +86,7 @@ async def test_a_call_is_caught_between_its_effect_and_its_report(
         assert info.attempt == 1
 
         gate.set()
-        await feed.reach("answer", is_closed)
+        await feed.reach("answer", of_loop(is_closed))
         assert await feed.pending(effect) is None
         assert await feed.lost(effect) == "it was tried again"
 

@@ -16,6 +16,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.state import Answer, LoopState
 from outlast.loop.values import JsonObject
+from outlast.views.run import snapshot_of
 
 
 def request(request_id: str, status: Any = "pending", **fields: Any) -> ApprovalRequest:
@@ -34,8 +35,8 @@ def request(request_id: str, status: Any = "pending", **fields: Any) -> Approval
 def test_a_message_is_answered_once_an_answer_is_to_it() -> None:
     state = LoopState(answers=(Answer(("start",), None, "Orders"),))
 
-    assert story._is_answered(state, "start")
-    assert not story._is_answered(state, "m-1")
+    assert story._is_answered(snapshot_of(state), "start")
+    assert not story._is_answered(snapshot_of(state), "m-1")
 
 
 def vote(by: str) -> Vote:
@@ -57,7 +58,7 @@ def test_people_have_decided_when_each_request_is_over_or_has_a_vote_more(
 ) -> None:
     have_votes = story._have_votes([request("a1"), request("a2")])
 
-    assert have_votes(LoopState(approvals=now)) is have
+    assert have_votes(snapshot_of(LoopState(approvals=now))) is have
 
 
 def test_a_second_person_decides_where_two_have_to_agree() -> None:

@@ -16,6 +16,7 @@ from outlast.models.openai.chat_reply import response_from_chat
 from outlast.models.openai.responses import FILTERED
 from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec, response_of_stream
 from outlast.testing import run_in_memory
+from outlast.views.run import loop_state
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
 
@@ -270,7 +271,10 @@ async def test_what_the_api_has_no_words_for_is_left_out_and_the_conversation_go
     [message] = request.body["messages"]
     assert message["content"] == f"Read this.\n{left_out('a file')}"
     assert result.snapshot is not None
-    assert [(one.item, one.part) for one in result.snapshot.aside] == [(0, 1), (1, None)]
+    assert [(one.item, one.part) for one in loop_state(result.snapshot).aside] == [
+        (0, 1),
+        (1, None),
+    ]
 
 
 @pytest.mark.parametrize(

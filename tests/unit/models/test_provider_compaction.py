@@ -14,6 +14,7 @@ from outlast.models.openai.responses import OpenAIResponsesModel
 from outlast.models.openai.responses_websocket import OpenAIResponsesWSModel
 from outlast.ports.model import CompactingModel, ModelError, ModelRequest
 from outlast.testing import ScriptedModel, run_in_memory
+from outlast.views.run import loop_state
 from tests.unit.models.model_server import ModelServer
 
 OPAQUE: JsonObject = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAA-opaque"}
@@ -95,7 +96,7 @@ async def test_the_model_reads_what_its_provider_made_of_the_older_part(
         "function_call_output",
     ] * 2
     assert "Page 0" in str(result.to_input_list()), "people read all of it"
-    [made] = result.snapshot.compaction.made
+    [made] = loop_state(result.snapshot).compaction.made
     assert (made.model, made.usage.total_tokens) == ("OpenAIResponsesModel", 7)
     assert result.usage.total_tokens == 5 + 5 + 15 + 7 + 5
 

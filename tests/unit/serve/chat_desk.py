@@ -14,7 +14,6 @@ from starlette.routing import Mount
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunNotFound
 from outlast.client.identity import person
-from outlast.client.results.result_members import RunSnapshot
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -24,6 +23,7 @@ from outlast.serve.login import ThisMachine
 from outlast.serve.pages import agents, chat, page
 from outlast.serve.routing import LARGEST_BODY, Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
+from outlast.views.run import RunSnapshot, snapshot_of
 from tests.unit.serve.scripted_source import ScriptedSource, Streamed
 
 TOKENS = ConversationTokens(IdentityKeys(read_keys(new_shared_key())), audience="test")
@@ -50,10 +50,10 @@ class PlayedRun:
     sent: dict[str, Any] = field(default_factory=dict[str, Any])
     failure: Exception | None = None
 
-    async def state(self) -> LoopState:
+    async def state(self) -> RunSnapshot:
         if self.present is None:
             raise RunNotFound("There is no run.")
-        return self.present
+        return snapshot_of(self.present)
 
     async def check(self) -> None:
         await self.state()
@@ -109,7 +109,7 @@ class Place:
 
     def play(self, state: LoopState, run_id: str = "mine") -> PlayedRun:
         """Put a run on the desk."""
-        self.runs[run_id] = PlayedRun(RunSnapshot(**vars(replace(state, run_id=run_id))))
+        self.runs[run_id] = PlayedRun(replace(state, run_id=run_id))
         return self.runs[run_id]
 
 

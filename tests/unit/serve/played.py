@@ -21,6 +21,7 @@ from outlast.serve.login import ThisMachine
 from outlast.serve.pages import page
 from outlast.serve.routing import Desk, EscapedPaths
 from outlast.views.proofs import ProofReader
+from outlast.views.run import snapshot_of
 from tests.laws.driver import Play
 
 Streamed = StreamedState | RawResponsesStreamEvent
@@ -71,7 +72,9 @@ class PlayedRuns:
                 events = tuple(changes(before, state, number))
                 number += len(events)
                 is_present = at == len(play.events)
-                yield StreamedState(state=state, events=events, event=event, is_present=is_present)
+                yield StreamedState(
+                    state=snapshot_of(state), events=events, cause=event, is_present=is_present
+                )
             for raw in self._texts.get(run_id, [])[told:]:
                 told += 1
                 yield raw

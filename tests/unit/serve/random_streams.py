@@ -12,6 +12,7 @@ from outlast.loop.items import refusal_of, text_of
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.serve.wires.answer_steps import answer_of
+from outlast.views.run import snapshot_of
 from tests.laws.driver import Play
 from tests.unit.serve.scripted_source import COMPLETED, RESTART, Streamed, delta, pieces
 
@@ -44,7 +45,7 @@ class RandomStreams:
                 made._reply(before, event, chance)
             events = tuple(changes(before, after, count))
             count += len(events)
-            both = StreamedState(state=after, events=events, is_present=False)
+            both = StreamedState(state=snapshot_of(after), events=events, is_present=False)
             made.live.append(both)
             made.late.append(both)
             made.state = after
@@ -82,7 +83,7 @@ class RandomStreams:
         for one in self.message_ids:
             if one in self._retried:
                 continue
-            answer = answer_of(self.state, one)
+            answer = answer_of(snapshot_of(self.state), one)
             is_lost = answer is not None and answer.failure is None and answer.item is None
             if not is_lost or answer is self.state.answers[-1]:
                 found.append(one)

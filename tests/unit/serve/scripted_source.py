@@ -10,6 +10,7 @@ from outlast.loop.effects import CallModel
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.streams.delta_reader import GAP, RESTARTED
+from outlast.views.run import snapshot_of
 
 BEHIND = 0.2
 """How often a follower is behind the run."""
@@ -44,7 +45,9 @@ def state(
     """Return a state after events with these numbers; `call` is the number of the pending model call."""
     pending = () if call is None else (model_call(call),)
     reached = LoopState(at_ms=at_ms, pending=pending)
-    return StreamedState(state=reached, events=tuple(map(event, numbers)), is_present=present)
+    return StreamedState(
+        state=snapshot_of(reached), events=tuple(map(event, numbers)), is_present=present
+    )
 
 
 def model_call(effect: int) -> CallModel:

@@ -24,6 +24,7 @@ from outlast.serve.access import (
     Target,
     may,
 )
+from outlast.views.run import snapshot_of
 from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
 
 EVERYBODY = ("viewer", "decider", "operator")
@@ -105,10 +106,10 @@ def test_a_program_acts_for_customers_and_not_for_people_of_the_team(action: Act
         Target(run_id="support-43"),
         Target(run_id="support-42/nested"),
         Target(run_id="SUPPORT-42"),
-        Target(run_id="support-42", state=LoopState(run_id="support-43")),
-        Target(run_id="support-43", state=LoopState(run_id="support-42")),
-        Target(state=LoopState(run_id="support-42")),
-        Target(run_id="support-42", state=LoopState()),
+        Target(run_id="support-42", state=snapshot_of(LoopState(run_id="support-43"))),
+        Target(run_id="support-43", state=snapshot_of(LoopState(run_id="support-42"))),
+        Target(state=snapshot_of(LoopState(run_id="support-42"))),
+        Target(run_id="support-42", state=snapshot_of(LoopState())),
         Target(run_id="support-42", at_ms=CUSTOMER.expires_at_ms),
         Target(run_id="support-42", at_ms=CUSTOMER.expires_at_ms + 1),
     ],
@@ -124,7 +125,7 @@ def test_a_token_that_has_expired_opens_nothing_also_where_nobody_says_the_time(
 def test_a_customer_reads_a_conversation_that_has_ended_and_does_not_write_to_it() -> None:
     play = Play.ready()
     play.replies(said("Bye."))
-    target = Target(run_id=play.run_id, state=play.state)
+    target = Target(run_id=play.run_id, state=snapshot_of(play.state))
     assert play.state.outcome == "completed"
     assert may(CUSTOMER, "read_messages", target) is None
     assert may(CUSTOMER, "send_message", target) == "The conversation has ended."
@@ -133,7 +134,7 @@ def test_a_customer_reads_a_conversation_that_has_ended_and_does_not_write_to_it
 
 def test_nobody_takes_a_run_over_that_no_worker_has_begun() -> None:
     for action in ("hold", "say", "release", "set_aside"):
-        target = Target(run_id="support-42", state=LoopState())
+        target = Target(run_id="support-42", state=snapshot_of(LoopState()))
         assert may(staff("operator"), action, target) == "No worker has begun this run yet."
 
 
@@ -141,7 +142,7 @@ def test_whoever_may_take_a_conversation_over_sets_aside_what_its_model_reads() 
     terms = ApprovalTerms(audience=Audience(groups=("billing",)))
     play = Play.ready(keep_open=True, takeover=terms)
     play.replies(said("Hello."))
-    target = Target(run_id=play.run_id, state=play.state)
+    target = Target(run_id=play.run_id, state=snapshot_of(play.state))
     for action in ("hold", "set_aside"):
         assert may(staff("operator"), action, target) is None
         other = staff("operator", person=Person(subject="bob", groups=("sales",)))
@@ -234,7 +235,7 @@ def test_no_role_opens_a_request_for_others() -> None:
 def test_the_requester_does_not_decide_where_the_policy_says_so() -> None:
     play = Play.ready(customer=start.Customer("ann"))
     audience = Audience(groups=("billing",), exclude_requester=True)
-    target = Target(state=play.state, request=request_of(audience=audience))
+    target = Target(state=snapshot_of(play.state), request=request_of(audience=audience))
     assert may(staff("decider"), "decide", target) == (
         "Approval a1: ann asked for this, so somebody else has to decide."
     )
@@ -258,7 +259,7 @@ def test_a_request_that_has_expired_or_is_settled_is_not_decided() -> None:
 
 
 def test_a_desk_without_a_key_decides_nothing_that_needs_proof() -> None:
-    for state in (None, Play.ready().state):
+    for state in (None, snapshot_of(Play.ready().state)):
         target = Target(state=state, request=request_of(), signs=False)
         problem = may(staff("decider"), "decide", target)
         assert problem is not None
@@ -280,11 +281,11 @@ def test_only_who_holds_a_conversation_speaks_in_it_and_gives_it_back() -> None:
     play.replies(said("Hello."))
     ann, bob = (staff("operator", person=Person(subject=name)) for name in ("ann", "bob"))
     for action in ("say", "release"):
-        problem = may(ann, action, Target(state=play.state))
+        problem = may(ann, action, Target(state=snapshot_of(play.state)))
         assert problem == "Nobody has the conversation. Hold it first."
-    assert may(ann, "hold", Target(state=play.state)) is None
+    assert may(ann, "hold", Target(state=snapshot_of(play.state))) is None
     play.holds("ann")
-    target = Target(state=play.state)
+    target = Target(state=snapshot_of(play.state))
     for action in ("say", "release"):
         assert may(ann, action, target) is None
         problem = may(bob, action, target)
@@ -296,7 +297,7 @@ def test_only_who_holds_a_conversation_speaks_in_it_and_gives_it_back() -> None:
 def test_a_takeover_is_for_its_audience() -> None:
     terms = ApprovalTerms(audience=Audience(groups=("leads",)), unverified=False)
     play = Play.ready(takeover=terms)
-    assert may(staff("operator"), "hold", Target(state=play.state)) == (
+    assert may(staff("operator"), "hold", Target(state=snapshot_of(play.state))) == (
         "Taking over the conversation: ann may not do this. It is for the group leads."
     )
 
@@ -304,14 +305,16 @@ def test_a_takeover_is_for_its_audience() -> None:
 def test_a_question_is_retried_where_it_failed() -> None:
     play = Play.ready(keep_open=True)
     operator = staff("operator")
-    assert str(may(operator, "retry", Target(state=play.state))).startswith("The run is running")
+    assert str(may(operator, "retry", Target(state=snapshot_of(play.state)))).startswith(
+        "The run is running"
+    )
     play.fails(next(iter(play.outstanding.values())))
     assert play.state.failure is not None
-    assert may(operator, "retry", Target(state=play.state)) is None
+    assert may(operator, "retry", Target(state=snapshot_of(play.state))) is None
     closed = Play.ready()
     closed.fails(next(iter(closed.outstanding.values())))
     assert closed.state.outcome == "failed"
-    assert may(operator, "retry", Target(state=closed.state)) is None
+    assert may(operator, "retry", Target(state=snapshot_of(closed.state))) is None
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -319,7 +322,7 @@ def test_a_question_is_retried_where_it_failed() -> None:
 def test_no_situation_of_a_run_gives_a_right(situation: str, action: Action) -> None:
     """What the run is doing may take a right away, and never adds one."""
     play = play_in(situation, keep_open=True)
-    target = Target(run_id=play.run_id, state=play.state)
+    target = Target(run_id=play.run_id, state=snapshot_of(play.state))
     for role in ROLES:
         if may(staff(role), action) is not None:
             assert may(staff(role), action, target) is not None
@@ -331,4 +334,7 @@ def test_a_request_of_the_run_is_judged_with_its_circumstances() -> None:
     play = Play.ready()
     play.replies(gated("refund", "c1"))
     (request,) = play.state.pending_approvals
-    assert may(staff("decider"), "decide", Target(state=play.state, request=request)) is None
+    assert (
+        may(staff("decider"), "decide", Target(state=snapshot_of(play.state), request=request))
+        is None
+    )

@@ -42,6 +42,7 @@ from outlast.serve.wires.ag_ui_view import (
     view_of_customer,
     view_of_team,
 )
+from outlast.views.run import snapshot_of
 from tests.unit.serve.ag_ui_client import Client
 
 FACTS = Facts({"working": True})
@@ -97,7 +98,10 @@ def test_a_customers_message_keeps_the_id_of_its_front_end() -> None:
         question=Question(answering=("customer-m2",)),
         inbox=(Message("customer-m3", ({"role": "user", "content": "Three"},)),),
     )
-    for view in (view_of_customer(conversation), view_of_team(conversation)):
+    for view in (
+        view_of_customer(snapshot_of(conversation)),
+        view_of_team(snapshot_of(conversation)),
+    ):
         ids = [one.id for one in view.with_live(None)]
         assert ids == ["m1", "outlast-t1", "m2", "m3"]
 
@@ -105,7 +109,7 @@ def test_a_customers_message_keeps_the_id_of_its_front_end() -> None:
 def test_messages_of_programs_have_ids_of_the_transcript() -> None:
     items = (user("One"), user("Two"), said("1"))
     conversation = state(*items, answers=(Answer(("start",), 2, "A"),))
-    ids = [one.id for one in view_of_customer(conversation).parts]
+    ids = [one.id for one in view_of_customer(snapshot_of(conversation)).parts]
     assert ids == ["outlast-i0", "outlast-i1", "outlast-t1"]
 
 
@@ -115,7 +119,7 @@ def test_a_customer_cannot_take_the_id_of_what_an_agent_says() -> None:
         said("Ours"),
         answers=(Answer(("customer-outlast-t1",), 1, "A"),),
     )
-    ids = [one.id for one in view_of_team(conversation).parts]
+    ids = [one.id for one in view_of_team(snapshot_of(conversation)).parts]
     assert ids == ["outlast-i0", "outlast-t1"]
 
 
@@ -133,7 +137,10 @@ def test_customers_see_no_calls_and_the_team_no_redacted_values() -> None:
     )
     items = (user("Pay"), call({"card": "4111-1111", "sum": 5}), output("paid by 4111-1111"))
     conversation = state(*items, said("Paid.", turn=2), approvals=(request,), turns=2)
-    customers, team = view_of_customer(conversation), view_of_team(conversation)
+    customers, team = (
+        view_of_customer(snapshot_of(conversation)),
+        view_of_team(snapshot_of(conversation)),
+    )
     assert [type(one) for one in customers.parts] == [Said, Said]
     assert "4111" not in repr((customers, team))
     [called] = [one for one in team.parts if isinstance(one, Called)]
@@ -142,7 +149,7 @@ def test_customers_see_no_calls_and_the_team_no_redacted_values() -> None:
 
 def test_an_id_of_a_call_that_comes_again_is_another_call() -> None:
     items = (call({}), output("one"), call({}, turn=2), output("two", turn=2))
-    parts = view_of_team(state(*items)).parts
+    parts = view_of_team(snapshot_of(state(*items))).parts
     assert [one.id for one in parts if isinstance(one, Called)] == ["c1", "c1.2"]
     assert [one.call_id for one in parts if isinstance(one, Returned)] == ["c1", "c1.2"]
 
@@ -150,7 +157,9 @@ def test_an_id_of_a_call_that_comes_again_is_another_call() -> None:
 def test_half_characters_do_not_break_a_stream() -> None:
     client, writer = Client(), EventWriter("run", "1")
     client.take_all(writer.start())
-    view = view_of_team(state(user("a\ud800"), call({"x": "\udfff"}, call_id="c\ud800")))
+    view = view_of_team(
+        snapshot_of(state(user("a\ud800"), call({"x": "\udfff"}, call_id="c\ud800")))
+    )
     live = Live(2, "so \ud83d")
     client.take_all(writer.show(view.with_live(live), message_id(2), FACTS))
     client.take_all(writer.finish(Pause("done")))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
-from outlast.serve.feed import turn_in_progress
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import known_parts
 from outlast.serve.wires.ag_ui_view import (
@@ -23,6 +22,7 @@ from outlast.serve.wires.ag_ui_view import (
     view_of_customer,
     view_of_team,
 )
+from outlast.views.run import snapshot_of, turn_in_progress
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.serve.ag_ui_client import Client
 
@@ -103,7 +103,7 @@ def test_a_client_has_what_its_reader_may_see_after_every_event(
     front = Front(chance)
     live: Live | None = None
     for state in states(script):
-        view = VIEWS[who](state)
+        view = VIEWS[who](snapshot_of(state))
         if turn := turn_in_progress(state):
             for _ in range(chance.randint(0, 3)):
                 text = live.text if live is not None and live.turn == turn else ""

@@ -19,6 +19,7 @@ from outlast.serve.pages.agent_graph import (
     way_of,
     with_way,
 )
+from outlast.views.run import snapshot_of
 
 
 @function_tool
@@ -149,6 +150,6 @@ def test_the_way_of_a_run_is_read_from_its_state() -> None:
         ),
     )
     counts = Counter({("Orders", "look_up"): 2, ("Orders", "web_search"): 1})
-    assert way_of(state) == Way(("Triage", "Orders"), counts)
-    assert way_of(replace(state, handoff_path=())).path == ("Orders",)
-    assert way_of(LoopState()) == Way((), Counter())
+    assert way_of(snapshot_of(state)) == Way(("Triage", "Orders"), counts)
+    assert way_of(snapshot_of(replace(state, handoff_path=()))).path == ("Orders",)
+    assert way_of(snapshot_of(LoopState())) == Way((), Counter())

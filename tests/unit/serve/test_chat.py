@@ -26,12 +26,13 @@ from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.serve import uploads
 from outlast.serve.access import RoleRules
-from outlast.serve.customer_view import customer_view
 from outlast.serve.feed import FeedLimits
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.parts import SHOWN
 from outlast.serve.problems import Refused
 from outlast.streams.delta_reader import UNJUDGED
+from outlast.views.customer import customer_view
+from outlast.views.run import loop_state, snapshot_of
 from tests.laws.driver import Play, message, said
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.pictures import CUT_PNG, HEIC, PNG, SVG
@@ -284,7 +285,7 @@ async def test_a_message_that_waits_is_marked(desk: Place) -> None:
 
 
 async def test_a_run_that_no_worker_has_taken_is_shown(desk: Place) -> None:
-    desk.runs["mine"] = PlayedRun(RunSnapshot())
+    desk.runs["mine"] = PlayedRun(loop_state(RunSnapshot()))
     async with open_to(desk) as client:
         shown = await client.get("/chat/c/mine")
         assert (shown.status_code, "An answer is on its way" in shown.text) == (200, True)
@@ -648,7 +649,9 @@ def written(text: str, *, is_unjudged: bool = True) -> Any:
 
 
 def streamed(state: LoopState, *numbers: int, present: bool = True) -> StreamedState:
-    return StreamedState(state=state, events=tuple(map(event, numbers)), is_present=present)
+    return StreamedState(
+        state=snapshot_of(state), events=tuple(map(event, numbers)), is_present=present
+    )
 
 
 def page_of(found: list[tuple[str, Any]]) -> tuple[list[str], str]:

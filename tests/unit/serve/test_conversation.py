@@ -31,6 +31,7 @@ from outlast.serve.pages.conversation_view import conversation as view_of
 from outlast.serve.pages.parts import SHOWN
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent
+from outlast.views.run import snapshot_of
 from tests.laws.driver import (
     SITUATIONS,
     Play,
@@ -524,7 +525,7 @@ def seen_of(play: Play, roles: Sequence[Role] = ROLES) -> Conversation:
         state, _ = advance(state, event)
         steps.take(event, state)
     caller = Staff(person("ann"), frozenset(roles))
-    return view_of(play.state, steps.steps, caller, SIGNING, at_ms=play.now_ms)
+    return view_of(snapshot_of(play.state), steps.steps, caller, SIGNING, at_ms=play.now_ms)
 
 
 @pytest.mark.parametrize("reason", HOSTILE)

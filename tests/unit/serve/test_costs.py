@@ -8,9 +8,10 @@ import pytest
 
 from outlast.loop.values import ModelUse, Usage
 from outlast.serve.access import Caller, Customer, Program
-from outlast.serve.customer_view import customer_view
 from outlast.serve.views import run_view
 from outlast.serve.wires.ag_ui_view import as_messages, view_of_customer
+from outlast.views.customer import customer_view
+from outlast.views.run import snapshot_of
 from tests.laws.driver import Play, nested, said, tool
 from tests.unit.serve.random_streams import RandomStreams
 from tests.unit.serve.test_redacted_wires import OTTO, wire
@@ -46,11 +47,14 @@ def test_no_wire_sends_a_cost(name: str, caller: Caller, *, is_live: bool) -> No
 
 def test_the_view_of_a_customer_has_no_cost() -> None:
     state = played().state
-    views: list[Any] = [customer_view(state), as_messages(view_of_customer(state).parts)]
+    views: list[Any] = [
+        customer_view(state),
+        as_messages(view_of_customer(snapshot_of(state)).parts),
+    ]
     for view in views:
         assert "It is legal." in repr(view)
         assert not [one for one in TOLD if one in repr(view)]
 
 
 def test_the_team_sees_it() -> None:
-    assert run_view(played().state, OTTO).cost.usd == "22.962963"
+    assert run_view(snapshot_of(played().state), OTTO).cost.usd == "22.962963"

@@ -29,6 +29,7 @@ from outlast.serve.feed import (
     TooManyReaders,
 )
 from outlast.streams.delta_reader import UNJUDGED
+from outlast.views.run import loop_state, snapshot_of
 from tests.eventually import eventually
 from tests.unit.serve.scripted_source import (
     COMPLETED,
@@ -186,7 +187,9 @@ async def test_text_is_unjudged_only_where_the_attempt_that_writes_it_says_so(
 
 async def test_text_says_which_model_call_of_the_run_writes_it(source: ScriptedSource) -> None:
     # The effects count the calls of each question anew.
-    first, second = (LoopState(turns=turn, pending=(model_call(turn),)) for turn in (1, 2))
+    first, second = (
+        snapshot_of(LoopState(turns=turn, pending=(model_call(turn),))) for turn in (1, 2)
+    )
     begun = replace(state(0, call=1), state=first)
     source.put(begun, delta("One"), COMPLETED, replace(state(1), state=second), delta("Two"))
     async with Feed(source) as feed, feed.reader("run", Cursor()) as reader:
@@ -617,8 +620,8 @@ async def test_a_source_is_closed_where_its_follower_is_stopped() -> None:
 def asking(streamed: StreamedState, *open_ids: str, answers: tuple[Answer, ...] = ()) -> Any:
     """The state while messages are being answered, or have been."""
     question = Question(answering=open_ids)
-    reached = replace(streamed.state, question=question, answers=answers)
-    return replace(streamed, state=reached)
+    reached = replace(loop_state(streamed.state), question=question, answers=answers)
+    return replace(streamed, state=snapshot_of(reached))
 
 
 async def test_a_reader_knows_which_events_answer_a_message(source: ScriptedSource) -> None:

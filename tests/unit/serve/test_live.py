@@ -28,6 +28,7 @@ from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk
 from outlast.serve.sse import EventStream
 from outlast.streams.delta_reader import UNJUDGED
+from outlast.views.run import snapshot_of
 from tests.laws.driver import Play, gated, said, tool
 from tests.unit.client.recorded import FakeClient
 from tests.unit.serve.scripted_source import COMPLETED, ScriptedSource, delta
@@ -57,7 +58,9 @@ class Show:
             before, (self._state, _) = self._state, advance(self._state, event)
             events = tuple(changes(before, self._state, self._number))
             self._number += len(events)
-            present = StreamedState(state=self._state, events=events, event=event, is_present=True)
+            present = StreamedState(
+                state=snapshot_of(self._state), events=events, cause=event, is_present=True
+            )
             self.source.put(present)
         self._shown = len(self.play.events)
 

@@ -15,6 +15,7 @@ from outlast.serve.wires.ag_ui_view import Live, Said, view_of_team
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.steps import GoesOn, TextBegun, TextPiece, TextVoid
 from outlast.views.redaction import redaction_of_texts
+from outlast.views.run import snapshot_of
 from tests.laws.driver import Play, gated, said, thought
 from tests.unit.serve import test_response_laws, test_vercel_laws
 from tests.unit.serve.played import PlayedRuns, desk_of
@@ -97,7 +98,7 @@ def test_a_text_never_goes_on_with_the_rest_of_another() -> None:
 
 
 def test_ag_ui_hides_values_in_a_text_in_progress() -> None:
-    view = view_of_team(played().state)
+    view = view_of_team(snapshot_of(played().state))
     for text, expected in (
         (f"To {SECRET[:5]}", "To "),
         (f"To {SECRET[:9]}", "To [redacted]"),

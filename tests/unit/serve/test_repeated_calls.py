@@ -11,6 +11,7 @@ from outlast.serve.access import Staff
 from outlast.serve.wires.ag_ui_view import Called, Returned, ids_of_calls, view_of_team
 from outlast.serve.wires.call_ids import CallIds
 from outlast.serve.wires.steps import GoesOn
+from outlast.views.run import snapshot_of
 from tests.laws.driver import Play, gated, said, tool
 from tests.unit.serve import test_response_laws, test_vercel_laws
 from tests.unit.serve.random_streams import RandomStreams
@@ -142,13 +143,15 @@ def test_an_ag_ui_client_has_both_calls_and_the_request_at_its_call() -> None:
     play = Play.ready(keep_open=True)
     play.replies(tool("pay", "c0"), gated("pay", "c0", '{"euros": 900}'))
     play.returns("c0", "paid")
-    parts = view_of_team(play.state).parts
+    parts = view_of_team(snapshot_of(play.state)).parts
     assert [one.id for one in parts if isinstance(one, Called)] == ["c0", "c0.2"]
-    _, ids = ids_of_calls(play.state)
+    _, ids = ids_of_calls(snapshot_of(play.state))
     [pending] = play.state.pending_approvals
     given = ids.asked(pending)
     assert given == "c0.2"
     play.decided("a1", by="ann")
     play.returns("c0", "refunded")
-    results = [one for one in view_of_team(play.state).parts if isinstance(one, Returned)]
+    results = [
+        one for one in view_of_team(snapshot_of(play.state)).parts if isinstance(one, Returned)
+    ]
     assert [(one.call_id, one.text) for one in results] == [("c0", "paid"), ("c0.2", "refunded")]

@@ -16,13 +16,13 @@ from outlast.client.identity import person
 from outlast.loop.values import JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
-from outlast.serve.customer_view import customer_view
 from outlast.serve.feed import Feed
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.answer_stream import follow_steps
 from outlast.serve.wires.ids import ResponseId
 from outlast.serve.wires.response_events import ResponseEvents, seen_at
 from outlast.serve.wires.steps import Place, Step, TextBegun, TextDone, TextHidden, TextPiece
+from outlast.views.customer import customer_view
 from outlast.views.redaction import redaction_of
 from tests.laws.strategies import Script, examples, play_script, scripts
 from tests.unit.serve.random_streams import RandomStreams

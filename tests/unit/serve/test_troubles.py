@@ -12,6 +12,7 @@ from outlast.loop.state import LoopState
 from outlast.serve import troubles
 from outlast.serve.access import Staff
 from outlast.serve.troubles import RunTroubles
+from outlast.views.run import snapshot_of
 from outlast.views.trouble import QUIET, SILENT, KeptSignal, ServerFacts
 from tests.eventually import eventually
 
@@ -47,16 +48,16 @@ async def test_readers_share_one_question_and_its_answer(monkeypatch: pytest.Mon
     server = Server()
     found = RunTroubles(server.read)
     server.may.clear()
-    asking = asyncio.gather(*(found.of("r", WORKING, OPERATOR) for _ in range(20)))
+    asking = asyncio.gather(*(found.of("r", snapshot_of(WORKING), OPERATOR) for _ in range(20)))
     await asyncio.sleep(0)
     server.may.set()
     assert {tuple(one.kind for one in said) for said in await asking} == {("no_worker",)}
-    assert await found.facts("r", WORKING) == NO_WORKER
+    assert await found.facts("r", snapshot_of(WORKING)) == NO_WORKER
     assert server.asked == [("r", True)]
-    await found.facts("other", LoopState(phase="idle"))
+    await found.facts("other", snapshot_of(LoopState(phase="idle")))
     assert server.asked[1:] == [("other", False)]
     monkeypatch.setattr(troubles, "FRESH_SECONDS", 0.0)
-    await found.facts("r", WORKING)
+    await found.facts("r", snapshot_of(WORKING))
     assert len(server.asked) == 3
 
 
@@ -64,8 +65,8 @@ async def test_a_reader_that_goes_away_takes_no_answer_from_the_others() -> None
     server = Server()
     found = RunTroubles(server.read)
     server.may.clear()
-    first = asyncio.create_task(found.facts("r", WORKING))
-    second = asyncio.create_task(found.facts("r", WORKING))
+    first = asyncio.create_task(found.facts("r", snapshot_of(WORKING)))
+    second = asyncio.create_task(found.facts("r", snapshot_of(WORKING)))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait((first,))
@@ -76,15 +77,15 @@ async def test_a_reader_that_goes_away_takes_no_answer_from_the_others() -> None
 async def test_nobody_is_asked_about_a_run_that_has_ended() -> None:
     server = Server()
     ended = LoopState(phase="closed", outcome="completed")
-    assert await RunTroubles(server.read).facts("r", ended) == QUIET
+    assert await RunTroubles(server.read).facts("r", snapshot_of(ended)) == QUIET
     assert server.asked == []
 
 
 async def test_a_server_that_is_silent_is_a_trouble_and_one_that_refuses_is_none() -> None:
-    (silent,) = await RunTroubles(Server(SILENT).read).of("r", WORKING, OPERATOR)
+    (silent,) = await RunTroubles(Server(SILENT).read).of("r", snapshot_of(WORKING), OPERATOR)
     assert silent.kind == "no_server"
     refuses = Server(RPCError("no", RPCStatusCode.PERMISSION_DENIED, b""))
-    assert await RunTroubles(refuses.read).of("r", WORKING, OPERATOR) == ()
+    assert await RunTroubles(refuses.read).of("r", snapshot_of(WORKING), OPERATOR) == ()
 
 
 async def test_only_so_many_runs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,12 +93,12 @@ async def test_only_so_many_runs_are_remembered(monkeypatch: pytest.MonkeyPatch)
     server = Server()
     found = RunTroubles(server.read)
     for run_id in ("a", "b", "c", "a", "c"):
-        await found.facts(run_id, WORKING)
+        await found.facts(run_id, snapshot_of(WORKING))
     assert [run_id for run_id, _ in server.asked] == ["a", "b", "c", "a"]
 
 
 async def test_without_a_server_nothing_is_known() -> None:
-    assert await RunTroubles().facts("r", WORKING) == QUIET
+    assert await RunTroubles().facts("r", snapshot_of(WORKING)) == QUIET
 
 
 # --- Watching ------------------------------------------------------------------------------------
@@ -111,8 +112,8 @@ async def test_readers_share_one_watcher_which_says_what_changes_and_takes_it_ba
     found = RunTroubles(server.read)
     async with (
         asyncio.timeout(10),
-        found.watch("r", lambda: WORKING) as one,
-        found.watch("r", lambda: WORKING) as other,
+        found.watch("r", lambda: snapshot_of(WORKING)) as one,
+        found.watch("r", lambda: snapshot_of(WORKING)) as other,
     ):
         await asyncio.gather(one.news(), other.news())
         assert one.facts == other.facts == NO_WORKER
@@ -128,7 +129,7 @@ async def test_a_run_at_rest_is_asked_about_when_something_happens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(troubles, "FRESH_SECONDS", 0.01)
-    server, idle = Server(QUIET), LoopState(run_id="r", phase="idle")
+    server, idle = Server(QUIET), snapshot_of(LoopState(run_id="r", phase="idle"))
     async with RunTroubles(server.read).watch("r", lambda: idle) as watch:
         await eventually(lambda: len(server.asked) >= 1)
         await asyncio.sleep(0.1)
@@ -154,7 +155,7 @@ async def test_beside_a_feed_no_entry_is_taken_before_its_time() -> None:
 
     async with (
         asyncio.timeout(10),
-        RunTroubles(server.read).watch("r", lambda: WORKING) as watch,
+        RunTroubles(server.read).watch("r", lambda: snapshot_of(WORKING)) as watch,
         aclosing(watch.beside(entries())) as both,
     ):
         seen: list[int | None] = []
@@ -184,5 +185,5 @@ async def test_rows_do_not_wait_for_a_slow_server(monkeypatch: pytest.MonkeyPatc
     found = RunTroubles(server.read)
     assert await found.rows({"a": True}) == {}
     server.may.set()
-    await found.facts("a", WORKING)
+    await found.facts("a", snapshot_of(WORKING))
     assert list(await found.rows({"a": True})) == ["a"]

@@ -21,8 +21,11 @@ from outlast.serve.views import (
     request_view,
     run_view,
 )
+from outlast.views.proofs import NO_PROOFS
+from outlast.views.run import snapshot_of
 from tests.laws.driver import Play, gated, said, tool
 from tests.unit.loop.test_compaction import summarised, talk
+from tests.unit.serve.played import SIGNING
 from tests.unit.serve.test_customer_view import secretive_play
 
 NOW_MS = 2_000_000
@@ -53,8 +56,14 @@ def asking(**terms: Any) -> Play:
 
 def seen(play: Play, caller: Caller = ANN, *, signs: bool = True, **change: Any) -> RequestView:
     request = replace(play.state.approvals[0], **change)
-    found = FoundRequest(request, play.state)
-    return request_view(found, caller, signs=signs, words="The boss agreed.", at_ms=NOW_MS)
+    found = FoundRequest(request, snapshot_of(play.state))
+    return request_view(
+        found,
+        caller,
+        words="The boss agreed.",
+        proofs=SIGNING if signs else NO_PROOFS,
+        at_ms=NOW_MS,
+    )
 
 
 def problems(view: RequestView) -> dict[str, str | None]:
@@ -68,10 +77,12 @@ PAYLOADS = ("arguments", "gated", "output", "nested answer", "thoughts", "reason
 def test_who_may_not_see_payloads_gets_no_field_for_them(caller: Caller) -> None:
     play = secretive_play()
     state, steps = play.state, steps_of(play)
-    found = [FoundRequest(one, state) for one in state.approvals]
-    whole = run_view(state, ANN, requests=found, steps=steps, words={"a1": "SECRET-words"}).record()
+    found = [FoundRequest(one, snapshot_of(state)) for one in state.approvals]
+    whole = run_view(
+        snapshot_of(state), ANN, requests=found, steps=steps, words={"a1": "SECRET-words"}
+    ).record()
     record = run_view(
-        state, caller, requests=found, steps=steps, words={"a1": "SECRET-words"}
+        snapshot_of(state), caller, requests=found, steps=steps, words={"a1": "SECRET-words"}
     ).record()
     text = json.dumps(record)
     for one in (*PAYLOADS, "words", "draft", "why", "earlier"):
@@ -93,12 +104,12 @@ def test_a_summary_is_for_those_who_may_see_payloads() -> None:
     )
     summarised(play, items=({"role": "user", "content": "SECRET"},), usage=used, model="gpt-5")
     state, steps = play.state, steps_of(play)
-    *_, whole = run_view(state, ANN, steps=steps).record()["steps"]
+    *_, whole = run_view(snapshot_of(state), ANN, steps=steps).record()["steps"]
     assert (whole["kind"], whole["text"], whole["model"]) == ("summary", "SECRET", "gpt-5")
     assert whole["replaced"] == state.compaction.made[0].entries
     assert whole["usage"]["total_tokens"] == 7
     assert whole["cost"] == {"usd": "0.000035", "unknown_models": []}
-    record = run_view(state, staff("viewer"), steps=steps).record()
+    record = run_view(snapshot_of(state), staff("viewer"), steps=steps).record()
     assert "SECRET" not in json.dumps(record)
     assert record["steps"][-1]["replaced"] == whole["replaced"]
 
@@ -112,8 +123,8 @@ def test_a_view_has_no_hidden_argument_wherever_it_occurs() -> None:
     play.decided("a1", "approve", by="ann")
     play.returns("c1", "Sent to DE4211.")
     play.replies(said("I sent it to DE4211."))
-    found = [FoundRequest(one, play.state) for one in play.state.approvals]
-    record = run_view(play.state, ANN, requests=found, steps=steps_of(play)).record()
+    found = [FoundRequest(one, snapshot_of(play.state)) for one in play.state.approvals]
+    record = run_view(snapshot_of(play.state), ANN, requests=found, steps=steps_of(play)).record()
     assert "DE4211" not in json.dumps(record)
     assert record["requests"][0]["redacted"] == ["iban"]
     assert json.loads(record["requests"][0]["arguments"]) == {"iban": "[redacted]", "amount": 5}
@@ -224,7 +235,7 @@ def test_an_operator_extends_a_budget_and_does_not_decide_a_call() -> None:
 
 
 def test_a_customers_conversation_has_no_secret() -> None:
-    record = customer_conversation(secretive_play().state).record()
+    record = customer_conversation(snapshot_of(secretive_play().state)).record()
     assert "SECRET" not in json.dumps(record)
     assert [one["by"] for one in record["messages"]][:2] == ["customer", "assistant"]
     assert record["id"] == Play.run_id
@@ -234,7 +245,7 @@ def test_a_run_says_what_can_be_done_with_it() -> None:
     play = Play(keep_open=True)
     play.prepared()
     play.replies(said("Hello."))
-    view = run_view(play.state, ANN)
+    view = run_view(snapshot_of(play.state), ANN)
     assert (view.status, view.waits_for, view.is_open) == ("idle", "message", True)
     found = {one.name: one.problem for one in view.actions}
     assert found["hold"] is None
@@ -245,7 +256,7 @@ def test_a_run_says_what_can_be_done_with_it() -> None:
         ("agent", "Hello."),
     ]
     play.holds("ann")
-    assert (held := run_view(play.state, ANN).hold) is not None
+    assert (held := run_view(snapshot_of(play.state), ANN).hold) is not None
     assert held.by == "ann"
 
 
@@ -254,11 +265,11 @@ def test_what_the_model_does_not_read_is_named_with_the_reason_for_those_who_see
     play.replies(said("Hello."))
     aside = (Aside(item=0, part=1, reason="Flagged: SECRET", at_ms=5), Aside(digest="d", by="bob"))
     state = replace(play.state, aside=aside)
-    [photo, summary] = run_view(state, ANN).set_aside
+    [photo, summary] = run_view(snapshot_of(state), ANN).set_aside
     assert (photo.item, photo.part, photo.by, photo.reason) == (0, 1, "", "Flagged: SECRET")
     assert (summary.item, summary.by) == (None, "bob")
     for caller in (staff("viewer"), Program("shop")):
-        view = run_view(state, caller)
+        view = run_view(snapshot_of(state), caller)
         assert [one.item for one in view.set_aside] == [0, None]
         assert "SECRET" not in json.dumps(view.record())
 
@@ -268,5 +279,5 @@ def test_a_cost_says_which_models_have_no_price() -> None:
     play.prepared(model="mine")
     used = Usage(requests=1, total_tokens=7)
     play.replies(tool("look_up", "c1"), model="nobody-sells-this", usage=used)
-    view = run_view(play.state, ANN, steps=steps_of(play))
+    view = run_view(snapshot_of(play.state), ANN, steps=steps_of(play))
     assert view.cost.unknown_models == ["nobody-sells-this"]

@@ -23,6 +23,7 @@ from outlast.agents.checks import InvalidType
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.testing import ScriptedModel, call, run_in_memory
+from outlast.views.run import loop_state
 
 PAGE = "It says that the order A-17 is late. " * 20
 
@@ -171,9 +172,9 @@ async def test_a_hook_may_refuse_a_summary_and_the_run_goes_on(step: str) -> Non
     assert result.final_output == "Done."
     assert "Page 0" in texts(model.requests[-1].input)
     assert "A-17 is missing." in result.snapshot.ignored[0].why
-    paid = result.snapshot.compaction.made
+    paid = loop_state(result.snapshot).compaction.made
     assert bool(summariser.requests) == bool(paid) == (step == "end")
-    used = sum(one.usage.total_tokens for one in (*result.snapshot.responses, *paid))
+    used = sum(one.usage.total_tokens for one in (*loop_state(result.snapshot).responses, *paid))
     assert result.snapshot.usage.total_tokens == used, "what is not used is paid, too"
     assert [one.entries for one in paid] == [0] * len(paid)
 
@@ -242,7 +243,7 @@ async def test_a_nested_run_has_its_own_compaction_and_its_tokens_count() -> Non
     model = ScriptedModel([call("read", "o1", input="Read it.")], *script, "It is late.", "Done.")
     result = await run_in_memory(parent, "What is it?", model=model)
     assert result.final_output == "Done."
-    assert result.snapshot.compaction.made == (), "the parent's view stays as it is"
+    assert loop_state(result.snapshot).compaction.made == (), "the parent's view stays as it is"
     nested = model.requests[4]
     assert str(nested.input[0]["content"]).endswith("A-17 is late.")
     calls = len(model.requests) + len(summariser.requests)

@@ -26,6 +26,7 @@ from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.views import customer_conversation, request_view, run_view
 from outlast.serve.wires.ag_ui_view import view_of_team
 from outlast.views.redaction import shown_notices
+from outlast.views.run import snapshot_of
 from outlast.workflows import presentation
 from tests.laws.driver import Play, gated, nested, said
 from tests.unit.serve.played import SIGNING
@@ -65,16 +66,16 @@ def paid(variant: str) -> Play:
 
 
 def found(state: LoopState) -> list[FoundRequest]:
-    return [FoundRequest(one, state) for one in state.approvals]
+    return [FoundRequest(one, snapshot_of(state)) for one in state.approvals]
 
 
 def api(state: LoopState, caller: Caller = ANN) -> str:
-    view = run_view(state, caller, requests=found(state), at_ms=state.at_ms)
+    view = run_view(snapshot_of(state), caller, requests=found(state), at_ms=state.at_ms)
     return view.model_dump_json()
 
 
 def page(state: LoopState) -> str:
-    seen = conversation(state, Timeline().steps, ANN, SIGNING, at_ms=state.at_ms)
+    seen = conversation(snapshot_of(state), Timeline().steps, ANN, SIGNING, at_ms=state.at_ms)
     return repr((seen.bubbles(0, 99), seen.waiting, seen.customer.unread))
 
 
@@ -86,7 +87,7 @@ def request(state: LoopState, caller: Caller = ANN) -> str:
 def show(state: LoopState) -> str:
     report = Report(
         run_id=state.run_id,
-        state=state,
+        state=snapshot_of(state),
         status=state.status,
         task_queue="desk",
         events=0,
@@ -120,7 +121,7 @@ SURFACES: Final[dict[str, Callable[[LoopState], str]]] = {
     "the API, for a program": lambda state: api(state, Program("shop")),
     "the page of a conversation": page,
     "the page of a request": request,
-    "AG-UI": lambda state: repr(view_of_team(state, ANN).parts),
+    "AG-UI": lambda state: repr(view_of_team(snapshot_of(state), ANN).parts),
     "outlast show": show,
     "queries": queries,
     "details": presentation.details,
@@ -158,7 +159,7 @@ def test_what_a_nested_run_hides_is_hidden_in_its_root(surface: str) -> None:
 
 def test_customers_read_their_own_words() -> None:
     play = paid(SECRET)
-    assert SECRET in customer_conversation(play.state).model_dump_json()
+    assert SECRET in customer_conversation(snapshot_of(play.state)).model_dump_json()
 
 
 def test_a_decision_is_for_the_same_request_whoever_sees_more() -> None:

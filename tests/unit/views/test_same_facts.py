@@ -17,11 +17,12 @@ from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.timeline import Timeline
 from outlast.loop.state import LoopState
 from outlast.serve.access import Caller, Program, Role, Staff
-from outlast.serve.customer_view import customer_view
 from outlast.serve.pages.conversation_view import BADGES, conversation
 from outlast.serve.views import customer_conversation, run_view
 from outlast.serve.wires.ag_ui_view import Said, view_of_customer, view_of_team
+from outlast.views.customer import customer_view
 from outlast.views.proofs import NO_PROOFS
+from outlast.views.run import snapshot_of
 from outlast.workflows import presentation
 from tests.snapshots.catalogue import HISTORIES, runs_of
 
@@ -70,8 +71,8 @@ def facts_of(state: LoopState) -> Facts:
 
 
 def of_api(at: At, viewer: Caller) -> Facts:
-    found = [FoundRequest(one, at.state) for one in at.state.own_requests]
-    view = run_view(at.state, viewer, requests=found, at_ms=at.state.at_ms)
+    found = [FoundRequest(one, snapshot_of(at.state)) for one in at.state.own_requests]
+    view = run_view(snapshot_of(at.state), viewer, requests=found, at_ms=at.state.at_ms)
     said = json.loads(view.model_dump_json())
     return {
         "status": said["status"],
@@ -91,7 +92,9 @@ def of_api(at: At, viewer: Caller) -> Facts:
 
 def of_page(at: At, viewer: Caller) -> Facts:
     state = at.state
-    view = conversation(state, at.timeline.steps, viewer, proofs=NO_PROOFS, at_ms=state.at_ms)
+    view = conversation(
+        snapshot_of(state), at.timeline.steps, viewer, proofs=NO_PROOFS, at_ms=state.at_ms
+    )
     words = {badge.word: status for status, badge in BADGES.items()}
     own = [one for one in view.waiting if one.run_id == state.run_id]
     return {
@@ -105,7 +108,7 @@ def of_command_line(at: At, _viewer: Caller) -> Facts:
     state = at.state
     report = Report(
         run_id=state.run_id,
-        state=state,
+        state=snapshot_of(state),
         status=state.status,
         task_queue="desk",
         events=0,
@@ -163,11 +166,13 @@ def customers_texts(at: At) -> dict[str, list[str]]:
     """Return what each surface shows the customer, and the team of the customer's side."""
     state = at.state
     olga = VIEWERS["an operator"]
-    page = conversation(state, at.timeline.steps, olga, proofs=NO_PROOFS, at_ms=state.at_ms)
-    parts = view_of_customer(state).parts
+    page = conversation(
+        snapshot_of(state), at.timeline.steps, olga, proofs=NO_PROOFS, at_ms=state.at_ms
+    )
+    parts = view_of_customer(snapshot_of(state)).parts
     return {
         "the chat page": [one.text for one in customer_view(state).messages],
-        "the API": [one.text for one in customer_conversation(state).messages],
+        "the API": [one.text for one in customer_conversation(snapshot_of(state)).messages],
         "AG-UI": [one.text for one in parts if isinstance(one, Said)],
         "the team's page": [one.text for one in page.bubbles(0)],
     }
@@ -204,7 +209,7 @@ def _faults(name: str, at: At) -> list[str]:
     ]
     team = [
         one.text
-        for one in view_of_team(at.state, VIEWERS["an operator"]).parts
+        for one in view_of_team(snapshot_of(at.state), VIEWERS["an operator"]).parts
         if isinstance(one, Said)
     ]
     found += [

@@ -21,6 +21,7 @@ from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.pages.filters import FILTERS
 from outlast.serve.troubles import customer_trouble
 from outlast.serve.views import customer_conversation, run_view
+from outlast.views.run import snapshot_of
 from outlast.views.trouble import (
     QUIET,
     SILENT,
@@ -30,11 +31,12 @@ from outlast.views.trouble import (
     Trouble,
     TroubleKind,
     customer_words,
+    trouble_words,
     troubles,
     with_first_message,
-    words,
     words_for_customer,
 )
+from tests.unit.serve.played import SIGNING
 
 NOW = 100_000
 OPERATOR = Staff(person("olga"), frozenset({"viewer", "decider", "operator"}))
@@ -143,11 +145,13 @@ def test_each_kind_has_the_same_words_on_every_surface(
     state, facts, timeless, now, customers = TABLE[kind]
     monkeypatch.setattr("outlast.clock.now_ms", lambda: NOW)
     (found,) = troubles(state, facts, NOW)
-    assert (found.kind, words(found), words(found, NOW)) == (kind, timeless, now)
+    assert (found.kind, trouble_words(found), trouble_words(found, NOW)) == (kind, timeless, now)
     # the API and the page
-    (view,) = run_view(state, OPERATOR, trouble=(found,), at_ms=NOW).trouble
+    (view,) = run_view(snapshot_of(state), OPERATOR, trouble=(found,), at_ms=NOW).trouble
     assert (view.kind, view.words, view.attempt) == (kind, timeless, found.attempt)
-    page = conversation(state, Timeline().steps, OPERATOR, signs=True, at_ms=NOW, facts=facts)
+    page = conversation(
+        snapshot_of(state), Timeline().steps, OPERATOR, SIGNING, at_ms=NOW, facts=facts
+    )
     assert page.trouble == (found,)
     assert [FILTERS["trouble"](one) for one in page.trouble] == [timeless]
     # `outlast show`
@@ -156,16 +160,16 @@ def test_each_kind_has_the_same_words_on_every_surface(
     assert now in text
     # the customer
     assert customer_words(found) == customers
-    assert customer_conversation(state, customer_trouble(state, facts)).trouble == (
-        customers or None
-    )
+    assert customer_conversation(
+        snapshot_of(state), customer_trouble(snapshot_of(state), facts)
+    ).trouble == (customers or None)
 
 
 def shown(state: LoopState, facts: ServerFacts, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, str]:
     """Return what `outlast show` says, for programs and for people."""
     report = Report(
         run_id="r",
-        state=state,
+        state=snapshot_of(state),
         status="running",
         task_queue="desk",
         events=0,
@@ -181,10 +185,12 @@ def shown(state: LoopState, facts: ServerFacts, monkeypatch: pytest.MonkeyPatch)
 
 def test_who_may_not_see_payloads_does_not_read_why() -> None:
     state, facts, *_ = TABLE["retry"]
-    page = conversation(state, Timeline().steps, VIEWER, signs=True, at_ms=NOW, facts=facts)
+    page = conversation(
+        snapshot_of(state), Timeline().steps, VIEWER, SIGNING, at_ms=NOW, facts=facts
+    )
     assert [one.why for one in page.trouble] == [""]
     found = troubles(state, facts, NOW)
-    record: Any = run_view(state, VIEWER, trouble=found, at_ms=NOW).record()
+    record: Any = run_view(snapshot_of(state), VIEWER, trouble=found, at_ms=NOW).record()
     (view,) = record["trouble"]
     assert "why" not in view
     assert view["words"] == "Attempt 2 of the model call of Helper failed. It is tried again."
@@ -215,7 +221,7 @@ def test_without_a_worker_it_is_trouble_at_once() -> None:
 def test_an_effect_that_no_worker_takes_is_trouble_as_with_a_full_task_queue() -> None:
     late = PendingTry(effect=2, name="run_tool", waits_since_ms=NOW - 12_000)
     (found,) = troubles(WORKING, ServerFacts(workers=1, tries=(late,)), NOW)
-    assert words(found, NOW) == "No worker has taken the tool refund, for 12 s."
+    assert trouble_words(found, NOW) == "No worker has taken the tool refund, for 12 s."
     assert customer_words(found) == "The answer takes longer than usual. We keep trying."
     running = replace(late, waits_since_ms=None)
     assert kinds(WORKING, ServerFacts(workers=1, tries=(running,))) == []
@@ -260,7 +266,7 @@ def test_effects_have_words(effect: Effect) -> None:
 
 def test_the_words_say_how_long_without_false_precision() -> None:
     def lasts(ms: int) -> str:
-        return words(Trouble(kind="untaken", since_ms=NOW - ms, what="x"), NOW)
+        return trouble_words(Trouble(kind="untaken", since_ms=NOW - ms, what="x"), NOW)
 
     assert lasts(10) == "No worker has taken x, for 1 s."
     assert lasts(99_000).endswith("for 99 s.")
@@ -295,7 +301,7 @@ def test_reasons_hide_what_a_policy_hides_and_are_made_visible() -> None:
         kept=(replace(KEPT, what=f"decision approve for {hostile}"),),
     )
     for one in troubles(state, facts, NOW):
-        said = words(one, NOW)
+        said = trouble_words(one, NOW)
         assert "[redacted]" in said
         assert "3704" not in said
         assert "\\u202e" in said
@@ -305,7 +311,7 @@ def test_reasons_hide_what_a_policy_hides_and_are_made_visible() -> None:
 
 def test_a_long_reason_is_cut() -> None:
     found = Trouble(kind="retry", what="x", why="a" * 5_000, attempt=1)
-    assert len(words(found)) < 800
+    assert len(trouble_words(found)) < 800
 
 
 # --- The first message ---------------------------------------------------------------------------
@@ -313,8 +319,10 @@ def test_a_long_reason_is_cut() -> None:
 
 def test_a_first_message_is_unread_until_a_worker_begins_the_run() -> None:
     state, facts, *_ = TABLE["untaken"]
-    assert with_first_message(state, facts).inbox == (HELLO,)
-    page = conversation(state, Timeline().steps, OPERATOR, signs=True, at_ms=NOW, facts=facts)
+    assert with_first_message(snapshot_of(state), facts).unread == (HELLO,)
+    page = conversation(
+        snapshot_of(state), Timeline().steps, OPERATOR, SIGNING, at_ms=NOW, facts=facts
+    )
     assert [one.text for one in page.customer.unread] == ["Hello?"]
     for other in (WORKING, replace(NEW, outcome="terminated", phase="closed")):
-        assert with_first_message(other, facts) == other
+        assert with_first_message(snapshot_of(other), facts) == snapshot_of(other)

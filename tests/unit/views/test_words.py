@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from outlast.cli import review
-from outlast.cli.durations import shown_time
 from outlast.client.identity import person
 from outlast.client.people.actions import DecisionReceipt
 from outlast.client.people.nested_requests import FoundRequest
@@ -32,12 +31,14 @@ from outlast.loop.notices import Notice
 from outlast.loop.state import LoopState
 from outlast.notifications.texts import details, time_text
 from outlast.ports.notifier import notification
+from outlast.rendering import shown_time
 from outlast.serve.access import Staff
 from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.pages.decisions import words_of
 from outlast.serve.views import request_view
 from outlast.views import words
 from outlast.views.proofs import NO_PROOFS
+from outlast.views.run import snapshot_of
 from outlast.workflows import presentation
 from tests.laws.driver import Play, gated
 
@@ -151,12 +152,12 @@ VOID = (
 
 
 def of_page(play: Play) -> str:
-    found = FoundRequest(play.state.approvals[0], play.state)
+    found = FoundRequest(play.state.approvals[0], snapshot_of(play.state))
     return words_of("decided", found, ANN)
 
 
 def of_api(play: Play) -> str:
-    view = request_view(FoundRequest(play.state.approvals[0], play.state), ANN)
+    view = request_view(FoundRequest(play.state.approvals[0], snapshot_of(play.state)), ANN)
     return view.void or ""
 
 
@@ -165,7 +166,9 @@ def of_conversation(play: Play) -> str:
     for event in play.events:
         state, _ = advance(state, event)
         timeline.take(event, state)
-    view = conversation(state, timeline.steps, ANN, proofs=NO_PROOFS, at_ms=state.at_ms)
+    view = conversation(
+        snapshot_of(state), timeline.steps, ANN, proofs=NO_PROOFS, at_ms=state.at_ms
+    )
     row = next(view.row(one.number) for one in timeline.steps if one.request is not None)
     assert row.badge is not None
     assert row.badge.word == "void: asked again"
@@ -252,7 +255,7 @@ def of_notice(request: ApprovalRequest) -> list[str]:
 
 
 def of_the_api(request: ApprovalRequest) -> list[str]:
-    view = request_view(FoundRequest(request, Play.ready().state), ANN, at_ms=1_000)
+    view = request_view(FoundRequest(request, snapshot_of(Play.ready().state)), ANN, at_ms=1_000)
     assert [one.at for one in view.deadlines][:1] == ([] if view.due_at is None else [view.due_at])
     return [f"{one.at.isoformat()} {one.then}" for one in view.deadlines]
 

@@ -13,6 +13,7 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.views.run import RunSnapshot, snapshot_of
 from tests.laws.driver import Play, gated, said, searched, tool, transfer
 
 BILLING = Agent[Any](name="Billing")
@@ -48,9 +49,9 @@ class Source:
         if ends:
             self.gate.set()
 
-    async def states(self) -> AsyncIterator[LoopState | JsonObject]:
+    async def states(self) -> AsyncIterator[RunSnapshot | JsonObject]:
         for part in self._parts:
-            yield part
+            yield snapshot_of(part) if isinstance(part, LoopState) else part
         await self.gate.wait()
         if self._error is not None:
             raise self._error

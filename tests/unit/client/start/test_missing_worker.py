@@ -18,6 +18,8 @@ from outlast.client.handle import RunHandle
 from outlast.client.start import missing_worker
 from outlast.client.start.missing_worker import warned_without_worker
 from outlast.client.transport.pollers import LONGEST_POLL, pollers
+from outlast.loop.state import Blocked, LoopState
+from outlast.views.run import snapshot_of
 
 WARNING = "no worker has polled the task queue 'suport'"
 
@@ -37,7 +39,7 @@ class Server:
         self.error: Exception | None = None
         self._seconds_ago = seconds_ago
         self._closed = closed
-        self._blocked = [SimpleNamespace(lacks=lacks)] if lacks else []
+        self._blocked = (Blocked(effect=1, at_ms=0, lacks=lacks),) if lacks else ()
 
     async def check(self) -> Any:
         self.asked.set()
@@ -51,7 +53,7 @@ class Server:
         )
 
     async def state(self) -> Any:
-        return SimpleNamespace(blocked=self._blocked)
+        return snapshot_of(LoopState(blocked=self._blocked))
 
     async def describe_task_queue(self, request: Any) -> Any:
         assert (request.task_queue.name, request.namespace) == ("suport", "default")

@@ -11,6 +11,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.results.run_result import result_of
 from outlast.client.results.run_state import RunState
 from outlast.client.start.resumption import resume
+from outlast.views.run import loop_state
 from tests.laws.driver import Play, gated
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
@@ -53,7 +54,7 @@ class Deciding(FakeClient):
 async def open_state(client: FakeClient) -> tuple[RunHandle, RunState]:
     handle = RunHandle(cast("Client", client), "support-42")
     state = await handle.state()
-    return handle, result_of(state, client=client).to_state()
+    return handle, result_of(loop_state(state), client=client).to_state()
 
 
 async def test_what_is_said_is_sent_before_what_lets_the_run_go_on() -> None:

@@ -23,6 +23,7 @@ from outlast.client.results.run_state import ENGINE
 from outlast.client.start import run_host
 from outlast.client.start.run_host import RunHost
 from outlast.loop.state import LoopState
+from outlast.views.run import snapshot_of
 from tests.unit.client.recorded import FakeClient, Recording
 
 A = Agent[Any](name="A")
@@ -138,7 +139,7 @@ async def test_a_run_that_settled_is_let_go(
 @pytest.mark.parametrize(
     ("state", "call", "is_kept"),
     [
-        (LoopState(phase="closed"), "let go", False),
+        (LoopState(phase="closed", outcome="completed"), "let go", False),
         (LoopState(), "let go", True),
         (None, "leave", True),
     ],
@@ -149,7 +150,7 @@ async def test_a_run_that_was_read_along_is_let_go_where_it_settled(
     one = RunHost(A, None, None)
     await one.queue()
     one.has_begun("default", "run-1")
-    one.end_reading(state)
+    one.end_reading(None if state is None else snapshot_of(state))
     assert engine.calls[1:] == [(call, None)]
     assert agent_of(table, FIRST) is (A if is_kept else None)
     assert not is_awaited(table, FIRST)

@@ -9,7 +9,7 @@ import pytest
 from outlast.agents.errors import RunClosed, ServerUnavailable
 from outlast.client.read.read_range import ReadRange
 from outlast.client.start.runner import RunReading
-from outlast.loop.state import LoopState
+from outlast.views.run import RunSnapshot
 
 
 class Run:
@@ -22,9 +22,9 @@ class Run:
         self.stopped: list[str] = []
         self.asked: list[ReadRange] = []
 
-    async def read_states(self, read_range: ReadRange) -> AsyncGenerator[LoopState]:
+    async def read_states(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot]:
         self.asked.append(read_range)
-        yield LoopState()
+        yield RunSnapshot()
 
     async def cancel(self, mode: str) -> None:
         if self.closed:
@@ -40,7 +40,7 @@ async def test_a_run_is_opened_when_it_is_read() -> None:
 
     reading = RunReading(open_run)
     assert reading.client is None
-    assert [state async for state in reading.states()] == [LoopState()]
+    assert [state async for state in reading.states()] == [RunSnapshot()]
     assert (run.asked, reading.client) == ([read_range], "a client")
 
 
@@ -74,13 +74,13 @@ async def test_a_run_that_cannot_be_opened_is_no_run_to_stop() -> None:
 
 
 async def test_it_is_told_where_the_run_was_read_to() -> None:
-    told: list[LoopState | None] = []
+    told: list[RunSnapshot | None] = []
 
     async def open_run() -> Any:
         return Run(), ReadRange()
 
     whole = RunReading(open_run, at_end=told.append)
-    assert [state async for state in whole.states()] == told == [LoopState()]
+    assert [state async for state in whole.states()] == told == [RunSnapshot()]
     given_up = RunReading(open_run, at_end=told.append).states()
     await anext(given_up)
     await given_up.aclose()
@@ -88,7 +88,7 @@ async def test_it_is_told_where_the_run_was_read_to() -> None:
 
 
 async def test_it_is_told_that_a_run_could_not_be_opened() -> None:
-    told: list[LoopState | None] = []
+    told: list[RunSnapshot | None] = []
 
     async def open_run() -> Any:
         raise ServerUnavailable("Nobody answers.")
