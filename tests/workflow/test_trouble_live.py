@@ -157,6 +157,8 @@ async def test_a_kept_decision_appears_on_open_pages_and_goes_when_it_counts(
         assert (await handle.approve("a1", by="lee")).is_kept
         async with asyncio.timeout(LIVE_SECONDS):
             await seen
+        for page in (f"/inbox/requests/{handle.id}", f"/conversations/{handle.id}/requests/a1"):
+            assert "The server keeps the decision" in (await http.get(page)).text, page
         gone = asyncio.gather(
             open_pages["api"].says(lambda one: kinds(one) == [], PATIENCE_SECONDS),
             open_pages["page"].says(lambda one: NO_TROUBLE in one, PATIENCE_SECONDS, anew=True),

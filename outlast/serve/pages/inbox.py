@@ -45,6 +45,7 @@ from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import RequestView, request_view
 from outlast.views.records import Person, Risk
+from outlast.views.trouble import Trouble
 
 SHOWN: Final = 100
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
@@ -236,12 +237,14 @@ async def _requests_of(
     views: list[tuple[RequestView, str]] = []
     hold: HeldConversation | None = None
     problem = ""
+    trouble: tuple[Trouble, ...] = ()
     try:
         async with asyncio.timeout(READ_SECONDS):
             state = await asked.desk.handle(run_id).state()
             found = await found_requests(state, asked.desk.client)
             hold = held_conversation(state)
             proofs = await asked.desk.proofs()
+            trouble = await asked.desk.troubles.of(run_id, state, asked.caller)
         see = partial(request_view, caller=asked.caller, proofs=proofs)
         shown = map(see, found)
         views = [(view, line_of(one.request, view)) for view, one in zip(shown, found, strict=True)]
@@ -255,6 +258,7 @@ async def _requests_of(
         problems_of=problems_of,
         hold=hold,
         problem=problem,
+        trouble=trouble,
         refusal=refusal,
         refused_id=asked.http.path_params.get("request_id", ""),
         done=done,

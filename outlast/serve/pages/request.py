@@ -193,13 +193,15 @@ async def _shown(
     view = request_view(found, asked.caller, words=words, proofs=proofs)
     request = as_seen(request, view)
     messages = customer_view(root)
+    trouble = await asked.desk.troubles.of(asked.run_id, root, asked.caller)
     hides = [redaction_for(asked.caller, one) for one in (root, found.state)]
     talk = [_without_hidden(one, hides) for one in (*messages.messages, *messages.unread)]
     return {
         "title": f"{TITLES.get(request.kind, request.kind)}: {rendering.excerpt(request.name, 80)}",
         "kind": TITLES.get(request.kind, request.kind),
-        "version": f"{version_of(view)}.{version_of(len(talk), talk[-1:])}",
+        "version": f"{version_of(view, trouble)}.{version_of(len(talk), talk[-1:])}",
         "view": view,
+        "trouble": trouble,
         "line": line_of(request, view),
         "nav": "/inbox",
         "able": problems_of(view),
