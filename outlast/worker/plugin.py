@@ -63,7 +63,7 @@ from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.model_access import check_following_models
 from outlast.worker.worker_options import with_defaults
-from outlast.worker.workflow_runner import PatientRunner
+from outlast.worker.workflow_runner import PatientRunner, encodes_by_context
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
 from outlast.workflows.errand import Errand
@@ -233,6 +233,10 @@ class OutlastPlugin(SimplePlugin):
                 use_archive(config["client"], self._archive)
             options: dict[str, Any] = {**config["client"].config(active_config=True)}
             options["data_converter"] = readable(self._converter(options["data_converter"]))
+            runner = cast("dict[str, Any]", config).get("unsandboxed_workflow_runner")
+            if isinstance(runner, PatientRunner):
+                has_contexts = encodes_by_context(options["data_converter"])
+                config["unsandboxed_workflow_runner"] = PatientRunner(has_contexts=has_contexts)
             options["plugins"] = []  # the worker has already applied them
             config["client"] = Client(**options)
             self._client, self._task_queue = config["client"], config["task_queue"]

@@ -16,6 +16,7 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivation,
     WorkflowActivationJob,
 )
+from temporalio.converter import DataConverter, WithSerializationContext
 from temporalio.worker import (
     UnsandboxedWorkflowRunner,
     WorkflowInstance,
@@ -27,12 +28,31 @@ from outlast.contract import names
 
 
 class PatientRunner(UnsandboxedWorkflowRunner):
-    """Creates instances of workflows, and `PatientInstance` for ours."""
+    """Creates instances of workflows, and `PatientInstance` for ours.
+
+    Args:
+        has_contexts: whether payloads are encoded by what they are for: see `encodes_by_context`.
+    """
+
+    def __init__(self, *, has_contexts: bool = True) -> None:
+        super().__init__()
+        self._has_contexts = has_contexts
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Return an instance of a workflow."""
         instance = super().create_instance(det)
-        return PatientInstance(instance) if det.defn.name in names.WORKFLOWS else instance
+        if det.defn.name not in names.WORKFLOWS:
+            return instance
+        return PatientInstance(instance, has_contexts=self._has_contexts)
+
+
+def encodes_by_context(converter: DataConverter) -> bool:
+    """Whether a converter encodes payloads by what they are for, such as a key for each workflow.
+
+    For one that does not, the SDK would copy the converter for each command all the same.
+    """
+    parts = (converter.payload_codec, converter.external_storage)
+    return any(isinstance(one, WithSerializationContext) for one in parts)
 
 
 class PatientInstance(WorkflowInstance):
@@ -41,8 +61,9 @@ class PatientInstance(WorkflowInstance):
     It takes the updates of a step after its signals.
     """
 
-    def __init__(self, instance: WorkflowInstance) -> None:
+    def __init__(self, instance: WorkflowInstance, *, has_contexts: bool = True) -> None:
         self._instance = instance
+        self._has_contexts = has_contexts
         self._turn = threading.Lock()
 
     def activate(self, act: Any) -> Any:
@@ -60,7 +81,9 @@ class PatientInstance(WorkflowInstance):
         return self._instance.get_info()
 
     def get_serialization_context(self, command_info: Any) -> Any:
-        """Return what payloads are converted with."""
+        """Return what payloads are encoded by; None where that makes no difference."""
+        if not self._has_contexts:
+            return None
         return self._instance.get_serialization_context(command_info)
 
     def get_external_store_context(self, command_info: Any) -> Any:

@@ -1,18 +1,29 @@
 """Steps of our workflows end before the next begins, and nothing interrupts them."""
 
+import dataclasses
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.client import Client
+from temporalio.converter import (
+    DataConverter,
+    PayloadCodec,
+    SerializationContext,
+    WithSerializationContext,
+)
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance
 
 from outlast import Agent
 from outlast.contract import names
+from outlast.payloads.readable import readable
 from outlast.worker import OutlastPlugin
-from outlast.worker.workflow_runner import PatientInstance, PatientRunner
+from outlast.worker.workflow_runner import PatientInstance, PatientRunner, encodes_by_context
 from tests.unit.worker.test_worker_options import configured
 
 
@@ -110,3 +121,44 @@ def test_a_replayer_with_the_plugin_is_patient_and_keeps_a_runner_of_its_own() -
         active_config=True
     )
     assert theirs.get("unsandboxed_workflow_runner") is own
+
+
+class Codec(PayloadCodec):
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+
+class CodecOfWorkflows(Codec, WithSerializationContext):
+    def with_context(self, context: SerializationContext) -> Self:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("codec", "is_asked"), [(None, False), (Codec(), False), (CodecOfWorkflows(), True)]
+)
+def test_only_a_codec_that_looks_what_payloads_are_for_is_told(
+    codec: PayloadCodec | None, *, is_asked: bool
+) -> None:
+    converter = dataclasses.replace(DataConverter.default, payload_codec=codec)
+    assert encodes_by_context(readable(converter)) == is_asked
+
+    def context_of(_command: object) -> str:
+        return "the workflow"
+
+    asked: Any = SimpleNamespace(get_serialization_context=context_of)
+    instance: Any = PatientInstance(asked, has_contexts=is_asked)
+    assert instance.get_serialization_context(None) == ("the workflow" if is_asked else None)
+
+
+@pytest.mark.parametrize(("codec", "is_asked"), [(Codec(), False), (CodecOfWorkflows(), True)])
+async def test_a_worker_knows_the_codec_of_its_client(
+    codec: PayloadCodec, *, is_asked: bool
+) -> None:
+    converter = dataclasses.replace(DataConverter.default, payload_codec=codec)
+    client = await Client.connect("127.0.0.1:9", lazy=True, data_converter=converter)
+    runner: Any = configured(client=client, task_queue="q")["unsandboxed_workflow_runner"]
+    assert isinstance(runner, PatientRunner)
+    assert vars(runner)["_has_contexts"] == is_asked
