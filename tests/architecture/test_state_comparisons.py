@@ -44,6 +44,9 @@ MOMENTS: Final = frozenset({"before", "after", "earlier", "later", "older", "new
 BUILT_IN: Final = frozenset(dir(builtins))
 """Functions that say nothing about a run, such as `vars`."""
 
+SAME: Final = frozenset({"loop_state", "snapshot_of"})
+"""Functions that return a state in its other form: as the loop has it, as people have it."""
+
 ANY: Final = "any"
 
 
@@ -69,6 +72,8 @@ class Function:
                 return self._kinds.get(name, ANY if name in MOMENTS else None)
             case ast.Attribute(attr=name) if name.lstrip("_") in HOLDERS:
                 return "LoopState"
+            case ast.Call(func=ast.Name(id=name)) if name in SAME:
+                return "LoopState"
             case ast.Call(func=called):
                 return _kind_of(called) if isinstance(called, ast.Name) else None
             case _:
@@ -83,7 +88,7 @@ class Function:
                         yield kind, ast.unparse(value), name
                 case ast.Call(func=called, args=[value], keywords=[]):
                     name = ast.unparse(called)
-                    if (kind := self.kind(value)) is not None and name not in BUILT_IN:
+                    if (kind := self.kind(value)) is not None and name not in BUILT_IN | SAME:
                         yield kind, ast.unparse(value), f"{name}()"
                 case _:
                     pass
@@ -169,6 +174,7 @@ def read(source: str) -> list[str]:
         "def f(before: LoopState, after: LoopState): return after.hold != before.hold",
         "def f(one: LoopState, two: 'RunSnapshot | None'): return two.items[len(one.items):]",
         "def f(a: state.LoopState, b: state.LoopState): return zip(a.answers, b.answers)",
+        "def f(a, b): return loop_state(a).answers is not loop_state(b).answers",
         "def f(before, after): return [x for x in after.approvals if x not in before.approvals]",
         "def f(self, state: LoopState): return state.context is not self._state.context",
         "def f(step): seen = LoopState(); return len(step.state.items) > len(seen.items)",
