@@ -313,18 +313,9 @@ class _Chosen:
         self.caller.show(record, sentence)
 
     def _decision(self, kind: "DecisionType", **fields: Any) -> "Decision":
-        from outlast.client.identity import decided_by
-        from outlast.views.records import Decision
+        from outlast.client.people.actions import decision_of
 
-        decision = Decision(
-            request_id=self.request.id,
-            type=kind,
-            channel="cli",
-            args_digest=self.request.args_digest,
-            seen=self.request.seen,
-            **fields,
-        )
-        return decided_by(decision, self.caller.person)
+        return decision_of(self.request, kind, by=self.caller.person, channel="cli", **fields)
 
 
 async def _choose(

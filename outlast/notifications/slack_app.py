@@ -19,7 +19,8 @@ from outlast.notifications.signatures import TOLERANCE, SeenIds, check_secret
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.slack_blocks import APPROVE, REJECT, escaped, read_value
 from outlast.rendering import excerpt
-from outlast.views.records import Decision, DecisionType, JsonObject
+from outlast.views.acts import decision_about
+from outlast.views.records import DecisionType, JsonObject
 
 SubjectOf: TypeAlias = Mapping[str, str] | Callable[[str], str | Awaitable[str | None] | None]
 GroupsOf: TypeAlias = (
@@ -159,16 +160,14 @@ class SlackApp:
         if request.digest != value.digest:
             return "Not decided: the call or its policy has changed since. Use the newest message."
         groups: Any = await _resolved(self._groups, subject) or ()
-        decision = Decision(
-            request_id=value.request_id,
-            type=_TYPES[str(action["action_id"])],
+        decision = decision_about(
+            request,
+            _TYPES[str(action["action_id"])],
             by=subject,
             display=str(user.get("name") or user.get("username") or "")[:200] or None,
             groups=tuple(map(str, groups)),
             method="slack",
             channel="slack",
-            args_digest=request.args_digest,
-            seen=request.seen,
         )
         await self._requests.decide(value.run_id, decision)
         return f"Your decision ({decision.type}) has arrived."

@@ -19,7 +19,7 @@ from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, UserE
 from outlast.agents.guardrails.guardrail import OutputGuardrailResult
 from outlast.agents.logs import get_logger
 from outlast.agents.usage import Usage
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import ApprovalRequest, DecisionType
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effect_factory import model_call
@@ -70,6 +70,7 @@ from outlast.realtime.port.model_inputs import (
 from outlast.realtime.seed import new_id, output_text, session_item, session_items
 from outlast.realtime.speech_checks import records_of
 from outlast.realtime.turns import FinishedTurn, Turns, call_raw
+from outlast.views.acts import decision_about
 from outlast.views.run import RunSnapshot, snapshot_of
 
 logger: Final = get_logger(__name__)
@@ -639,19 +640,12 @@ class Line:
         if self._connected.is_set():
             await self._model.send_event(event)
 
-    async def decide(self, call_id: str, **fields: Any) -> None:
+    async def decide(self, call_id: str, kind: DecisionType, **fields: Any) -> None:
         """Send a person's decision about a call that waits for it, as the program was told of it."""
         for request in (await self._run.state()).pending_approvals:
             if request.call_id == call_id and request.kind != "worker":
                 shown = self._asked.get(call_id, request)
-                decision = Decision(
-                    request_id=request.id,
-                    channel="line",
-                    args_digest=shown.args_digest,
-                    seen=shown.seen,
-                    **fields,
-                )
-                await self._run.decide(decision)
+                await self._run.decide(decision_about(shown, kind, channel="line", **fields))
                 return
 
     async def update_agent(self, agent: RealtimeAgent[Any]) -> None:

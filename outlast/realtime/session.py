@@ -265,7 +265,7 @@ class RealtimeSession(RealtimeModelListener):
             AgentsException: the run refuses it, such as for other arguments than the program was
                 told of, because somebody has changed them since.
         """
-        await self._open().decide(call_id, type="approve", remember=always)
+        await self._open().decide(call_id, "approve", remember=always)
 
     async def reject_tool_call(
         self, call_id: str, *, always: bool = False, rejection_message: str | None = None
@@ -281,7 +281,7 @@ class RealtimeSession(RealtimeModelListener):
             UserError: the session is not open.
         """
         line = self._open()
-        await line.decide(call_id, type="reject", message=rejection_message, remember=always)
+        await line.decide(call_id, "reject", message=rejection_message, remember=always)
 
     def _open(self) -> Line:
         if self._line is None or self._ended:

@@ -21,9 +21,13 @@ from outlast.agents.agent import Agent
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
-from outlast.client.identity import decided_by
 from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
-from outlast.client.people.actions import AsideReceipt, DecisionReceipt, TakeoverReceipt
+from outlast.client.people.actions import (
+    AsideReceipt,
+    DecisionReceipt,
+    TakeoverReceipt,
+    decision_of,
+)
 from outlast.client.people.nested_requests import (
     FoundRequest,
     find_request,
@@ -117,7 +121,7 @@ from outlast.serve.views import (
     wait_list,
 )
 from outlast.views.customer import customer_view
-from outlast.views.records import ApprovalRequest, Decision, Json, JsonObject
+from outlast.views.records import ApprovalRequest, Decision, DecisionType, Json, JsonObject
 from outlast.views.run import RunSnapshot
 from outlast.views.trouble import with_first_message
 from outlast.views.words import changed
@@ -506,12 +510,11 @@ async def _decide(asked: DeskRequest) -> Response:
         case "withdraw":
             return _decided(await handle.withdraw_vote(request, by=person), request)
         case kind:
-            decision = Decision(
-                request_id=request.id,
-                type=kind,
+            decision = decision_of(
+                request,
+                kind,
+                by=person,
                 channel="desk",
-                args_digest=request.args_digest,
-                seen=request.seen,
                 message=body.message,
                 edited_arguments=body.arguments,
                 response=body.response,
@@ -528,26 +531,20 @@ async def _extend(asked: DeskRequest) -> Response:
     request = found.request
     if request.kind != "budget":
         raise Refused(400, "no_budget", f"The request {request.id} is not about a budget.")
-    changed: dict[str, Any] = {"type": "approve"}
+    kind: DecisionType = "approve"
+    changed: dict[str, Any] = {}
     if body.extend_by is not None:
         arguments = cast("JsonObject", json.loads(request.arguments))
         edited = {**arguments, "extend_by": body.extend_by}
-        changed = {"type": "edit", "edited_arguments": edited}
-    decision = Decision(
-        request_id=request.id,
-        channel="desk",
-        args_digest=request.args_digest,
-        seen=request.seen,
-        **changed,
-    )
+        kind, changed = "edit", {"edited_arguments": edited}
+    decision = decision_of(request, kind, by=asked.person, channel="desk", **changed)
     return _decided(await _send_decision(asked, found, decision), request)
 
 
 async def _send_decision(
     asked: DeskRequest, found: FoundRequest, decision: Decision
 ) -> DecisionReceipt:
-    """Send a decision to the run that made the request, as that of the person who is logged in."""
-    decision = decided_by(decision, asked.person)
+    """Send a decision to the run that made the request."""
     return await asked.handle.decide(decision, request=found.request)
 
 

@@ -22,7 +22,7 @@ from outlast.client.results.run_state import RunState, is_list_input
 from outlast.client.start.options import StartOptions, check_names, run_input
 from outlast.client.start.resumed_settings import check_resumed_settings
 from outlast.contract import blobs, records
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
 from outlast.loop.effects import RunAgent
 from outlast.loop.events import MessageReceived
 from outlast.loop.items import Message
@@ -34,6 +34,7 @@ from outlast.testing.in_memory import MemoryRun, OnEvent, now_ms
 from outlast.testing.waits import NothingComes, as_json
 from outlast.tracing.provider import join_current_trace
 from outlast.tracing.receivers import REGISTRATION
+from outlast.views.acts import decision_about
 from outlast.views.run import loop_state
 
 Choice: TypeAlias = bool | str | Decision
@@ -196,12 +197,9 @@ async def _deliver(run: MemoryRun, deliver: Deliver | None) -> bool:
 def _decision(request: ApprovalRequest, choice: Choice) -> Decision:
     if isinstance(choice, Decision):
         return choice
-    return Decision(
-        request_id=request.id,
-        type="approve" if choice is True else "reject",
-        message=choice if isinstance(choice, str) else None,
-        by="test",
-    )
+    kind: VoteType = "approve" if choice is True else "reject"
+    said = choice if isinstance(choice, str) else None
+    return decision_about(request, kind, message=said, by="test")
 
 
 def worker_for(

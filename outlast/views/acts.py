@@ -4,7 +4,7 @@ The run judges again, by the same functions of the loop: what is offered here co
 """
 
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from outlast.loop import schemas
 from outlast.loop.actions import Action as HumanAction
@@ -39,6 +39,7 @@ __all__ = (
     "audience_text",
     "canonical_name",
     "deadline_ms",
+    "decision_about",
     "decision_problem",
     "is_for",
     "is_queued",
@@ -142,10 +143,27 @@ def vote_problem(
         kind, request = "approve", replace(request, votes=())
     if kind not in {*request.terms.allow, "withdraw"}:
         return None
-    decision = Decision(
-        request_id=request.id, type=kind, by=person.subject, groups=person.groups, seen=request.seen
-    )
+    decision = decision_about(request, kind, by=person.subject, groups=person.groups)
     return decision_problem(run, request, decision, at_ms, signs=signs)
+
+
+def decision_about(request: ApprovalRequest, kind: VoteType, **fields: Any) -> Decision:
+    """Return a decision about a request as its person was shown it.
+
+    It counts for these arguments under this policy, and for nothing that has changed since.
+
+    Args:
+        request: the request that was shown.
+        kind: the type of the decision.
+        **fields: what else the decision says: who decides, by which channel, and its content.
+    """
+    return Decision(
+        request_id=request.id,
+        type=kind,
+        args_digest=request.args_digest,
+        seen=request.seen,
+        **fields,
+    )
 
 
 def decision_problem(

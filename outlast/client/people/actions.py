@@ -50,6 +50,7 @@ from outlast.loop.state import LoopState, Status, has_message
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_CLAIM_MINUTES, settled_problem
 from outlast.views import words
+from outlast.views.acts import decision_about
 from outlast.views.run import RunSnapshot, loop_state
 
 A = TypeVar("A", bound=Action)
@@ -196,11 +197,12 @@ def decision_of(request: RequestOrId, kind: VoteType, **fields: Any) -> Decision
     """Return a decision about a request; with the request itself, the decision has its digest."""
     person = person_of(fields.pop("by", None))
     seen = seen_request(request)
-    if seen is not None and fields.get("args_digest") is None:
-        fields["args_digest"], fields["seen"] = seen.args_digest, seen.seen
     fields.setdefault("channel", "client")
-    who = fields_of(person) | {"by": person.subject or None}
-    return Decision(request_id=id_of(request), type=kind, **who, **fields)
+    fields |= fields_of(person) | {"by": person.subject or None}
+    if seen is None or fields.get("args_digest") is not None:
+        return Decision(request_id=id_of(request), type=kind, **fields)
+    fields.pop("args_digest", None)
+    return decision_about(seen, kind, **fields)
 
 
 def seen_request(request: RequestOrId) -> ApprovalRequest | None:

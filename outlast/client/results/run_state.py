@@ -17,8 +17,9 @@ from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.transport.messages import check_input
 from outlast.contract import records
 from outlast.contract.names import SCHEMA_VERSION
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
 from outlast.loop.values import JsonObject
+from outlast.views.acts import decision_about
 from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 
 if TYPE_CHECKING:
@@ -298,13 +299,9 @@ class RunState(Generic[TContext, TAgent]):
         self, item: ToolApprovalItem, *, remember: bool, approved: bool, message: str | None
     ) -> None:
         request = self._request_of(item)
-        decision = Decision(
-            request_id=request.id,
-            type="approve" if approved else "reject",
-            message=message,
-            channel="state",
-            args_digest=request.args_digest,
-            remember=remember,
+        kind: VoteType = "approve" if approved else "reject"
+        decision = decision_about(
+            request, kind, message=message, channel="state", remember=remember
         )
         key = (request.run_id, request.id)
         self._decisions.pop(key, None)  # keep the newest decision last
