@@ -30,12 +30,13 @@ from tests.architecture import test_public_names as public_names
 from tests.architecture import test_reference as reference
 from tests.architecture import test_repeated_waits as repeated_waits
 from tests.architecture import test_state_comparisons as state_comparisons
+from tests.architecture import test_surfaces as surfaces
 from tests.architecture import test_user_types as user_types
 from tests.architecture.source import ROOT, modules
 
 MODULES = [
     dependencies, documents, feature_table, house_rules, images, printing, public_names, reference,
-    repeated_waits, state_comparisons, user_types,
+    repeated_waits, state_comparisons, surfaces, user_types,
 ]  # fmt: skip
 
 Edit: TypeAlias = Callable[[Any], Any]
@@ -355,6 +356,27 @@ outlast=lambda real: SimpleNamespace(**{**{name: getattr(real, name) for name in
         COMPARERS=lambda known: {**known, "client/handle.py": "planted"},
         modules=lambda _: lambda: [*state_comparisons.COMPARERS, "client/handle.py"],
     ),
+    plant(
+        public_names.test_every_public_name_has_one_tier,
+        public_names=lambda real: SimpleNamespace(without_a_tier=real.without_a_tier, tiers=dict),
+    ),
+    plant(
+        public_names.test_views_and_live_add_at_most_forty_names_which_are_provisional,
+        public_names=lambda _: SimpleNamespace(
+            tiers=lambda: {
+                name: {"provisional": ["one"] * 21}
+                for name in ("outlast.views", "outlast.client.live")
+            }
+        ),
+    ),
+    plant(
+        surfaces.test_no_public_name_leads_to_the_loops_own_record_of_a_run,
+        public_places=lambda _: lambda: {"planted": ("views/trouble.py", "needs_worker")},
+    ),
+    plant(
+        surfaces.test_a_decision_names_what_its_person_was_shown_whatever_they_decide_with,
+        **module("client/planted.py", "Decision(request_id='a1')", *surfaces.DECIDERS),
+    ),
 ]  # fmt: skip
 
 TRIED_OTHERWISE = {
@@ -384,12 +406,17 @@ TRIED_OTHERWISE = {
         "test_a_private_name_in_the_reference_is_found",
         "test_a_missing_sign_is_found",
         "test_a_name_without_a_docstring_is_found",
+        "test_names_without_a_tier_or_with_two_or_with_none_of_ours_are_found",
     ],
     reference: ["test_a_page_without_an_introduction_is_found"],
     repeated_waits: ["test_a_wait_for_nothing_is_found"],
     state_comparisons: [
         "test_each_way_to_compare_states_is_found",
         "test_what_compares_no_states_is_not_found",
+    ],
+    surfaces: [
+        "test_a_road_to_it_is_found",
+        "test_the_search_reads_the_names_that_programs_use",
     ],
     user_types: ["test_programs_with_types_pass_strictly_and_mistakes_do_not"],
 }

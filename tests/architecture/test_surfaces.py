@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outlast import lazy
-from tests.architecture.source import PACKAGE, tree_of
+from tests.architecture.source import PACKAGE, modules, name_called, nodes_of, tree_of
 from tests.replay.public_names import modules as public_modules
 
 Place = tuple[str, str]
@@ -204,3 +204,23 @@ def test_the_search_reads_the_names_that_programs_use() -> None:
 )
 def test_a_road_to_it_is_found(start: Place) -> None:
     assert road_to(start, LOOP_STATE)[-1] == LOOP_STATE
+
+
+# --- Decisions ------------------------------------------------------------------------------------
+
+DECIDERS = {
+    "views/acts.py": "about a request as its person was shown it",
+    "client/people/actions.py": "by an id, of somebody who has seen the arguments alone",
+    "testing/run_replay.py": "votes of a replay, of people that it makes up",
+}
+"""Modules that make decisions, with which."""
+
+
+def test_a_decision_names_what_its_person_was_shown_whatever_they_decide_with() -> None:
+    makers = {
+        module
+        for module in modules()
+        for node in nodes_of(module)
+        if isinstance(node, ast.Call) and name_called(node) == "Decision"
+    }
+    assert makers == DECIDERS.keys()

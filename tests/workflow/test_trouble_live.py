@@ -178,7 +178,12 @@ async def chats(
     """Open the streams of front ends of others, as the customer has them."""
     bearer = {"Authorization": f"Bearer {TOKENS.mint(run_id)}", "A2A-Version": "1.0"}
     follow = {"outlast": {"follow": True}}
-    ag_ui = {"threadId": run_id, "runId": "r1", "messages": [], "forwardedProps": follow}
+    ag_ui: dict[str, Any] = {
+        "threadId": run_id,
+        "runId": "r1",
+        "messages": [],
+        "forwardedProps": follow,
+    }
     ag_ui |= {"tools": [], "context": [], "state": {}}
     task = {"id": str(TaskId(run_id, message_id))}
     a2a = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": task}
