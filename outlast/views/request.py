@@ -1,4 +1,4 @@
-"""A request for a person's decision as labelled rows, the same wherever it is read before deciding."""
+"""A request for a person's decision as labeled rows, the same wherever it is read before deciding."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
