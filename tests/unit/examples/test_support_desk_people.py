@@ -214,12 +214,12 @@ async def test_a_customer_who_asks_for_a_human_gets_one(open_desk: Any) -> None:
         await handle.approve(request, by=LEE)
     held = await handle.hold(by=LEE)
     assert (held.by, held.approved) == ("lee", ("a1",))
-    await until(handle, lambda state: state.phase == "held")
+    await until(handle, lambda state: state.is_held)
     calls = len(desk.requests)
 
     await handle.say("Hello, this is Lee. How can I help?", by=LEE)
     reply = await handle.send("Please keep my parcel at the post office.")
-    state = (await until(handle, lambda one: reply.id in one.question.answering)).snapshot
+    state = (await until(handle, lambda one: reply.id in one.answering)).snapshot
     assert (state.status, len(desk.requests)) == ("held", calls)
     assert state.answers[0].to == ("start",)
     assert state.items[state.answers[0].item or 0].agent == "lee"
