@@ -175,15 +175,6 @@ def now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
-def rough(length: timedelta) -> str:
-    """Return a duration in its largest unit, such as `3 min`."""
-    seconds = max(0, int(length.total_seconds()))
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
-
-
 def _moment(at: datetime | int) -> datetime:
     return at if isinstance(at, datetime) else datetime.fromtimestamp(at / 1000, UTC)
 
@@ -199,7 +190,7 @@ def age(at: datetime | int | None) -> Markup:
     if at is None:
         return Markup("")
     moment = _moment(at)
-    return _time(moment, rough(now() - moment), "age")
+    return _time(moment, rendering.rough(now() - moment), "age")
 
 
 def deadline(at: datetime | int | None) -> Markup:
@@ -208,7 +199,9 @@ def deadline(at: datetime | int | None) -> Markup:
         return Markup("")
     moment = _moment(at)
     left = moment - now()
-    return _time(moment, f"in {rough(left)}" if left > timedelta() else "overdue", "deadline")
+    return _time(
+        moment, f"in {rendering.rough(left)}" if left > timedelta() else "overdue", "deadline"
+    )
 
 
 def clock(at: datetime | int | None) -> Markup:
@@ -290,7 +283,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "clock": clock,
     "date_time": date_time,
     "deadline": deadline,
-    "duration": rough,
+    "duration": rendering.rough,
     "excerpt": excerpt,
     "initials": initials,
     "json_text": _json_text,

@@ -316,7 +316,7 @@ class RunStream:
         if known is None or known[0] is not state or known[1] != self._trouble:
             view = view_of_team(state, self._staff) if self._is_team else view_of_customer(state)
             facts = self._facts_of_team(state) if self._staff else self._facts_of_customer(state)
-            told = {} if self._trouble is None else {"trouble": self._trouble or None}
+            told = {} if self._trouble is None else {"trouble": plain(self._trouble) or None}
             facts = replace(facts, state={**facts.state, **_marks(state), **told})
             known = self._viewed = state, self._trouble, view, facts
         return known[2:]
