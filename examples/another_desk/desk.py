@@ -55,7 +55,7 @@ class Desk:
         self.following = set[asyncio.Task[None]]()
 
     async def list(self) -> None:
-        """Print what waits, the most urgent things with their deadlines."""
+        """Print the runs that wait for this person, newest first, with their deadlines."""
         for entry in await Inbox(self.client).list(mine=self.person, held=True):
             due = f", due {entry.due:%H:%M}" if entry.due else ""
             has = f", {visible(entry.held_by)} has it" if entry.held_by else ""

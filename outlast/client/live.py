@@ -113,7 +113,9 @@ class LiveRun:
 
 
 async def follow(run: RunHandle) -> AsyncGenerator[LiveRun]:
-    """Yield a run from its first event on, and as it goes on, until it is closed; needs no worker.
+    """Yield the states of a run with the text in progress, from its start until it is closed.
+
+    Needs no worker.
 
     Args:
         run: the run.

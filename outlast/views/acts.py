@@ -1,4 +1,4 @@
-"""Why somebody may not do something in a run now, as every surface says it; None if they may.
+"""Says why somebody may not do something in a run now, and makes their decisions.
 
 The run judges again, by the same functions of the loop: what is offered here counts there.
 """

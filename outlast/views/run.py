@@ -141,7 +141,7 @@ class RunSnapshot:
 
     @property
     def waits_outside(self) -> tuple[str, ...]:
-        """The names of what calls wait for outside of the run, here and in nested runs."""
+        """The names of the deliveries that calls wait for, here and in nested runs."""
         return self._state.deliveries
 
     # --- What was said and done ------------------------------------------------------------------
@@ -213,7 +213,7 @@ _UNKNOWN: Final = LoopState()
 
 
 class AnyState(Protocol):
-    """A run as a surface has it, a `RunSnapshot`, or as the loop has it: views are made of both."""
+    """A `RunSnapshot`, or the loop's state: views are made from either."""
 
     @property
     def run_id(self) -> str:
@@ -231,8 +231,8 @@ class AnyState(Protocol):
         ...
 
 
-class _Door(RunSnapshot):
-    """Fills and opens snapshots: the only place that does."""
+class _Access(RunSnapshot):
+    """Reads and sets the state in a snapshot, which nothing else does."""
 
     @staticmethod
     def fill(state: LoopState) -> RunSnapshot:
@@ -246,14 +246,14 @@ class _Door(RunSnapshot):
 
 
 def snapshot_of(state: LoopState) -> RunSnapshot:
-    """Return a state of the loop as people may have it."""
-    return _Door.fill(state)
+    """Return the snapshot of a state of the loop."""
+    return _Access.fill(state)
 
 
 def loop_state(run: AnyState) -> LoopState:
-    """Return the state of the loop: for views, and for what acts on runs."""
+    """Return the loop's state of a run, for views and for what acts on runs."""
     if isinstance(run, RunSnapshot):
-        return _Door.open(run)
+        return _Access.open(run)
     if isinstance(run, LoopState):
         return run
     raise TypeError(f"{run!r:.80} is no RunSnapshot, as `RunHandle.state()` returns it.")

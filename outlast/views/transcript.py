@@ -1,4 +1,4 @@
-"""What the items of a transcript say, and how much of it readers may see."""
+"""Reads the items of a transcript: their texts and calls, and how many of them readers may see."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast

@@ -128,12 +128,8 @@ class StreamedState:
     @property
     def model_call(self) -> int | None:
         """The number of the effect that is the pending model call, if there is one."""
-        return model_call_of(loop_state(self.state))
-
-
-def model_call_of(state: LoopState) -> int | None:
-    """Return the number of the effect that is the pending model call, if there is one."""
-    return next((one.effect for one in state.pending if isinstance(one, CallModel)), None)
+        pending = loop_state(self.state).pending
+        return next((one.effect for one in pending if isinstance(one, CallModel)), None)
 
 
 def changes(
