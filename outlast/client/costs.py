@@ -10,7 +10,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.errors import AgentsException, RunNotFound
-from outlast.client.handle import RunHandle, past
+from outlast.client.handle import RunHandle, past_progress
 from outlast.client.read.history import Progress
 from outlast.client.read.in_turn import read_each
 from outlast.loop.calls import AgentResult
@@ -137,7 +137,7 @@ async def _read_uses(client: Client, run_id: str) -> Sequence[ModelUse] | None:
     try:
         async with (
             asyncio.timeout(READ_SECONDS),
-            aclosing(past(RunHandle(client, run_id))) as progress_so_far,
+            aclosing(past_progress(RunHandle(client, run_id))) as progress_so_far,
         ):
             async for progress in progress_so_far:
                 fold.take(progress)

@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 
 from outlast.archive import workflow_handle
 from outlast.client.costs import CostFold
-from outlast.client.handle import RunHandle, follow, past
+from outlast.client.handle import RunHandle, past_progress, progress_of
 from outlast.client.moments import RunEvent, redacted, run_events
 from outlast.client.read.delta_poller import with_deltas
 from outlast.client.read.history import Progress
@@ -109,7 +109,7 @@ class Follower:
 
         Without `from_start`, begin with its newest history, whose first state has no entries.
         """
-        progress = follow(RunHandle(self._client, self._run_id), from_start=from_start)
+        progress = progress_of(RunHandle(self._client, self._run_id), from_start=from_start)
         async with aclosing(self._read(progress, from_start=from_start)) as read:
             async for entry in read:
                 if isinstance(entry, FollowedState):
@@ -119,7 +119,7 @@ class Follower:
         """Yield entries from a number on, with deltas before replies, until the run is closed."""
         number = 0
         self._hides = redaction_of(await RunHandle(self._client, self._run_id).state())
-        progress = follow(RunHandle(self._client, self._run_id))
+        progress = progress_of(RunHandle(self._client, self._run_id))
         both = with_deltas(progress, self._client, self._run_id)
         async with aclosing(self._read(both, from_start=True)) as read:
             async for one in read:
@@ -162,7 +162,7 @@ class Follower:
         """
 
         async def counted() -> AsyncGenerator[Progress]:
-            async with aclosing(past(RunHandle(self._client, self._run_id))) as steps:
+            async with aclosing(past_progress(RunHandle(self._client, self._run_id))) as steps:
                 async for progress in steps:
                     costs.take(progress)
                     yield progress

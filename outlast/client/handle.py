@@ -374,7 +374,7 @@ class RunHandle(People):
         States and numbers are those of `stream_states`.
         """
         numbered = _Numbered(self._definitions, LoopState())
-        async with aclosing(past(self)) as steps:
+        async with aclosing(past_progress(self)) as steps:
             async for step in steps:
                 for one in await numbered.take(step):
                     yield replace(one, is_present=True)
@@ -417,7 +417,7 @@ class RunHandle(People):
         Args:
             from_event: the number of the first event wanted: the last number seen plus one.
         """
-        async with aclosing(self._stream(follow(self), LoopState())) as events:
+        async with aclosing(self._stream(progress_of(self), LoopState())) as events:
             async for event in events:
                 if (event.next_id if event.id is None else event.id) >= from_event:
                     yield event
@@ -456,7 +456,7 @@ class RunHandle(People):
 
     async def _follow_since(self, begins: Callable[[LoopState], bool]) -> AsyncGenerator[Progress]:
         """Follow from the newest history, or from the first if `begins` held before it."""
-        async with aclosing(follow(self, from_start=False)) as following:
+        async with aclosing(progress_of(self, from_start=False)) as following:
             async for first in following:
                 if begins(first.state):
                     break
@@ -464,7 +464,7 @@ class RunHandle(People):
                 async for progress in following:
                     yield progress
                 return
-        async with aclosing(follow(self)) as following:
+        async with aclosing(progress_of(self)) as following:
             async for progress in following:
                 yield progress
 
@@ -596,7 +596,7 @@ class RunHandle(People):
     async def timeline(self) -> tuple[Step, ...]:
         """Return what the run did, in the order in which each step began; needs no worker."""
         timeline = Timeline()
-        async with aclosing(past(self)) as steps:
+        async with aclosing(past_progress(self)) as steps:
             async for step in steps:
                 timeline.take(step.event, step.state)
         return tuple(timeline.steps)
@@ -673,7 +673,7 @@ class _Numbered:
         return (StreamedState(state=state, events=events, place=step.place, cause=step.event),)
 
 
-def follow(run: RunHandle, *, from_start: bool = True) -> AsyncGenerator[Progress]:
+def progress_of(run: RunHandle, *, from_start: bool = True) -> AsyncGenerator[Progress]:
     """Yield every event of a run with the loop's state after it, until it is closed.
 
     Without `from_start`, begin with the run's state when it last continued as new, which is faster
@@ -682,7 +682,7 @@ def follow(run: RunHandle, *, from_start: bool = True) -> AsyncGenerator[Progres
     return _translated(run, reader_of_run(run).follow(from_start=from_start))
 
 
-def past(run: RunHandle) -> AsyncGenerator[Progress]:
+def past_progress(run: RunHandle) -> AsyncGenerator[Progress]:
     """Yield every event of a run so far with the loop's state after it; wait for no further one."""
     return _translated(run, reader_of_run(run).read_all())
 

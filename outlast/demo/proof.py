@@ -14,7 +14,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.contract import names
 from outlast.demo.desk_model import answer_of
 from outlast.loop.effects import RunTool
@@ -182,7 +182,7 @@ async def prove(client: Client, run_id: str, database: Path, message_ids: Sequen
 async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], LoopState]:
     calls: dict[int, RunTool] = {}
     state = LoopState()
-    async for progress in follow(RunHandle(client, run_id)):
+    async for progress in progress_of(RunHandle(client, run_id)):
         state = progress.state
         calls |= {one.effect: one for one in state.pending if isinstance(one, RunTool)}
     return calls, state

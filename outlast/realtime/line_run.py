@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.logs import get_logger
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.client.identity import sign
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import blobs, names, policies, records
@@ -174,7 +174,7 @@ class TemporalLineRun:
         """Yield the run's present state, and then the state after each event, until it ends."""
         present, (history, number) = await self._handle.present()
         yield loop_state(present)
-        async with aclosing(follow(self._handle, from_start=False)) as progress:
+        async with aclosing(progress_of(self._handle, from_start=False)) as progress:
             async for one in progress:
                 if one.place[0] != history or one.place[1] > number:
                     yield one.state

@@ -29,7 +29,7 @@ from outlast.agents import run_objects
 from outlast.agents.errors import AgentsException, RunAlreadyStarted, RunClosed
 from outlast.agents.references import OWN, RunReferences
 from outlast.agents.run_objects import RUN_OBJECTS, RunKey, RunObjectTable
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.client.results.run_state import RunState
 from outlast.client.start.options import run_input
 from outlast.client.start.runner import Runner
@@ -774,7 +774,7 @@ async def test_a_look_at_the_history_before_a_reset_takes_nothing_from_her(
     assert RUN_OBJECTS.get(attended) is not None
     await run.approve()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async for progress in follow(run.handle):
+        async for progress in progress_of(run.handle):
             if progress.state.phase == "closed":
                 break
     await reset_to_start(host, run.handle)

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 import outlast
 import outlast.testing
 from outlast import Agent, AgentsException, Runner
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel
 from outlast.worker.agent_worker import AgentWorker
@@ -208,7 +208,7 @@ class OnServer(Executor):
         """Ask the run until it says so."""
         handle = RunHandle(self._client, self._ids[-1])
         async with asyncio.timeout(PATIENCE_SECONDS):
-            async for progress in follow(handle):
+            async for progress in progress_of(handle):
                 if progress.state.cancel is not None or progress.state.phase == "closed":
                     return
 

@@ -16,7 +16,7 @@ from temporalio.client import Client
 
 from outlast import Agent, RunConfig, RunHandle, Runner, ToolContext, WaitTimeout, function_tool
 from outlast.client import connect, finish
-from outlast.client.handle import follow
+from outlast.client.handle import progress_of
 from outlast.contract.names import run_key
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
@@ -99,7 +99,7 @@ def after_step(name: str) -> Moment:
     """Return the moment after a step."""
 
     async def has_come(trial: Trial) -> bool:
-        async for progress in follow(RunHandle(trial.client, trial.run_id)):
+        async for progress in progress_of(RunHandle(trial.client, trial.run_id)):
             if STEPS[name](progress.state):
                 return True
         return False

@@ -17,7 +17,7 @@ import pytest
 from temporalio.client import Client
 
 from outlast import ModelCallFailed, RunConfig, RunHandle, Runner
-from outlast.client.handle import follow
+from outlast.client.handle import progress_of
 from outlast.client.timeline import Timeline
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
@@ -150,7 +150,7 @@ async def check(client: Client, handle: RunHandle) -> None:
     shown = await client.get_workflow_handle(handle.id).query("state")
     assert len(shown["set_aside"]) == len(loop_state(state).aside)
     timeline = Timeline()
-    async for progress in follow(handle):
+    async for progress in progress_of(handle):
         timeline.take(progress.event, progress.state)
     told = [step for step in timeline.steps if step.kind == "set_aside"]
     assert len(told) == len(loop_state(state).aside)

@@ -19,7 +19,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 
 from outlast import RunHandle
-from outlast.client.handle import follow
+from outlast.client.handle import progress_of
 from outlast.loop.state import LoopState
 from outlast.views.run import loop_state
 from tests.crash.conversation import DESK, Talk
@@ -212,7 +212,7 @@ class Trial:
 
 async def _follow(handle: RunHandle) -> LoopState:
     state = LoopState()
-    async for progress in follow(handle):
+    async for progress in progress_of(handle):
         state = progress.state
     return state
 

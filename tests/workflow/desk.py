@@ -22,7 +22,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.registry import Registry
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.client.read.history import HistoryReader, Progress
 from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.run_result import RunResult
@@ -214,7 +214,7 @@ class Desk:
         """Wait until a run has had a state that satisfies a condition, and return that state."""
         state = LoopState()
         async with self.patience(handle):
-            async for progress in follow(handle):
+            async for progress in progress_of(handle):
                 state = progress.state
                 if condition(state):
                     return state
@@ -248,7 +248,7 @@ class Desk:
     async def progress(self, handle: RunHandle) -> list[Progress]:
         """Return every event of a run that ends, with the state after it."""
         async with self.patience(handle):
-            return [progress async for progress in follow(handle)]
+            return [progress async for progress in progress_of(handle)]
 
     async def pending_activity(
         self, handle: RunHandle, condition: Callable[[PendingActivityInfo], bool]

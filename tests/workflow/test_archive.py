@@ -38,8 +38,7 @@ from outlast.archive import (
 )
 from outlast.cli.app import app
 from outlast.client.audit import audit_run
-from outlast.client.handle import RunHandle, follow
-from outlast.client.handle import past as past_of
+from outlast.client.handle import RunHandle, past_progress, progress_of
 from outlast.client.read.history import Progress
 from outlast.client.recordings import Recording, record_run, record_runs
 from outlast.client.runs import RunFilter
@@ -121,7 +120,7 @@ async def answered(handle: RunHandle, text: str) -> Any:
 
 
 async def past(handle: RunHandle) -> list[Progress]:
-    return [one async for one in past_of(handle)]
+    return [one async for one in past_progress(handle)]
 
 
 @pytest.mark.smoke
@@ -542,7 +541,7 @@ async def test_what_is_left_of_a_run_is_read_and_what_is_lost_is_said(desk: Desk
     assert [one.state for one in found] == [one.state for one in expected]
     assert [one.lost for one in found if one.lost] == [second.execution_id]
     followed: list[Progress] = []
-    async with aclosing(follow(handle)) as following:
+    async with aclosing(progress_of(handle)) as following:
         async for one in following:
             followed.append(one)
             if one == found[-1]:

@@ -23,7 +23,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.client.start.runner import Runner
 from outlast.client.transport.connection import connect
 from outlast.contract import policies
@@ -194,8 +194,8 @@ async def test_an_unknown_id_is_not_found_whatever_is_asked(client: Client):
         handle.reject("a1"),
         handle.cancel(),
         handle.cancel(mode="after_turn"),
-        anext(follow(handle)),
-        anext(follow(handle, from_start=False)),
+        anext(progress_of(handle)),
+        anext(progress_of(handle, from_start=False)),
         anext(handle.stream_events()),
         Runner.attach("no-such-run", client=client),
     ]

@@ -12,7 +12,7 @@ import pytest
 
 from outlast import Agent, FallbackModel, ModelRetrySettings, ModelSettings, RunConfig
 from outlast.agents.errors import ModelCallFailed
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.client.timeline import timeline_of
 from outlast.ports.model import Model
 from outlast.testing import ScriptedModel, fail_after, paced
@@ -42,7 +42,7 @@ class Models:
 
 async def steps_of(handle: RunHandle) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """Return the model calls of a run, as people see them."""
-    found = timeline_of([(one.event, one.state) async for one in follow(handle)])
+    found = timeline_of([(one.event, one.state) async for one in progress_of(handle)])
     return [
         (one.model, one.status, "" if one.failure is None else one.failure.message, one.tried)
         for one in found

@@ -18,7 +18,7 @@ from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ModelCallFailed, RunClosed
 from outlast.agents.tools.function_tool import function_tool
 from outlast.archive import Archive
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.client.start.runner import Runner
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.testing import ScriptedModel, call, say
@@ -116,7 +116,7 @@ async def test_every_way_to_read_a_handle_reads_its_own_run(desk: Desk, attached
     state = await handle.state()
     assert state.outcome == "completed"
     assert [event async for event in handle.stream_events()] == events
-    assert [snapshot_of(progress.state) async for progress in follow(handle)][-1] == state
+    assert [snapshot_of(progress.state) async for progress in progress_of(handle)][-1] == state
     assert [progress.state async for progress in handle.past()][-1] == state
     states = [one async for one in handle.stream_states()]
     assert states

@@ -13,7 +13,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import DecisionRefused, RunBusy, RunCancelled
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.client.read.events import NumberedEvent
 from outlast.contract import policies, records
 from outlast.contract.policies import ROLL_OVER_BYTES
@@ -115,7 +115,7 @@ async def test_every_reader_sees_the_same_events_under_the_same_numbers(desk: De
         assert await read(handle, start) == live[start:]
     state = loop_state(await handle.state())
     assert progress[-1].state == state
-    newest = [one async for one in follow(handle, from_start=False)]
+    newest = [one async for one in progress_of(handle, from_start=False)]
     assert newest[-1].state == state
     assert newest[0].event is None
     assert newest[0].state.turns > 1, "the newest history begins in the middle of the run"
@@ -188,7 +188,7 @@ async def test_messages_and_decisions_that_arrive_all_around_are_each_taken_once
 
     async def decide_all() -> LoopState:
         decided: set[str] = set()
-        async for progress in follow(handle):
+        async for progress in progress_of(handle):
             for request in progress.state.pending_approvals:
                 if request.id not in decided:
                     decided.add(request.id)

@@ -16,7 +16,7 @@ from outlast.agents.tools.definition import (
     FunctionTool,
 )
 from outlast.agents.tools.function_tool import function_tool
-from outlast.client.handle import RunHandle, follow
+from outlast.client.handle import RunHandle, progress_of
 from outlast.contract import names
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say
@@ -186,7 +186,7 @@ async def test_a_busy_run_folds_to_the_workflows_own_state(desk: Desk):
 
     async def decide() -> None:
         decided: set[str] = set()
-        async for progress in follow(handle):
+        async for progress in progress_of(handle):
             for request in progress.state.pending_approvals:
                 if request.id not in decided:
                     decided.add(request.id)

@@ -22,7 +22,7 @@ from outlast.client.transport import pollers, run_address
 from outlast.serve.app import desk as desk_application
 from outlast.serve.http_server import serve_desk
 from outlast.serve.login import ThisMachine
-from outlast.serve.wires.ids import TaskId
+from outlast.serve.wires.ids import ResponseId, TaskId
 from outlast.testing import ScriptedModel, call
 from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
@@ -99,8 +99,10 @@ class Stream:
 
 
 @asynccontextmanager
-async def streams(http: httpx2.AsyncClient, run_id: str) -> AsyncGenerator[dict[str, Stream]]:
-    """Open the page, the stream of the API and that of the customer."""
+async def streams(
+    http: httpx2.AsyncClient, run_id: str, request_id: str = ""
+) -> AsyncGenerator[dict[str, Stream]]:
+    """Open the page, that of a request, the stream of the API and that of the customer."""
     bearer = {"Authorization": f"Bearer {TOKENS.mint(run_id)}"}
     found = {
         "page": Stream(http, f"/conversations/{run_id}/live"),
@@ -108,6 +110,9 @@ async def streams(http: httpx2.AsyncClient, run_id: str) -> AsyncGenerator[dict[
         "customer": Stream(http, f"/api/conversations/{run_id}/events", **bearer),
         "chat": Stream(http, f"/chat/c/{run_id}/events", **bearer),
     }
+    if request_id:
+        address = f"/conversations/{run_id}/requests/{request_id}/live"
+        found["request"] = Stream(http, address)
     reading = [asyncio.create_task(one.read()) for one in found.values()]
     try:
         await asyncio.gather(
@@ -144,12 +149,13 @@ async def test_a_kept_decision_appears_on_open_pages_and_goes_when_it_counts(
     worker = await desk.open(agent, model=model)
     handle = await desk.start(agent, keep_open=True)
     await desk.until(handle, waits_for(1))
-    async with desk_of(desk.client) as http, streams(http, handle.id) as open_pages:
+    async with desk_of(desk.client) as http, streams(http, handle.id, "a1") as open_pages:
         await desk.close(worker)
         monkeypatch.setattr(run_address, "UNSERVED_AFTER", timedelta(milliseconds=200))
         monkeypatch.setattr(pollers, "LONGEST_POLL", timedelta(seconds=-1))
         seen = asyncio.gather(
             open_pages["page"].says(lambda one: "The server keeps the decision" in one, 12),
+            open_pages["request"].says(lambda one: "The server keeps the decision" in one, 12),
             open_pages["api"].says(lambda one: kinds(one) == ["no_worker", "kept"], 12),
             open_pages["customer"].says(lambda one: "We cannot answer at the moment" in one, 12),
             open_pages["chat"].says(lambda one: "We cannot answer at the moment" in one, 12),
@@ -185,12 +191,14 @@ async def chats(
         "forwardedProps": follow,
     }
     ag_ui |= {"tools": [], "context": [], "state": {}}
+    response = ResponseId(run_id, message_id, 0)
     task = {"id": str(TaskId(run_id, message_id))}
     a2a = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": task}
     found = {
         "AG-UI": Stream(http, "/agui/Clerk", ag_ui, **bearer),
         "Vercel": Stream(http, f"/vercel/Clerk/{run_id}/stream", **bearer),
         "A2A": Stream(http, "/a2a/Clerk", a2a, **bearer),
+        "Responses": Stream(http, f"/v1/responses/{response}?stream=true", **bearer),
     }
     reading = [asyncio.create_task(one.read()) for one in found.values()]
     try:
@@ -231,6 +239,11 @@ async def test_front_ends_of_others_are_told_that_nobody_can_answer(
         await desk.close(worker)
         async with asyncio.timeout(LIVE_SECONDS + 2):
             await asyncio.gather(*seen)
+        bearer = {"Authorization": f"Bearer {TOKENS.mint(handle.id)}"}
+        response = ResponseId(handle.id, message_id, 0)
+        polled = (await http.get(f"/v1/responses/{response}", headers=bearer)).json()
+        assert polled["status"] == "in_progress"
+        assert "We cannot answer at the moment" in polled["metadata"]["trouble"]
         go_on.set()
         monkeypatch.undo()
         await desk.open(agent, model=model)

@@ -1116,7 +1116,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from outlast import RunConfig, RunContextWrapper
-from outlast.client.handle import follow
+from outlast.client.handle import progress_of
 
 class TenantModels:
     def __init__(self, tenant):
@@ -1157,7 +1157,7 @@ async def main():
         first, second = sys.argv[1:]
         print((await start(first)).final_output)
         handle = await Runner.attach(f"case-{second}")
-        async for progress in follow(handle):
+        async for progress in progress_of(handle):
             if progress.state.blocked:
                 print(progress.state.blocked[0].lacks.split(":")[0])
                 break

@@ -148,7 +148,10 @@ async def _live(asked: DeskRequest) -> Response:
 async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     """Yield the event `opened`, and then each region of the page whenever it has changed."""
     seen = asked.http.query_params.get("seen", "")  # what the page has, or had
-    async with asked.desk.feed.reader(asked.run_id, None, person=asked.person.subject) as entries:
+    async with (
+        asked.desk.feed.reader(asked.run_id, None, person=asked.person.subject) as entries,
+        asked.desk.troubles.watch(asked.run_id, lambda: entries.state) as watch,
+    ):
         yield ServerSentEvent("", "opened")
         try:
             entry: FeedEntry | None = await anext(entries)
@@ -162,7 +165,8 @@ async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
                     yield ServerSentEvent("ended", "ended")  # or browsers would come back for ever
                     return
                 if not entries.has_more and entries.state is state:
-                    await entries.news()  # votes and claims are in the state, and no entries
+                    # Votes and claims are in the state, and no entries.
+                    await watch.or_news(entries.news())
                 entry = await anext(entries) if entries.has_more else None
         except (AgentsException, Refused, StopAsyncIteration):
             return  # the server is away, and the browser comes back

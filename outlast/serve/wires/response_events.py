@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
+from outlast.rendering import head
 from outlast.serve.wires.ids import RequestId, ResponseId
 from outlast.serve.wires.steps import (
     Finished,
@@ -93,6 +94,9 @@ _LAST_EVENTS: Final[dict[Status, str]] = {
 }
 
 
+LONGEST_METADATA: Final = 512
+"""How many characters a value of a response's metadata has at most: a limit of OpenAI's API."""
+
 _CUT_SHORT: Final[JsonObject] = {"reason": "max_output_tokens"}
 
 
@@ -107,6 +111,7 @@ class ResponseEvents:
         output: the items that are complete.
         status: the status.
         error: why it failed.
+        trouble: what keeps the run from going on, in a sentence; or nothing.
     """
 
     id: ResponseId
@@ -115,6 +120,7 @@ class ResponseEvents:
     output: list[JsonObject] = field(default_factory=list[JsonObject])
     status: Status = "in_progress"
     error: JsonObject | None = None
+    trouble: str = ""
     _place: Place = field(default_factory=Place)
     _low: int = 0
     _index: int = 0
@@ -133,7 +139,7 @@ class ResponseEvents:
             "error": self.error,
             "incomplete_details": _CUT_SHORT if self.status == "incomplete" else None,
             "instructions": None,
-            "metadata": {},
+            "metadata": self._metadata(),
             "model": self.model,
             "output": list(self.output),
             "parallel_tool_calls": True,
@@ -144,6 +150,20 @@ class ResponseEvents:
             "conversation": {"id": self.id.run_id},
             **more,
         }
+
+    def _metadata(self) -> JsonObject:
+        if not self.trouble or self.status != "in_progress":
+            return {}
+        return {"trouble": head(self.trouble, LONGEST_METADATA)}
+
+    def tell(self, trouble: str) -> Iterator[JsonObject]:
+        """Yield the event that says what keeps the run from going on, if that is another thing now.
+
+        It is no part of the answer, and has no number of its own.
+        """
+        if trouble != self.trouble:
+            self.trouble = trouble
+            yield {"type": "response.in_progress", "response": self.response()}
 
     def begin(self) -> Iterator[JsonObject]:
         """Yield the first events."""

@@ -17,12 +17,12 @@ from outlast.agents.errors import AgentsException, RunClosed, UserError
 from outlast.client.people.nested_requests import find_request
 from outlast.serve.access import Customer, Staff, Target
 from outlast.serve.customer_input import customer_input, customer_message_id
-from outlast.serve.feed import FeedReader
 from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
 from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other_sites
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
+from outlast.serve.troubles import told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.answer_stream import (
     NestedRequests,
@@ -48,6 +48,7 @@ from outlast.serve.wires.response_events import (
 )
 from outlast.serve.wires.steps import Finished, GoesOn
 from outlast.views.records import JsonObject
+from outlast.views.run import RunSnapshot
 from outlast.views.words import changed
 
 LONGEST_WAIT: Final = timedelta(minutes=5)
@@ -377,10 +378,13 @@ async def _check_known(asked: DeskRequest, response_id: ResponseId) -> None:
             raise Refused(404, "response_not_found", message)
 
 
-def _events(asked: DeskRequest, response_id: ResponseId, reader: FeedReader) -> ResponseEvents:
-    path = reader.state.handoff_path
-    model = path[0] if path else ""
-    return ResponseEvents(response_id, model, is_team=isinstance(asked.caller, Staff))
+def _events(asked: DeskRequest, response_id: ResponseId) -> ResponseEvents:
+    return ResponseEvents(response_id, "", is_team=isinstance(asked.caller, Staff))
+
+
+def _first_agent(state: RunSnapshot) -> str:
+    """Return the agent that a client named; nothing while no worker has begun the run."""
+    return state.handoff_path[0] if state.handoff_path else ""
 
 
 async def _answer(asked: DeskRequest, response_id: ResponseId, body: JsonObject) -> Response:
@@ -402,10 +406,13 @@ async def _read(
     steps = AnswerSteps(asked.caller, response_id.message_id, goes_on=response_id.goes_on)
     async with answer_reader(asked.desk, asked.caller, response_id.run_id) as reader:
         await reader.until_present()
-        events = _events(asked, response_id, reader)
+        events = _events(asked, response_id)
         nested = NestedRequests(asked.desk, asked.caller)
         await take_present_steps(steps, reader, nested, lambda one: list(events.take(one)), wait)
-        events.model = events.model or _events(asked, response_id, reader).model
+        events.model = _first_agent(reader.state)
+        if events.status == "in_progress":
+            facts = await asked.desk.troubles.facts(response_id.run_id, reader.state)
+            events.trouble = told_trouble(reader.state, facts, asked.caller)
     return events
 
 
@@ -420,9 +427,11 @@ async def _sent(
     number = -1 if after is None else after
     try:
         async for event in _numbered(asked, response_id, after):
-            if event["sequence_number"] > number:
-                number = event["sequence_number"]
-                yield json_event(event, event=event["type"])
+            own = event.get("sequence_number")
+            if own is None or own > number:
+                # With the number of the event before it, a client that comes back misses nothing.
+                number = number if own is None else own
+                yield json_event({**event, "sequence_number": number}, event=event["type"])
             if is_terminal(event):
                 return
     except (AgentsException, Refused) as error:
@@ -446,17 +455,26 @@ async def _numbered(
         goes_on=response_id.goes_on,
         seen=None if after is None else seen_at(after),
     )
-    async with answer_reader(asked.desk, asked.caller, response_id.run_id) as reader:
+    async with (
+        answer_reader(asked.desk, asked.caller, response_id.run_id) as reader,
+        asked.desk.troubles.watch(response_id.run_id, lambda: reader.state) as watch,
+    ):
         await reader.until_present()
-        while not reader.state.handoff_path and reader.state.outcome is None:
-            await reader.news()
-        events = _events(asked, response_id, reader)
+        events = _events(asked, response_id)
+        while True:
+            events.model = _first_agent(reader.state)
+            events.trouble = told_trouble(reader.state, watch.facts, asked.caller)
+            if events.model or events.trouble or reader.state.outcome is not None:
+                break
+            await watch.or_news(reader.news())
         for event in events.begin():
             yield event
         nested = NestedRequests(asked.desk, asked.caller)
-        async with aclosing(follow_steps(steps, reader, nested)) as following:
+        async with aclosing(follow_steps(steps, reader, nested, watch)) as following:
             async for step in following:
-                for event in events.take(step) if step is not None else ():
+                events.model = _first_agent(reader.state)
+                trouble = told_trouble(reader.state, watch.facts, asked.caller)
+                for event in events.tell(trouble) if step is None else events.take(step):
                     yield event
 
 

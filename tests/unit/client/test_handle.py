@@ -35,7 +35,7 @@ from outlast.agents.errors import (
     ServerUnavailable,
     UserError,
 )
-from outlast.client.handle import RunHandle, SentMessage, follow
+from outlast.client.handle import RunHandle, SentMessage, progress_of
 from outlast.client.read.events import NumberedEvent, StreamedState
 from outlast.client.read.read_range import ReadRange
 from outlast.client.results.run_result import RunResult
@@ -326,7 +326,7 @@ async def test_the_states_of_a_run_have_its_events_and_say_when_they_are_present
     ] == events
     states = [one for one in streamed if isinstance(one, StreamedState)]
     assert [one.state for one in states] == [
-        snapshot_of(step.state) async for step in follow(handle)
+        snapshot_of(step.state) async for step in progress_of(handle)
     ]
     assert [one.is_present for one in states] == [*[False] * (len(states) - 1), True]
     assert [one.model_call for one in states if one.model_call] == [2]
