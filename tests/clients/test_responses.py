@@ -289,6 +289,9 @@ class Reading:
         self.final: Any = None
 
     def take(self, event: Any) -> None:
+        if event.type == "response.in_progress" and event.sequence_number == self.after:
+            assert event.response.status == "in_progress"  # trouble, or that it is over
+            return
         assert self.after is None or event.sequence_number > self.after
         self.after = event.sequence_number
         match event.type:
