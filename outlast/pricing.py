@@ -8,14 +8,17 @@ the package `genai-prices`. A file of your own replaces them or adds models: the
 environment variable `OUTLAST_PRICES` names, or `outlast-prices.toml` in the working directory.
 """
 
+import importlib.metadata
+import json
 import os
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -33,6 +36,9 @@ ENVIRONMENT: Final = "OUTLAST_PRICES"
 
 LISTED_FOR_SECONDS: Final = 60
 """How long a list price is remembered: it may depend on the day and the minute of the day."""
+
+LIST_PRICES: Final = Path(__file__).with_name("list_prices.json")
+"""Prices of models that depend on no time, as one version of `genai-prices` lists them."""
 
 NESTED_RUNS: Final = "nested runs"
 """The agent of tokens of nested runs that the history does not tell apart."""
@@ -267,10 +273,36 @@ class ListPrice:
             LookupError: there is no such model.
         """
         minute = int(time.time() // LISTED_FOR_SECONDS)
-        for least, price in _price_by_input(self.model, self.provider, minute):
+        prices = _kept_price(self.model, self.provider) or _price_by_input(
+            self.model, self.provider, minute
+        )
+        for least, price in prices:
             if usage.input_tokens >= least:
                 return price.cost(usage)
         return _listed(self.model, self.provider, usage).total_price
+
+
+def _kept_price(model: str, provider: str | None) -> "PriceByInput":
+    """Return the price of a model that depends on no time, without the package; empty if not known.
+
+    The package takes 8 MiB and a tenth of a second. Where a program has it, it may have updated it.
+    """
+    if "genai_prices" in sys.modules:
+        return ()
+    own_provider, price = _kept_prices().get(model.lower(), ("", ()))
+    return price if provider in {None, own_provider} else ()
+
+
+@cache
+def _kept_prices() -> "dict[str, tuple[str, PriceByInput]]":
+    """Return the prices of the kept table by model, if they are those of the installed package."""
+    table = json.loads(LIST_PRICES.read_bytes())
+    if table["version"] != importlib.metadata.version("genai-prices"):
+        return {}
+    return {
+        model: (provider, tuple((least, Price(*map(Decimal, amounts))) for least, *amounts in rows))
+        for model, (provider, *rows) in table["models"].items()
+    }
 
 
 def _listed(model: str, provider: str | None, usage: Usage) -> Any:
@@ -288,9 +320,7 @@ def _listed(model: str, provider: str | None, usage: Usage) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _price_by_input(
-    model: str, provider: str | None, _minute: int
-) -> tuple[tuple[int, Price], ...]:
+def _price_by_input(model: str, provider: str | None, _minute: int) -> "PriceByInput":
     """Return the prices of calls with so many input tokens or more, the longest calls first.
 
     Empty where a call costs more than its tokens. The package takes 0.2 ms for each call, and a
@@ -325,6 +355,9 @@ def _price_of(model: str, provider: str | None, least: int) -> Price:
 
 
 ModelPrice: TypeAlias = Price | ListPrice
+
+PriceByInput: TypeAlias = tuple[tuple[int, Price], ...]
+"""The prices of calls with so many input tokens or more, the longest calls first."""
 
 
 def _cache_tokens(usage: Usage) -> tuple[int, int]:
