@@ -1,6 +1,7 @@
 """The kept list prices are those of the locked `genai-prices`, and spare workers that package.
 
-`OUTLAST_SNAPSHOTS=write pytest tests/unit/test_list_prices.py` writes them anew, after an update.
+`OUTLAST_SNAPSHOTS=write OUTLAST_AS_OF=2026-11-30 pytest tests/unit/test_list_prices.py`, with the
+day, writes them anew after an update.
 """
 
 import importlib.metadata
@@ -8,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -71,7 +72,11 @@ def table(on: date) -> dict[str, Any]:
 @is_locked
 def test_the_kept_prices_are_those_of_the_locked_package() -> None:
     is_written = os.environ.get("OUTLAST_SNAPSHOTS") == "write"
-    made = table(datetime.now(UTC).date() if is_written else date.fromisoformat(KEPT["as_of"]))
+    made = table(
+        date.fromisoformat(os.environ["OUTLAST_AS_OF"])
+        if is_written
+        else date.fromisoformat(KEPT["as_of"])
+    )
     if is_written:
         lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in made["models"].items())
         head = json.dumps({key: made[key] for key in ("version", "as_of")})[:-1]
