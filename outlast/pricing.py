@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -289,20 +289,18 @@ def _kept_price(model: str, provider: str | None) -> "PriceByInput":
     """
     if "genai_prices" in sys.modules:
         return ()
-    own_provider, price = _kept_prices().get(model.lower(), ("", ()))
+    own_provider, price = _kept_row(model.lower())
     return price if provider in {None, own_provider} else ()
 
 
-@cache
-def _kept_prices() -> "dict[str, tuple[str, PriceByInput]]":
-    """Return the prices of the kept table by model, if they are those of the installed package."""
-    table = json.loads(LIST_PRICES.read_bytes())
-    if table["version"] != importlib.metadata.version("genai-prices"):
-        return {}
-    return {
-        model: (provider, tuple((least, Price(*map(Decimal, amounts))) for least, *amounts in rows))
-        for model, (provider, *rows) in table["models"].items()
-    }
+@lru_cache(maxsize=256)
+def _kept_row(model: str) -> "tuple[str, PriceByInput]":
+    """Return the provider and the kept price of a model, if it is that of the installed package."""
+    table: JsonObject = json.loads(LIST_PRICES.read_bytes())
+    is_installed = table["version"] == importlib.metadata.version("genai-prices")
+    row: list[Any] = table["models"].get(model, [""]) if is_installed else [""]
+    prices = ((least, Price(*map(Decimal, amounts))) for least, *amounts in row[1:])
+    return row[0], tuple(prices)
 
 
 def _listed(model: str, provider: str | None, usage: Usage) -> Any:

@@ -124,7 +124,7 @@ def test_another_version_of_the_package_or_one_that_a_program_has_is_asked_itsel
         return "99"
 
     monkeypatch.setattr(importlib.metadata, "version", newer)
-    pricing._kept_prices.cache_clear()
+    pricing._kept_row.cache_clear()
     assert price.cost(Usage(input_tokens=1_000_000)) == 3
-    pricing._kept_prices.cache_clear()
+    pricing._kept_row.cache_clear()
     assert asked == ["gpt-5.6-luna"] * 2
