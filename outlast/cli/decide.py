@@ -256,7 +256,7 @@ class _Chosen:
 
         refused = request_problem(self.state, self.request, self.caller.person, now_ms())
         if refused is not None:
-            raise DecisionRefused(refused)
+            raise DecisionRefused(refused + self._other_person())
 
     def problem_of(self, arguments: JsonObject) -> str | None:
         """Return why the run would refuse other arguments, or None."""
@@ -267,7 +267,24 @@ class _Chosen:
 
     async def send(self, act: "Callable[[RunHandle, ApprovalRequest], Awaitable[T]]") -> T:
         """Send what the person does, and return the receipt."""
-        return await self.caller.send(self.handle, lambda: act(self.handle, self.request))
+        try:
+            return await self.caller.send(self.handle, lambda: act(self.handle, self.request))
+        except DecisionRefused as error:
+            raise DecisionRefused(error.message + self._other_person()) from error
+
+    def _other_person(self) -> str:
+        """Return how the desk of one's own machine decides as somebody else, if others may decide."""
+        from outlast.client.transport.connection import own_server_of
+        from outlast.views.acts import is_for
+        from outlast.views.words import as_one_of_them
+
+        options = as_one_of_them(self.request)
+        is_mine = is_for(self.request, self.caller.person, now_ms())
+        if not options or is_mine or own_server_of(self.handle.client) is None:
+            return ""
+        return (
+            f" To try it out as one of them, decide at the desk of `outlast dev TARGET {options}`."
+        )
 
     async def decide(self, consent: Consent, kind: "DecisionType", **fields: Any) -> None:
         """Send a decision if the person says yes, and show what became of it."""

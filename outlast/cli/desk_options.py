@@ -27,6 +27,7 @@ EVERYBODY: Final = "*"
 """The group in `--role` that everybody is in who can log in."""
 
 _LOGIN: Final = "Login"
+_GROUPS_OF_NOBODY: Final = "--groups belongs to --as: without a name, your own groups count."
 
 Texts: TypeAlias = list[str] | None
 
@@ -35,20 +36,34 @@ def _login(name: str, words: str, metavar: str, variable: str | None = None) -> 
     return typer.Option(name, help=words, metavar=metavar, envvar=variable, rich_help_panel=_LOGIN)
 
 
+AsName: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--as", help="Your name on this machine's desk. Default: you, with your groups."),
+]
+Groups: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--groups", help="The groups that you belong to, separated by commas."),
+]
+
+
+def person_arguments(name: str | None, groups: str | None) -> list[str]:
+    """Return the arguments of `outlast serve` that name the person of this machine's desk.
+
+    Raises:
+        UserError: there are groups and no name.
+    """
+    if name is None and groups:
+        raise UserError(_GROUPS_OF_NOBODY)
+    given = {"--as": name, "--groups": groups}
+    return [f"{option}={value}" for option, value in given.items() if value is not None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class TeamOptions:
     """The options that say who comes in: a login, or the user of this machine."""
 
-    as_name: Annotated[
-        str | None,
-        typer.Option(
-            "--as", help="Your name on this machine's desk. Default: you, with your groups."
-        ),
-    ] = None
-    groups: Annotated[
-        str | None,
-        typer.Option("--groups", help="The groups that you belong to, separated by commas."),
-    ] = None
+    as_name: AsName = None
+    groups: Groups = None
     url: Annotated[
         str | None,
         _login(
@@ -196,7 +211,7 @@ class TeamOptions:
         if self.as_name is not None:
             return ThisMachine(person(self.as_name, groups=groups, method="desk"))
         if groups:
-            raise UserError("--groups belongs to --as: without a name, your own groups count.")
+            raise UserError(_GROUPS_OF_NOBODY)
         return ThisMachine(os_user())
 
     def _proxy(self) -> "Login":

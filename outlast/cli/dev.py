@@ -1,7 +1,7 @@
 """`outlast dev`: a Temporal server with its web UI, and optionally a worker."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +11,7 @@ import typer
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import options, terminal
+from outlast.cli.desk_options import AsName, Groups, person_arguments
 from outlast.cli.dev_desk import DevDesk
 from outlast.cli.dev_worker import DevWorker
 from outlast.cli.serve import DEFAULT_PORT as DESK_PORT
@@ -66,6 +67,8 @@ def dev(
     no_desk: Annotated[
         bool, typer.Option("--no-desk", help="Do not start a desk for the agents of TARGET.")
     ] = False,
+    as_name: AsName = None,
+    groups: Groups = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Run a Temporal server on this machine, and with TARGET a worker and a desk in the browser.
@@ -75,6 +78,9 @@ def dev(
     """
     if in_memory and data_dir is not None:
         raise typer.BadParameter("--in-memory keeps nothing, so leave out --data-dir.")
+    person = person_arguments(as_name, groups)
+    if person and (target is None or no_desk):
+        raise typer.BadParameter("--as and --groups are for the desk, which needs TARGET.")
     location = None if target is None else locate(target, app_dir)
     home = None if in_memory else data_dir or default_data_dir()
 
@@ -94,7 +100,8 @@ def dev(
                 if as_json:
                     _show_server(server, home, as_json=True)
                 address = "" if is_default else f"--address {server.address}"
-                agents = _Agents(target, app_dir, location, server, with_desk=not no_desk)
+                given = [target, "--app-dir", str(app_dir)]
+                agents = _Agents(given, location, server, None if no_desk else person)
                 await _work(agents, stop, home=home, address=address, as_json=as_json)
             left = "leaving the server running for others" if server.joined else "stopping"
             terminal.say(terminal.err(), left)
@@ -118,24 +125,29 @@ def _server(home: Path | None, port: int | None, ui_port: int | None) -> "Embedd
 
 
 class _Agents:
-    """The agents of a target: their worker, and their desk."""
+    """The agents of a target: their worker, and their desk.
+
+    Args:
+        given: the arguments that name the target.
+        location: where it is.
+        server: the server.
+        person: the arguments that name the person of the desk; None for no desk.
+    """
 
     def __init__(
         self,
-        target: str,
-        app_dir: Path,
+        given: Sequence[str],
         location: Location,
         server: "EmbeddedServer",
-        *,
-        with_desk: bool,
+        person: Sequence[str] | None,
     ) -> None:
-        arguments = [target, "--app-dir", str(app_dir), "--address", server.address]
-        arguments += ["--namespace", server.info.namespace]
+        arguments = [*given, "--address", server.address, "--namespace", server.info.namespace]
+        with_desk = person is not None
         self.location = location
         self.server = server
         self.has_desk = with_desk and has_desk_packages()
         self.lacks_packages = with_desk and not self.has_desk
-        self._desk = DevDesk(arguments, _port(None, DESK_PORT))
+        self._desk = DevDesk([*arguments, *(person or ())], _port(None, DESK_PORT))
         self.worker = DevWorker(arguments, location, self._on_reload)
 
     async def start(self) -> tuple[JsonObject | str, str | None]:

@@ -18,7 +18,7 @@ from outlast.loop.approvals import (
 from outlast.loop.aside import is_text, part_words
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import audience_text
-from outlast.rendering import call_line, joined, named
+from outlast.rendering import call_line, joined, named, shell_word
 
 ON_EXPIRY: Final[dict[OnExpiry, str]] = {
     "reject": "then it is rejected",
@@ -221,6 +221,15 @@ def void_words(again: ApprovalRequest) -> str:
     """Return why a decision does not count any more, and where people decide anew."""
     why = f" {again.reason}" if again.reason else ""
     return f"The decision does not count any more, and the call has not run.{why} It is asked again as {again.id}."
+
+
+def as_one_of_them(request: ApprovalRequest) -> str:
+    """Return the options of a desk on one's own machine that make its user one who may decide.
+
+    Empty where no group may decide.
+    """
+    groups = [name for one in request.audiences for name in one.groups]
+    return f"--as NAME --groups {shell_word(groups[0])}" if groups else ""
 
 
 def who_may_decide(request: ApprovalRequest) -> str:

@@ -12,8 +12,10 @@ from outlast import rendering
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.people.words import model_words
+from outlast.clock import now_ms
 from outlast.serve.access import groups_of, redaction_for, request_for
 from outlast.serve.feed import Cut, Ended, FeedEntry
+from outlast.serve.login import ThisMachine
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.decisions import (
     CLAIM_LENGTHS,
@@ -50,10 +52,12 @@ from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import RequestView, request_view
+from outlast.views.acts import is_for
 from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.records import ApprovalRequest, Json
 from outlast.views.redaction import Redaction
 from outlast.views.run import RunSnapshot
+from outlast.views.words import as_one_of_them
 
 MOST_MESSAGES: Final = 30
 """How much of the conversation stands beside the request."""
@@ -209,6 +213,7 @@ async def _shown(
         "line": line_of(request, view),
         "nav": "/inbox",
         "able": problems_of(view),
+        "other_person": _other_person(asked, found),
         "run_id": asked.run_id,
         "request_id": request.id,
         "arguments": _arguments(view),
@@ -228,6 +233,14 @@ async def _shown(
         "talk": talk[-MOST_MESSAGES:],
         "left_out": max(0, len(talk) - MOST_MESSAGES),
     }
+
+
+def _other_person(asked: DeskRequest, found: FoundRequest) -> str:
+    """Return the options that make a desk for one person that of somebody who may decide."""
+    person = asked.person
+    if not isinstance(asked.desk.login, ThisMachine) or is_for(found.request, person, now_ms()):
+        return ""
+    return as_one_of_them(found.request)
 
 
 def _without_hidden(message: CustomerMessage, hides: Iterable[Redaction]) -> CustomerMessage:

@@ -21,6 +21,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
 from outlast.client.people.actions import DecisionReceipt
 from outlast.client.start.runner import Runner
+from outlast.client.transport import connection
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.approvals import Audience as Terms
 from outlast.testing import ScriptedModel, call
@@ -686,7 +687,12 @@ async def test_an_editor_that_fails_or_is_none_sends_nothing(
 
 
 async def test_no_editor_opens_for_a_person_who_may_not_decide(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str, steps: Steps
+    cli: Invoke,
+    client: Client,
+    open_desk: Open,
+    run_id: str,
+    steps: Steps,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle, _ = await paying_run(
         client, open_desk, run_id, audience=Audience(groups=["nobody-is-in-it"])
@@ -697,7 +703,14 @@ async def test_no_editor_opens_for_a_person_who_may_not_decide(
 
     assert done.exit_code == 5
     assert "may not do this. It is for the group nobody-is-in-it." in done.stderr
+    assert "outlast dev TARGET --as NAME --groups nobody-is-in-it" in done.stderr
     assert steps.left() == [None]
+
+    def elsewhere(_client: object) -> None:
+        """The server is somebody else's."""
+
+    monkeypatch.setattr(connection, "own_server_of", elsewhere)
+    assert "outlast dev" not in (await cli("inbox", "edit", run_id)).stderr
     await handle.cancel()
 
 

@@ -154,6 +154,23 @@ async def test_memory_has_no_directory(cli: Invoke) -> None:
     assert "leave out --data-dir" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--as", "ann"), "which needs TARGET"),
+        (("app.py", "--no-desk", "--as", "ann", "--groups", "leads"), "are for the desk"),
+        (("app.py", "--groups", "leads"), "--groups belongs to --as"),
+    ],
+)
+async def test_a_person_is_that_of_a_desk(
+    cli: Invoke, given: tuple[str, ...], words: str
+) -> None:
+    done = await cli("dev", "--in-memory", *given)
+
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
 @pytest.mark.parametrize("option", ["--port", "--ui-port"])
 @pytest.mark.parametrize("port", ["-1", "65536", "70000", "99999999999999999999"])
 async def test_a_number_that_is_no_port_is_named(cli: Invoke, option: str, port: str) -> None:
@@ -309,7 +326,7 @@ async def test_the_desk_shows_the_agents_of_the_file_as_it_is_saved(
     path = tmp_path / "travel.py"
     path.write_text(SCRIPTED)
     process = await start(
-        *("dev", "travel.py", *NEW, "--json"),
+        *("dev", "travel.py", *NEW, "--json", "--as", "ann", "--groups", "billing,leads"),
         OUTLAST_OIDC_ISSUER="https://login.test",  # of the desk in production
         OUTLAST_DESK_URL="https://desk.test",
     )
@@ -317,6 +334,7 @@ async def test_the_desk_shows_the_agents_of_the_file_as_it_is_saved(
     url = json.loads(await first_line(process))["desk"]
     async with httpx2.AsyncClient(base_url=url) as browser:
         assert "Desk" in (await browser.get("/chat")).text
+        assert 'class="whoami-name">ann' in (await browser.get("/inbox")).text
 
         path.write_text(SCRIPTED.replace("Desk", "Other agent"))
         await line_with(process, "reloaded")

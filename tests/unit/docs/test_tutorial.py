@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -79,6 +80,13 @@ def test_the_tutorial_ends_with_one_payment(terminal: Terminal, tmp_path: Path) 
         paid = "case-1@[0-9a-f]{12}:call_1: 389 EUR for A-42\n"
         assert re.fullmatch(paid, (tmp_path / "refunds.txt").read_text())
 
+        asking = terminal.start("python", "ask.py")
+        assert asking.stdout is not None
+        assert asking.stdout.readline().startswith("waiting: refund")
+        assert asking.stdout.read(len("Pay? ")) == "Pay? "
+        asking.send_signal(signal.SIGINT)
+        printed, _ = asking.communicate(timeout=30)
+        assert printed == "\nThe run waits. Run this again to answer.\n"
         printed, code = terminal.run("python", "ask.py", typed="yes\n")
         assert (code, printed.splitlines()[-1]) == (0, "Pay? 389 EUR for A-42 are on their way.")
     finally:

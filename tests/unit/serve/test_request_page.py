@@ -284,6 +284,7 @@ async def test_what_nobody_else_may_decide_says_why() -> None:
         text = (await http.get(PATH)).text
     assert "ann may not do this. It is for the group leads." in text
     assert 'aria-disabled="true"' in text
+    assert "start it with <code>--as NAME --groups leads</code>" in text  # a desk for one person
 
 
 async def test_a_live_page_gets_what_has_changed_and_no_more() -> None:
