@@ -36,8 +36,8 @@ _COLUMNS = (
     # An id stays whole for copying, even if it does not fit into a line.
     terminal.Column(name="ID", folds=True),
     terminal.Column(name="STATUS"),
-    terminal.Column(name="AGENT", left_out=5),
-    terminal.Column(name="WAITS FOR", left_out=6),
+    terminal.Column(name="AGENT", widest=32, left_out=5),
+    terminal.Column(name="WAITS FOR", widest=40, left_out=6),
     terminal.Column(name="TOKENS", numbers=True, left_out=2),
     terminal.Column(name="COST", numbers=True, left_out=3),
     terminal.Column(name="AGE", numbers=True, left_out=4),

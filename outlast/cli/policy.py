@@ -34,7 +34,7 @@ _LOOSENED = terminal.Column(name="LOOSENS", folds=True)
 _AS_IN_THE_CODE: Final = "as in the code"
 
 _TRIED = (
-    terminal.Column(name="AGENT", left_out=2),
+    terminal.Column(name="AGENT", widest=32, left_out=2),
     terminal.Column(name="WHAT", folds=True),
     terminal.Column(name="TABLE", left_out=1),
     terminal.Column(name="CALLS", numbers=True),

@@ -171,6 +171,8 @@ class Column:
 
     Attributes:
         folds: whether the cells wrap; cells of other columns are cut if there is no room.
+        widest: how many characters a line of its cells has at most; 0 for as many as there are.
+            Longer cells wrap, so one of them makes its own row long and costs no other column.
         left_out: the position in the order in which columns are dropped on a narrow terminal; 0
             for never.
         below: the column below whose cells its cells stand where it is dropped; empty for nowhere.
@@ -179,6 +181,7 @@ class Column:
     name: str
     numbers: bool = False
     folds: bool = False
+    widest: int = 0
     left_out: int = 0
     below: str = ""
 
@@ -224,10 +227,12 @@ def _table(columns: Sequence[Column], rows: Sequence[Row], kept: Sequence[int]) 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for at in kept:
         column = columns[at]
+        wraps = column.folds or column.widest > 0
         table.add_column(
             column.name,
-            no_wrap=not column.folds,
-            overflow="fold" if column.folds else "ellipsis",
+            max_width=column.widest or None,
+            no_wrap=not wraps,
+            overflow="fold" if wraps else "ellipsis",
             justify="right" if column.numbers else "left",
         )
     for row in rows:

@@ -22,7 +22,7 @@ _COLUMNS = (
     # An id and a token stay whole for copying, even if they do not fit into a line.
     terminal.Column(name="RUN", folds=True),
     terminal.Column(name="CALL", folds=True),
-    terminal.Column(name="TOOL", left_out=3),
+    terminal.Column(name="TOOL", widest=32, left_out=3),
     terminal.Column(name="WAITS FOR", folds=True),
     terminal.Column(name="FOR", numbers=True, left_out=2),
     terminal.Column(name="ENDS IN", numbers=True),

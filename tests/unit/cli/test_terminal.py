@@ -117,6 +117,22 @@ async def test_a_pipe_never_sees_a_spinner(
     assert capsys.readouterr() == ("", "")
 
 
+def test_one_long_cell_costs_no_other_column() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
+    columns = [
+        terminal.Column(name="ID", folds=True),
+        terminal.Column(name="WAITS FOR", widest=20, left_out=2),
+        terminal.Column(name="AGE", numbers=True, left_out=1),
+    ]
+    rows = [["r1", "a worker with the agent " * 9, "1 min"], ["r2", "a person", "2 min"]]
+    terminal.say_table(console, columns, rows)
+
+    header, *lines, last = shown_on(console).splitlines()
+    assert header.split() == ["ID", "WAITS", "FOR", "AGE"]
+    assert last.split() == ["r2", "a", "person", "2", "min"]
+    assert " ".join(" ".join(lines).split()).count("a worker") > 5
+
+
 # --- Text that others have written ------------------------------------------------------------
 
 
