@@ -282,7 +282,7 @@ def _seen(
         return tool.approval_subject(invocation.wrapper, arguments), ""
     # A server's tool has no function here that would add defaults.
     schema = {} if isinstance(tool, MCPFunctionTool) else tool.params_json_schema
-    fields, problem = _fields(schema, raw, policy)
+    fields, problem = _fields(schema, raw, policy, tool.defaults)
     names = ""
     if not problem and altered is not None:
         names = altered()
@@ -298,10 +298,16 @@ def _reads(policy: ApprovalPolicy, name: str) -> bool:
     return not isinstance(policy.when, Condition) or name in policy.when.names
 
 
-def _fields(schema: JsonObject, raw: JsonObject, policy: ApprovalPolicy) -> Subject:
-    """Return a call's arguments, and a problem if it leaves some of them out."""
-    fields: Json = json.loads(arguments_of(raw) or "{}", parse_constant=no_number)
+def _fields(
+    schema: JsonObject,
+    raw: JsonObject,
+    policy: ApprovalPolicy,
+    defaults: Mapping[str, Any] | None = None,
+) -> Subject:
+    """Return a call's arguments with the defaults, and a problem if it leaves others out."""
+    given: Json = json.loads(arguments_of(raw) or "{}", parse_constant=no_number)
     properties = cast("JsonObject", schema.get("properties", {}))
-    missing = sorted(properties.keys() - cast("JsonObject", fields).keys())
+    fields = {**(defaults or {}), **cast("JsonObject", given)}
+    missing = sorted(properties.keys() - fields.keys())
     left_out = ", ".join(name for name in missing if _reads(policy, name))
     return fields, f"The call leaves {left_out} out" if left_out else ""

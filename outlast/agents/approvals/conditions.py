@@ -4,11 +4,12 @@
     all        := term ("and" term)*
     term       := "not" term | "(" condition ")" | comparison | argument
     comparison := value operator value       operator: < <= > >= == !=
-    value      := argument | number | "text" | 'text' | true | false
+    value      := argument | number | "text" | 'text' | true | false | null
 
 An argument is a name, or names with dots for a field of an object. An argument alone has to be true
-or false. Values of different types cannot be compared, and a missing argument has no value: the
-condition then fails, and a call whose condition fails needs approval.
+or false. One that is null is neither more nor less than anything, and differs from every value but
+null. Values of different types cannot be compared, and a missing argument has no value: the condition
+then fails, and a call whose condition fails needs approval.
 """
 
 import operator
@@ -32,9 +33,10 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_WORDS: Final = frozenset({"and", "or", "not", "true", "false"})
+_LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
+_WORDS: Final = frozenset({"and", "or", "not", *_LITERALS})
 
-Scalar: TypeAlias = str | int | float | bool
+Scalar: TypeAlias = str | int | float | bool | None
 Kind: TypeAlias = Literal["number", "text", "name", "operator", "bracket", "end"]
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -96,6 +98,8 @@ class _Comparison:
 
     def value(self, arguments: Any) -> bool:
         left, right = self.left.value(arguments), self.right.value(arguments)
+        if left is None or right is None:
+            return (left is right) == (self.operator == "==") and self.operator in {"==", "!="}
         types = {_type_of(left), _type_of(right)}
         if len(types) > 1 or None in types:
             raise TypeError("values of different types cannot be compared")
@@ -110,6 +114,8 @@ class _Flag:
 
     def value(self, arguments: Any) -> bool:
         value = self.argument.value(arguments)
+        if value is None:
+            return False
         if not isinstance(value, bool):
             raise TypeError("an argument without a comparison must be true or false")
         return value
@@ -274,6 +280,8 @@ class _Reader:
         right = self._value()
         if isinstance(left, _Literal) and isinstance(right, _Literal):
             raise ConditionError("the comparison names no argument", self._text, first.at)
+        if _Literal(None) in {left, right} and operator not in {"==", "!="}:
+            raise ConditionError("null has no order", self._text, first.at)
         return _Comparison(left, operator, right)
 
     def _value(self) -> _Argument | _Literal:
@@ -284,8 +292,8 @@ class _Reader:
                 found: _Argument | _Literal = _Literal((int if is_whole else float)(token.text))
             case "text":
                 found = _Literal(token.text[1:-1])
-            case "name" if token.text in {"true", "false"}:
-                found = _Literal(token.text == "true")
+            case "name" if token.text in _LITERALS:
+                found = _Literal(_LITERALS[token.text])
             case "name" if token.text not in _WORDS:
                 found = _Argument(tuple(token.text.split(".")))
             case _:

@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_orig
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.logs import get_logger
@@ -63,6 +64,15 @@ class FunctionSchema:
         except ModelBehaviorError as error:
             return error.message
         return None
+
+    def defaults(self) -> JsonObject:
+        """Return the values of optional arguments, as JSON; without those that a function makes."""
+        found: JsonObject = {}
+        for info in self.model.model_fields.values():
+            if not info.is_required() and info.default_factory is None:
+                with suppress(PydanticSerializationError):
+                    found[str(info.alias)] = to_jsonable_python(info.default)
+        return found
 
     def altered(self, arguments: str) -> str:
         """Return the arguments that parsing changed, such as `"500"` for a number."""

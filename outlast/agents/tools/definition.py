@@ -1,6 +1,6 @@
 """Tools as records: their description for the model, and how a worker runs them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
@@ -167,6 +167,8 @@ class FunctionTool:
         altered: called with valid arguments as JSON text; returns the names of those whose parsed
             value differs from the model's text, so that `needs_approval`, a predicate on the text,
             does not judge them. None: the function gets the text.
+        defaults: the values of optional arguments that a call leaves out, as JSON, as
+            `needs_approval` judges them; for those without one, a person decides.
         read: called with the arguments as JSON text, once for each attempt, when the call may
             run; its validators are user code. `on_invoke_tool` finds its result in
             `context.arguments_read`. None: the function reads the text.
@@ -212,6 +214,7 @@ class FunctionTool:
     _: KW_ONLY
     validate: Callable[[str], str | None] | None = None
     altered: Callable[[str], str] | None = None
+    defaults: Mapping[str, Any] | None = None
     read: Callable[[str], Any] | None = None
     strict_json_schema: bool = True
     needs_approval: NeedsApproval = False

@@ -173,6 +173,7 @@ def _make_tool(
         on_invoke_tool=invoke,
         validate=schema.check,
         altered=schema.altered,
+        defaults=schema.defaults(),
         read=schema.read,
         strict_json_schema=options.get("strict_mode", True),
         output_json_schema=of_output,

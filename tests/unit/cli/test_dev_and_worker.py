@@ -162,9 +162,7 @@ async def test_memory_has_no_directory(cli: Invoke) -> None:
         (("app.py", "--groups", "leads"), "--groups belongs to --as"),
     ],
 )
-async def test_a_person_is_that_of_a_desk(
-    cli: Invoke, given: tuple[str, ...], words: str
-) -> None:
+async def test_a_person_is_that_of_a_desk(cli: Invoke, given: tuple[str, ...], words: str) -> None:
     done = await cli("dev", "--in-memory", *given)
 
     assert done.exit_code == 2

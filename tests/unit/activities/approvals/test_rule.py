@@ -1,10 +1,10 @@
 """Whether a person decides about a call."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from outlast.activities.approvals.rule import (
     APPROVED,
@@ -95,11 +95,49 @@ async def test_a_predicate_is_asked_about_what_the_call_says(
     assert asked == [(invocation.wrapper, subject, "c1")]
 
 
-async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
-    tool = paying(raising(AssertionError()))
+async def test_a_predicate_sees_the_defaults_of_arguments_that_a_call_leaves_out() -> None:
+    asked: list[Any] = []
+
+    def rule(_context: Any, given: Any, _call_id: str) -> None:
+        asked.append(given)
+
+    tool = paying(rule)
     gate = await approval_rule_of(tool, call("pay", "c1", amount=5), invocation_of())
+    assert (gate, asked) == (APPROVED, [{"amount": 5, "reason": ""}])
+
+
+async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
+    @function_tool(needs_approval=raising(AssertionError()))
+    def pay(amount: int, at: Annotated[str, Field(default_factory=str)]) -> None:
+        """Pay."""
+
+    gate = await approval_rule_of(pay, call("pay", "c1", amount=5), invocation_of())
     assert gate.needs_approval
-    assert gate.reason == "The call leaves reason out, so a person decides."
+    assert gate.reason == "The call leaves at out, so a person decides."
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("when", "given", "is_gated"),
+    [
+        ("amount > 200", {}, False),
+        ("amount > 200", {"amount": None}, False),
+        ("amount > 200", {"amount": 201}, True),
+        ("amount == null or amount > 200", {}, True),
+        ("currency == 'EUR'", {}, True),
+        ("currency == 'EUR'", {"currency": "USD"}, False),
+    ],
+)
+async def test_a_condition_judges_an_argument_that_is_left_out_by_its_default(
+    when: str, given: JsonObject, *, strict: bool, is_gated: bool
+) -> None:
+    @function_tool(strict_mode=strict)
+    def pay(order: str, amount: float | None = None, currency: str = "EUR") -> None:
+        """Pay."""
+
+    invocation = under(f'[tool.pay]\nwhen = "{when}"')
+    gate = await approval_rule_of(pay, call("pay", "c1", order="A-1", **given), invocation)
+    assert (gate.needs_approval, gate.reason) == (is_gated, None)
 
 
 async def test_a_predicate_that_would_see_something_else_than_the_function_is_not_asked() -> None:
@@ -249,8 +287,9 @@ async def test_a_policy_has_a_predicate_terms_and_a_reason(amount: int, *, is_ga
 
 
 async def test_the_reason_of_a_policy_comes_before_why_its_predicate_could_not_judge() -> None:
-    gate = await approval_rule_of(paying(REFUNDS), call("pay", "c1", amount=5), invocation_of())
-    assert gate.reason == "Money leaves. The call leaves reason out, so a person decides."
+    raw = call("pay", "c1", reason="x")
+    gate = await approval_rule_of(paying(REFUNDS), raw, invocation_of())
+    assert gate.reason == "Money leaves. The call leaves amount out, so a person decides."
 
 
 async def test_a_call_that_nobody_may_edit_needs_no_schema() -> None:

@@ -318,16 +318,19 @@ async def test_a_rule_that_fails_asks_a_person(error: BaseException) -> None:
     assert "secret" not in planned.reason
 
 
-async def test_a_rule_is_not_asked_about_a_call_that_leaves_arguments_to_their_defaults() -> None:
-    @function_tool(needs_approval=raising(AssertionError("asked")), strict_mode=False)
+@pytest.mark.parametrize(("limit", "asks"), [(499, True), (500, False)])
+async def test_a_rule_is_asked_about_the_defaults_of_what_a_call_leaves_out(
+    limit: int, *, asks: bool
+) -> None:
+    def rule(_context: object, given: JsonObject, _call_id: str) -> bool:
+        return given["amount"] > limit
+
+    @function_tool(needs_approval=rule, strict_mode=False)
     def pay(order_id: str, amount: float = 500) -> str:
         return f"{amount} for {order_id}"
 
     planned = await only_call(offered_tools(pay), call("pay", "c1", order_id="A-17"))
-    assert (planned.needs_approval, planned.reason) == (
-        True,
-        "The call leaves amount out, so a person decides.",
-    )
+    assert (planned.needs_approval, planned.reason) == (asks, None)
 
 
 async def test_a_reply_of_nothing_but_repetitions_is_no_answer() -> None:
