@@ -532,6 +532,17 @@ def rough(length: timedelta) -> str:
     return f"{seconds} s"
 
 
+def exact(length: timedelta) -> str:
+    """Return a duration to the second as options take it, such as `1h 30min`."""
+    left = int(length.total_seconds())
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return " ".join(parts) or "0s"
+
+
 def iso_time(at_ms: int) -> str:
     """Return a time as ISO 8601 in UTC, with milliseconds."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

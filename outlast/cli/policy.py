@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from outlast.agents.approvals.dry_run import DryRun, Tally
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileReport
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
@@ -27,6 +28,7 @@ _CHECKED = (
     terminal.Column(name="TABLE", folds=True),
     terminal.Column(name="WHO DECIDES", folds=True),
     terminal.Column(name="WHEN", folds=True),
+    terminal.Column(name="IF NOBODY DOES", folds=True),
 )
 
 _LOOSENED = terminal.Column(name="LOOSENS", folds=True)
@@ -99,6 +101,7 @@ def _record(entry: FilePolicy, report: FileReport | None) -> dict[str, object]:
         "needs_approval": entry.asks,
         **_keys(entry),
         "tiers": [{"name": tier.named.get("name"), **_keys(tier)} for tier in entry.tiers],
+        "if_nobody_does": _course(entry, entry, report) if entry.asks else None,
         "loosens": None if report is None else list(report.loosened[entry.title]),
     }
 
@@ -114,14 +117,36 @@ def _keys(table: FilePolicy) -> dict[str, object]:
 
 def _rows(entry: FilePolicy, report: FileReport | None) -> Iterator[terminal.Row]:
     named = entry.named
-    cells: terminal.Row = [_people(named), _when(named)] if entry.asks else ["nobody", "never"]
+    cells: terminal.Row = ["nobody", "never", ""]
+    if entry.asks:
+        cells = [_people(named), _when(named), _course(entry, entry, report)]
     found = "; ".join(report.loosened[entry.title]) or "-" if report is not None else ""
     yield [entry.title, *cells, *([found] if report is not None else [])]
     for tier in entry.tiers:
         # A tier of its own name may be the code's; another one changes the table's policy.
         who = tier.named if "name" in tier.named else {**named, **tier.named}
-        cells = [_people(who), _when(tier.named)]
+        cells = [_people(who), _when(tier.named), _course(entry, tier, report)]
         yield [tier.title, *cells, *([""] if report is not None else [])]
+
+
+def _course(entry: FilePolicy, table: FilePolicy, report: FileReport | None) -> str:
+    """Return what becomes of requests that nobody decides, of a table or of one of its tiers."""
+    from outlast.views.words import course
+
+    if report is not None:
+        policies = report.policies[entry.title]
+    elif "expires_in" in entry.named or "escalate" in entry.named:
+        policies = (entry.changed(ApprovalPolicy()),)
+    else:
+        return _AS_IN_THE_CODE
+    if table is not entry:
+        policies = [one for policy in policies for one in policy.tiers if _is_tier(table, one)]
+    return "; or ".join(dict.fromkeys(course(one.terms()) for one in policies))
+
+
+def _is_tier(table: FilePolicy, policy: ApprovalPolicy) -> bool:
+    name = table.named.get("name")
+    return policy.name == name if name else policy.when == table.named.get("when")
 
 
 def _when(named: Mapping[str, Any]) -> str:

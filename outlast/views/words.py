@@ -6,19 +6,21 @@ Words may change in any release; what decides something is elsewhere.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, cast
 
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,
+    ApprovalTerms,
     OnExpiry,
     RequestKind,
     VoteType,
 )
 from outlast.loop.aside import is_text, part_words
 from outlast.loop.values import Json, JsonObject
-from outlast.loop.votes import audience_text
-from outlast.rendering import call_line, joined, named, shell_word
+from outlast.loop.votes import aged, audience_text, deadline_ms
+from outlast.rendering import call_line, exact, joined, named, shell_word
 
 ON_EXPIRY: Final[dict[OnExpiry, str]] = {
     "reject": "then it is rejected",
@@ -221,6 +223,39 @@ def void_words(again: ApprovalRequest) -> str:
     """Return why a decision does not count any more, and where people decide anew."""
     why = f" {again.reason}" if again.reason else ""
     return f"The decision does not count any more, and the call has not run.{why} It is asked again as {again.id}."
+
+
+def course(terms: ApprovalTerms) -> str:
+    """Return what becomes of a request under terms that nobody decides.
+
+    For example `leads too after 4h, rejected after 12h`.
+    """
+    request = ApprovalRequest(
+        id="",
+        call_id="",
+        name="",
+        agent="",
+        arguments="",
+        args_digest="",
+        terms=terms,
+        requested_at_ms=0,
+        expires_at_ms=terms.expires_in_ms,
+    )
+    steps: list[str] = []
+    while request.status == "pending" and (at_ms := deadline_ms(request)) is not None:
+        after, taken = exact(timedelta(milliseconds=at_ms)), request.escalated
+        request = aged(request, at_ms)
+        joining = terms.escalations[taken : request.escalated]
+        steps += [f"{audience_text((one.audience,))} too after {after}" for one in joining]
+        if request.status != "pending":
+            word = "the question fails" if terms.on_expiry == "fail" else _ENDS[request.status]
+            steps.append(f"{word} after {after}")
+    if request.status == "pending":
+        steps.append("waits until somebody decides")
+    return ", ".join(steps)
+
+
+_ENDS: Final = {"approved": "approved", "expired": "rejected"}
 
 
 def as_one_of_them(request: ApprovalRequest) -> str:

@@ -179,9 +179,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
-    """What each table allows more than the code, by title, and probable mistakes."""
+    """What the tables mean for the agents of a worker.
+
+    Attributes:
+        loosened: what each table allows more than the code, by its title.
+        policies: the policies that each table makes, by its title.
+        warnings: probable mistakes.
+    """
 
     loosened: Mapping[str, tuple[str, ...]]
+    policies: Mapping[str, Sequence[ApprovalPolicy]]
     warnings: tuple[str, ...] = ()
 
 
@@ -310,7 +317,12 @@ class ApprovalFile:
             if agent and agent not in known.agents:
                 reader.add(("agent", agent), _missing("agent", agent, known.agents))
         reader.raise_problems()
-        return FileReport(loosened=found, warnings=self._warnings(known, reader))
+        policies = {entry.title: list[ApprovalPolicy]() for entry in self.entries.values()}
+        for point in known.points:
+            for change in self.changes(point):
+                policies[change.table.title] += [change.policy] if change.policy else []
+        warnings = self._warnings(known, reader)
+        return FileReport(loosened=found, policies=policies, warnings=warnings)
 
     def _warnings(self, known: ApprovalPoints, reader: "_FileReader") -> tuple[str, ...]:
         """Return the groups that only one side names, which are probably misspelt."""

@@ -53,7 +53,7 @@ async def test_a_file_is_checked_without_a_server(cli: Invoke, file: Path) -> No
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[1:] == [
-        ["[tool.refund]", "2", "of", "ann,", "the", "group", "billing", "order_id", "==", "'A-42'"],
+        "[tool.refund] 2 of ann, the group billing order_id == 'A-42' as in the code".split(),
         ["[tool.look_up]", "nobody", "never"],
     ]
     assert done.stderr.startswith("ok: 2 policies in ")
@@ -108,6 +108,28 @@ async def test_with_a_target_its_names_are_compared(
     (entry,) = json.loads(done.stdout)["policies"]
     assert entry["loosens"] == ["tiers: where order_id != 'A-1': 1 instead of 2 have to approve"]
     assert entry["tiers"][0]["when"] == "order_id != 'A-1'"
+
+    loose.write_text("""
+[tool.refund]
+audience = "billing"
+expires_in = "8h"
+on_expiry = "escalate"
+escalate = [{ after = "4h", to = "leads" }, { after = "12h", to = "board" }]
+loosens = true
+[[tool.refund.tiers]]
+when = "order_id == 'A-1'"
+on_expiry = "fail"
+escalate = []
+""")
+    for given in (arguments[3:], ()):
+        done = await cli("policy", "check", str(loose), *given)
+        assert done.exit_code == 0, done.stderr
+        shown = " ".join(done.stdout.split())
+        assert (
+            "the group leads too after 4h, the group board too after 8h, rejected after 16h"
+            in shown
+        )
+        assert "the question fails after 8h" in shown
 
     broken = tmp_path / "broken.toml"
     broken.write_text("[tool.refnd]\n[tool.refund]\nwhen = 'order > 5'\n", encoding="utf-8")
