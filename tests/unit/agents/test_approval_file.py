@@ -24,6 +24,7 @@ from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.registry import Registry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.loop.approvals import terms_digest
 from outlast.machine.shell import ShellTool
 
 FILE = """\
@@ -352,6 +353,19 @@ def test_a_group_of_the_file_holds_for_policies_in_code() -> None:
     assert over(groups, before=True) is True
     # The people of a group are no further people.
     assert over(f"{groups}[tool.two]\naudience = {{ subjects = ['ann', 'bob'] }}").quorum == 2
+
+
+@pytest.mark.parametrize(
+    ("group", "is_concerned"), [("billing", True), ("leads", False), ("others", False)]
+)
+def test_a_group_makes_void_only_decisions_under_policies_for_it(
+    group: str, *, is_concerned: bool
+) -> None:
+    step = Escalation(after=timedelta(hours=1), to="leads")
+    before = replace(TWO, escalate=[step], expires_in=timedelta(hours=8))
+    after = over(f"[group.{group}]\nsubjects = ['ann']", before)
+    is_void = terms_digest(before.terms()) != terms_digest(after.terms())
+    assert is_void == is_concerned
 
 
 LOOSE = [
