@@ -13,6 +13,7 @@ import typer
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 from outlast.cli import event_loop, options, server, terminal
 from outlast.cli.caller import use_codec
+from outlast.cli.outage_log import CORE, OutageLog
 from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.cli.supervisor import DEFAULT_GRACE_SECONDS, stop_message, supervise
@@ -101,7 +102,7 @@ def worker(
         from outlast.cli.application import load_config
         from outlast.sessions.described import allow_place
 
-        _log_core_through_python()
+        outages = _log_core_through_python()
         stop = stop_requested()
         end = EndOfInput(stop, within=_GRACE + _AFTER_GRACE) if until_eof else None
         config = load_config(target, app_dir)
@@ -114,6 +115,7 @@ def worker(
         for place in sessions or ():
             allow_place(place)
         connection = await server.connect(address, namespace)
+        outages.watch(connection.client)
         await _serve(connection.client, config, stop, any_key, as_json, until_eof, ready_fd)
 
     event_loop.run(work())
@@ -130,12 +132,15 @@ def _arguments(given: dict[str, Any]) -> list[str]:
     return [*arguments, "--", target]
 
 
-def _log_core_through_python() -> None:
+def _log_core_through_python() -> OutageLog:
     from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 
-    forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
+    core, outages = logging.getLogger(CORE), OutageLog()
+    core.addFilter(outages)
+    forwarding = LogForwardingConfig(logger=core)
     logs = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)))
+    return outages
 
 
 async def _serve(

@@ -605,7 +605,7 @@ class _Pages:
     ) -> None:
         self._client = client
         self._handle = handle
-        self._outage = Outage(patience)
+        self._outage = Outage(patience, client)
         self._fetched = handle.fetch_history_events(wait_new_event=True)
         self._is_over = False
         self._seen = 0

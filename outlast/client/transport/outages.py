@@ -68,6 +68,9 @@ _answered_at: "WeakKeyDictionary[Client, float]" = WeakKeyDictionary()
 _gone: "WeakSet[Client]" = WeakSet()
 """The clients whose server has not answered within the patience of a caller."""
 
+_told: "WeakSet[object]" = WeakSet()
+"""Those whose outage is in the log: many runs of a process wait for the same server."""
+
 
 def patience_of(patience: timedelta | None, default: timedelta = PATIENCE) -> timedelta:
     """Return how long to wait for a server that does not answer: as passed, or of the environment."""
@@ -109,18 +112,24 @@ def wait_seconds(attempt: int) -> float:
 
 
 class Outage:
-    """Measures how long a server has not answered."""
+    """Measures how long a server has not answered.
 
-    def __init__(self, patience: timedelta) -> None:
+    Args:
+        patience: how long to wait for it.
+        client: the client, whose outages are logged once for all callers; None for a caller's own.
+    """
+
+    def __init__(self, patience: timedelta, client: Client | None = None) -> None:
         self._patience = patience
         self._attempt = 0
-        self._is_logged = False
+        self._whose: object = self if client is None else client
         self._since: float | None = None
         self._last = 0.0
 
     def is_over(self) -> None:
         """Record that the server has answered."""
-        self._since, self._attempt, self._is_logged = None, 0, False
+        self._since, self._attempt = None, 0
+        _told.discard(self._whose)
 
     async def wait(self, error: RPCError, *, since: float | None = None) -> None:
         """Wait until the next attempt is due.
@@ -137,12 +146,12 @@ class Outage:
         now = asyncio.get_running_loop().time()
         if self._since is None or now - self._last > LONGEST_CALL_IN_OUTAGE_SECONDS:
             self._since = now if since is None else since
-            self._attempt, self._is_logged = 0, False
+            self._attempt = 0
         left = self._since + self._patience.total_seconds() - now
         if left <= 0:
             raise unavailable(error, self._patience) from error
-        if not self._is_logged and now - self._since >= SILENT_SECONDS:
-            self._is_logged = True
+        if self._whose not in _told and now - self._since >= SILENT_SECONDS:
+            _told.add(self._whose)
             logger.warning("%s; waiting for it for %.0f s more", unavailable(error), left)
         await asyncio.sleep(min(wait_seconds(self._attempt), left))
         self._attempt += 1
@@ -158,7 +167,7 @@ async def retry_during_outage(
         RPCError: the server refused.
         ServerUnavailable: the outage took too long.
     """
-    outage = Outage(patience)
+    outage = Outage(patience, client)
     while True:
         began = asyncio.get_running_loop().time()
         try:
@@ -189,13 +198,22 @@ async def watched(client: Client, call: Awaitable[T], outage: Outage) -> T:
     return result
 
 
+async def ping(client: Client) -> None:
+    """Ask the server whether it is there, once.
+
+    Raises:
+        RPCError: it is not.
+    """
+    await client.workflow_service.get_system_info(
+        GetSystemInfoRequest(), timeout=timedelta(seconds=PING_SECONDS)
+    )
+
+
 async def _ping(client: Client, outage: Outage) -> None:
     while True:
         began = asyncio.get_running_loop().time()
         try:
-            await client.workflow_service.get_system_info(
-                GetSystemInfoRequest(), timeout=timedelta(seconds=PING_SECONDS)
-            )
+            await ping(client)
         except RPCError as error:
             if error.status in AWAY or error.status == RPCStatusCode.CANCELLED:  # or timed out
                 try:

@@ -53,7 +53,22 @@ async def test_a_file_is_checked_without_a_server(cli: Invoke, file: Path) -> No
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[1:] == [
-        "[tool.refund] 2 of ann, the group billing order_id == 'A-42' as in the code".split(),
+        [
+            "[tool.refund]",
+            "2",
+            "of",
+            "ann,",
+            "the",
+            "group",
+            "billing",
+            "order_id",
+            "==",
+            "'A-42'",
+            "as",
+            "in",
+            "the",
+            "code",
+        ],
         ["[tool.look_up]", "nobody", "never"],
     ]
     assert done.stderr.startswith("ok: 2 policies in ")

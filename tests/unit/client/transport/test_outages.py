@@ -166,6 +166,19 @@ async def test_a_long_outage_is_logged_once(
     assert line.startswith("The Temporal server does not answer: transport error; waiting for it")
 
 
+async def test_all_callers_of_a_client_log_an_outage_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outages, "SILENT_SECONDS", 0.0)
+    server: Any = Pinged(None)
+    callers = [Outage(PATIENCE, server) for _ in range(20)]
+    for _ in range(2):
+        caplog.clear()
+        await asyncio.gather(*(one.wait(AWAY) for one in callers for _ in range(3)))
+        assert len(caplog.messages) == 1
+        callers[7].is_over()
+
+
 async def test_an_answer_ends_an_outage() -> None:
     outage = Outage(timedelta(seconds=0.01))
     for _ in range(3):
