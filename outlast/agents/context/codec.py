@@ -5,7 +5,7 @@ import typing
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from outlast.agents.callables import implementation
@@ -19,6 +19,13 @@ from outlast.loop.values import Json, JsonObject
 
 LARGEST_BYTES = 500_000
 """The size limit of a context, because every callable gets a copy of it."""
+
+_NO_CONTEXTS: Final[dict[str, Callable[[object], bool]]] = {
+    "function": inspect.isroutine,
+    "class": inspect.isclass,
+    "module": inspect.ismodule,
+}
+"""What nobody means as a context: usually, the parentheses are missing."""
 
 _JSON_TYPES = (dict, list, str, int, float, bool, type(None))
 
@@ -100,6 +107,12 @@ def write_parts(context: Any) -> tuple[Json, LiveValues]:
 def _written(context: Any, hint: Any, before: Json = None) -> tuple[Json, LiveValues]:
     if context is None:
         return None, {}
+    for kind, is_kind in _NO_CONTEXTS.items():
+        if is_kind(context):
+            raise UserError(
+                f"The context is data, such as an object of a dataclass, and not the {kind} "
+                f"{context.__name__}.{' Pass what it returns.' if callable(context) else ''}"
+            )
     from pydantic_core import to_json
 
     value, live = encode(context, hint, before)

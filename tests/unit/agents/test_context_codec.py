@@ -1,6 +1,7 @@
 """The run's context between JSON and the application's type."""
 
 import functools
+import re
 import threading
 import typing
 from dataclasses import dataclass, field
@@ -148,13 +149,27 @@ def test_a_run_without_a_context_gives_an_empty_one_where_that_works(kind: Any, 
     assert read_context(None, kind) == empty
 
 
-@pytest.mark.parametrize("context", [object(), open, threading.Lock()])
+@pytest.mark.parametrize("context", [object(), threading.Lock()])
 def test_a_context_that_is_not_data_is_live_as_a_whole(context: Any) -> None:
     value, live = write_parts(context)
     assert value == {"$live": type(context).__name__}
     assert read_context(value, None, live) is context
     with pytest.raises(UserError, match=r"The context, an? \w+, is not data.*context=make_context"):
         read_context(value, None)
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        (open, "not the function open. Pass what it returns."),
+        (lambda: 1, "not the function <lambda>. Pass what it returns."),
+        (Basket, "not the class Basket. Pass what it returns."),
+        (threading, "not the module threading."),
+    ],
+)
+def test_a_function_a_class_or_a_module_is_no_context(context: Any, words: str) -> None:
+    with pytest.raises(UserError, match=re.escape(words)):
+        write_context(context)
 
 
 def test_half_a_character_is_refused_in_words() -> None:
