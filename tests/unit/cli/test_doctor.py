@@ -223,18 +223,51 @@ async def test_missing_attributes_are_told_and_then_added() -> None:
     assert (levels[2].level, levels[2].detail) == ("ok", "all there")
 
 
+AT = {"OPENAI_API_KEY": "secret"}
+
+
 @pytest.mark.parametrize(
     ("environment", "level", "said"),
     [
         ({}, "optional", "workers need OPENAI_API_KEY,"),
         ({"OPENAI_BASE_URL": "http://here"}, "optional", "(also for http://here)"),
-        ({"OPENAI_API_KEY": "secret"}, "ok", "for OpenAI"),
-        ({"OPENAI_API_KEY": "secret", "OPENAI_BASE_URL": "http://here"}, "ok", "for http://here"),
+        (AT | {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "missing", "does not answer ("),
+        (AT | {"OPENAI_BASE_URL": "not-an-address"}, "missing", "is no address"),
+        (AT | {"OPENAI_BASE_URL": "http://[::1"}, "missing", "is no address"),
+        (AT | {"OPENAI_BASE_URL": "http://a b"}, "missing", "http://a b"),
     ],
 )
-def test_a_key_is_found_and_never_shown(environment: dict[str, str], level: str, said: str) -> None:
-    finding = module.model(environment)
+async def test_a_key_is_found_and_never_shown(
+    environment: dict[str, str], level: str, said: str
+) -> None:
+    finding = await module.model(environment)
 
+    assert finding.level == level
+    assert said in finding.detail
+    assert "secret" not in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "said"),
+    [
+        (200, "ok", "answers"),
+        (404, "ok", "answers"),  # not every server lists its models
+        (401, "missing", "refuses the key (401)"),
+        (403, "missing", "refuses the key (403)"),
+    ],
+)
+async def test_a_model_is_ready_where_its_server_takes_the_key(
+    status: int, level: str, said: str
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert b"secret" in await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        finding = await module.model(AT | {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"})
     assert finding.level == level
     assert said in finding.detail
     assert "secret" not in finding.detail
