@@ -115,5 +115,6 @@ def advice_on(where: str, name: str, allowed: Iterable[str]) -> str:
 
 def near_name(name: str, allowed: Iterable[str]) -> str:
     """Return the question for a name that looks misspelt, after a space; empty if none is near."""
-    near = difflib.get_close_matches(name, list(allowed), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    by_folded = {one.casefold(): one for one in allowed}
+    near = difflib.get_close_matches(name.casefold(), list(by_folded), n=1)
+    return f" Did you mean {by_folded[near[0]]!r}?" if near else ""

@@ -14,6 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_changes import OF, changes_of, with_changes
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy import ApprovalPolicy, ToolEffect, policy_of
+from outlast.agents.argument_names import near_name
 from outlast.agents.callables import callable_name, shown
 from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.encoding import class_named, has_name, imported_class, type_name
@@ -254,7 +255,7 @@ class Registry:
         if name not in self._agents:
             names = ", ".join(repr(one) for one in self.names) or "none"
             raise UserError(
-                f"This worker has no agent {name!r}. It has: {names}. Give it the agent "
+                f"This worker has no agent {name!r}.{near_name(name, self.names)} It has: {names}. Give it the agent "
                 "(agents=[...]), or start the program again that has it; or send the run to the "
                 "right task queue."
             )

@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.argument_names import near_name
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
@@ -187,8 +188,13 @@ def _agent(asked: DeskRequest, name: str) -> Agent[Any]:
     for agent in asked.desk.agents:
         if agent.name == name:
             return agent
-    names = ", ".join(agent.name for agent in asked.desk.agents) or "none"
-    raise Refused(400, "unknown_agent", f"This desk has no agent {name!r:.80}. Agents: {names}.")
+    names = [agent.name for agent in asked.desk.agents]
+    raise Refused(
+        400,
+        "unknown_agent",
+        f"This desk has no agent {name!r:.80}.{near_name(name[:80], names)} "
+        f"Agents: {', '.join(names) or 'none'}.",
+    )
 
 
 async def _list(asked: DeskRequest) -> Response:

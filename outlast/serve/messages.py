@@ -7,6 +7,7 @@ from typing import TypedDict, Unpack, cast
 from starlette.requests import Request
 
 from outlast.agents.agent import Agent
+from outlast.agents.argument_names import near_name
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.start.options import RunOptions
@@ -30,9 +31,12 @@ def startable_agent(desk: Desk, name: str) -> Agent:
     for agent in desk.agents:
         if agent.name == name:
             return agent
-    names = ", ".join(repr(one.name) for one in desk.agents) or "none"
+    names = [one.name for one in desk.agents]
     raise Refused(
-        404, "agent_not_found", f"There is no agent {name!r:.80} at this desk. Agents: {names}."
+        404,
+        "agent_not_found",
+        f"There is no agent {name!r:.80} at this desk.{near_name(name[:80], names)} "
+        f"Agents: {', '.join(map(repr, names)) or 'none'}.",
     )
 
 

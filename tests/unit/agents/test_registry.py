@@ -136,6 +136,13 @@ def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(
         registry.agent("C")
 
 
+@pytest.mark.parametrize("name", ["billing", "BILLING", "Biling"])
+def test_an_agent_that_is_nearly_named_is_asked_about(name: str) -> None:
+    registry = Registry([Agent[Any](name="Billing"), Agent[Any](name="Desk")])
+    with pytest.raises(UserError, match=f"has no agent '{name}'. Did you mean 'Billing'?"):
+        registry.agent(name)
+
+
 def test_a_tool_is_found_by_agent_and_name() -> None:
     mine, theirs = tool("look_up"), tool("look_up")
     other = Agent[Any](name="B", tools=[theirs])
