@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from functools import wraps
-from typing import Any, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
 
 from outlast.agents.argument_names import advice_on
 from outlast.agents.durations import is_positive
@@ -163,6 +163,22 @@ def check_name(place: str, value: object) -> None:
         raise InvalidType(f"{place} must be a string, got {type(value).__name__}.")
     if not value.strip():
         raise InvalidValue(f"{place} must be a non-empty string, not {value!r}.")
+
+
+def check_printable(place: str, value: str, *, is_name: bool = False) -> None:
+    """Refuse a text with characters that nobody sees, such as a line break: an id, or a name.
+
+    A name may have what joins letters, as in Persian, and signs, as in many emoji.
+    """
+    text = value.translate(_JOINERS) if is_name else value
+    if not text.isprintable():
+        raise InvalidValue(
+            f"{place}{'' if place.endswith('=') else ' '}{value!r:.200} holds a character that cannot be printed, such as a line break. "
+            "Remove it."
+        )
+
+
+_JOINERS: Final = {0x200C: None, 0x200D: None}
 
 
 def check_count(place: str, value: object, *, least: int = 1, expected: str = "") -> None:

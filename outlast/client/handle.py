@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError
 from temporalio.service import RPCError
 
+from outlast.agents.checks import check_printable
 from outlast.agents.errors import RunClosed, UserError
 from outlast.archive import workflow_handle
 from outlast.client.people.actions import (
@@ -531,6 +532,8 @@ class RunHandle(People):
         """
         content = check_input(input)
         check_choice("send(mode=...)", mode, SendMode)
+        check_printable("send(message_id=...)", message_id or "")
+        check_printable("send(author=...)", author, is_name=True)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
         record = records.SendRecord(
             input=content,

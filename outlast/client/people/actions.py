@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.checks import check_printable
 from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.identity import sign
 from outlast.client.people.nested_requests import (
@@ -479,6 +480,7 @@ class People(ABC):
         """
         if not isinstance(cast("object", text), str) or not text.strip():
             raise UserError(f"say(text) must be a text that says something, not {text!r:.80}.")
+        check_printable("say(message_id=...)", message_id or "")
         message_id = message_id or f"p-{_new_id()}"
         action = SayAction(text=text, message_id=message_id, **fields_of(person_of(by)))
         return await self._take_over(action, message_id)

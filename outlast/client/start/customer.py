@@ -3,6 +3,7 @@
 import re
 from typing import Final, cast
 
+from outlast.agents.checks import check_printable
 from outlast.agents.errors import UserError
 from outlast.loop.start import Customer
 
@@ -46,8 +47,4 @@ def _check_text(name: str, value: object) -> None:
         raise UserError(
             f"A customer's {name} has {len(value)} characters, but at most {LONGEST} are kept."
         )
-    if "\0" in value or not value.isprintable():
-        raise UserError(
-            f"The customer's {name} {value!r:.200} holds a character that cannot be printed. "
-            "Remove it."
-        )
+    check_printable(f"The customer's {name}", value, is_name=name == "name")

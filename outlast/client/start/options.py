@@ -6,7 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.checks import check_argument_names, check_name, with_checked_arguments
+from outlast.agents.checks import (
+    check_argument_names,
+    check_name,
+    check_printable,
+    with_checked_arguments,
+)
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.config.session_input import check_session
@@ -217,6 +222,8 @@ _OF_NESTED: Final = re.compile(r".*/[^/]*-[0-9]+", re.DOTALL)
 
 
 def _check_new_id(id: object) -> None:
+    if isinstance(id, str):
+        check_printable("id=", id)
     if isinstance(id, str) and _OF_NESTED.fullmatch(id):
         raise UserError(
             f"id={id!r:.200} has the form of the id of a nested run, which its parent may end. "
@@ -242,6 +249,8 @@ def check_place(
             raise UserError(
                 f"{name}={value!r} holds a lone surrogate. Choose one without it."
             ) from None
+    if task_queue is not None:
+        check_printable("task_queue=", cast("str", task_queue))
     if is_new:
         _check_new_id(id)
     if client is not None:
@@ -280,6 +289,7 @@ def authors_of(author: object) -> tuple[str, ...]:
     if author is None:
         return ()
     check_name("author=", author)
+    check_printable("author=", cast("str", author), is_name=True)
     return (cast("str", author)[:LONGEST_NAME],)
 
 

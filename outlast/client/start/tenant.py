@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, cast
 
+from outlast.agents.checks import check_printable
 from outlast.agents.errors import UserError
 
 LONGEST_NAME_BYTES: Final = 64
@@ -49,10 +50,8 @@ def as_tenant(tenant: Tenant | str | None) -> Tenant | None:
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"A tenant's name must be a non-empty string, not {name!r}.")
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise UserError(f"The tenant's name {name!r} holds a lone surrogate. Remove it.") from None
+    check_printable("The tenant's name", name)
+    size = len(name.encode())
     if size > LONGEST_NAME_BYTES:
         raise UserError(
             f"The tenant's name {name!r} has {size} bytes, but Temporal takes "

@@ -34,6 +34,7 @@ from outlast.client.start.runner import (
 from outlast.client.start.tenant import Tenant
 from outlast.client.transport import connection
 from outlast.contract import names
+from outlast.loop.start import Customer as Named
 from outlast.sessions import SQLiteSession
 from outlast.tracing.provider import trace
 from tests.eventually import eventually
@@ -887,12 +888,27 @@ async def test_options_that_cannot_say_where_a_run_is_are_refused_before_anythin
     assert engine.calls == []
 
 
+@pytest.mark.parametrize("text", ["a\nb", "a\tb", "a\u2028b", "a\u202eb", "\ufeffa"])
+async def test_no_new_run_gets_an_id_that_people_cannot_read(engine: LocalStub, text: str) -> None:
+    given: list[dict[str, Any]] = [{"id": text}, {"author": text}, {"customer": text}]
+    for options in given:
+        with pytest.raises(UserError, match="holds a character that cannot be printed"):
+            await Runner.start(A, "Hello", **options)
+    assert engine.calls == []
+
+
+async def test_a_name_may_have_what_joins_its_letters(engine: LocalStub) -> None:
+    name = "\u0646\u06cc\u06a9\u200c\u067e\u06cc"
+    await Runner.start(A, "Hello", author=name, customer=Named("c-1", name=name), keep_open=True)
+    assert engine.calls
+
+
 async def test_a_client_that_was_not_awaited_is_told_so() -> None:
     with pytest.raises(UserError, match=r"not coroutine: await Client\.connect"):
         await Runner.run(A, "Hello", client=cast("Client", nobody()))
 
 
-@pytest.mark.parametrize("run_id", ["X/ask_judge-3", "X/ask_judge-3/look_up-12", "a\nb/-3"])
+@pytest.mark.parametrize("run_id", ["X/ask_judge-3", "X/ask_judge-3/look_up-12", "a b/-3"])
 async def test_no_new_run_gets_the_id_of_a_nested_one(engine: LocalStub, run_id: str) -> None:
     problem = "the form of the id of a nested run"
     with pytest.raises(UserError, match=problem):

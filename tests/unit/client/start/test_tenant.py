@@ -26,7 +26,7 @@ def test_a_name_is_text(name: Any) -> None:
 
 
 def test_a_name_that_cannot_be_sent_is_refused() -> None:
-    with pytest.raises(UserError, match=r"holds a lone surrogate\. Remove it"):
+    with pytest.raises(UserError, match=r"cannot be printed, such as a line break\. Remove it"):
         Tenant("\ud800")
 
 
