@@ -8,7 +8,9 @@ from hashlib import sha256
 from outlast.loop.values import JsonObject
 
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_LONGEST = 64  # the APIs' limit for a tool's name
+LONGEST_NAME = 64
+"""The APIs' limit for the characters of a tool's name."""
+
 _DIGITS = 8
 _NAMED = frozenset({"function_call", "custom_tool_call"})
 """The types of items that have a tool's name."""
@@ -16,7 +18,7 @@ _NAMED = frozenset({"function_call", "custom_tool_call"})
 
 def is_tool_name(name: object) -> bool:
     """Whether a name is 1 to 64 letters (of any script), digits, `_` or `-`."""
-    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST:
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
         return False
     return all(
         character in "_-" or character.isalnum() or _is_mark(character) for character in name
@@ -35,16 +37,27 @@ def provider_name(name: str) -> str:
     kept = "".join(letter for letter in letters if not _is_mark(letter))
     ascii_part = re.sub(r"[^a-zA-Z0-9_-]+", "_", kept).strip("_-") or "tool"
     digest = sha256(name.encode()).hexdigest()[:_DIGITS]
-    return f"{ascii_part[: _LONGEST - _DIGITS - 1].rstrip('_-')}_{digest}"
+    return f"{ascii_part[: LONGEST_NAME - _DIGITS - 1].rstrip('_-')}_{digest}"
 
 
-def name_from(text: str) -> str:
+def name_from(text: str, most: int = LONGEST_NAME) -> str:
     """Return a tool's name for a text such as an agent's name.
 
-    Invalid characters become `_`. A text without ASCII letters keeps its own.
+    Blanks and other invalid characters become `_`. A text without ASCII letters keeps its own. Where
+    characters other than blanks are lost, a hash of the text follows, so that texts which differ in
+    them have different names, whatever other names there are.
+
+    Args:
+        text: the text.
+        most: how many characters the name may have.
     """
     plain = re.sub(r"[^a-zA-Z0-9_]", "_", text).lower()
-    return plain if plain.strip("_") else re.sub(r"\W", "_", text).lower()
+    name = plain if plain.strip("_") else re.sub(r"\W", "_", text).lower()
+    if name == text.lower().replace(" ", "_") and len(name) <= most:
+        return name
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    kept = re.sub(r"_+", "_", name)[: most - _DIGITS - 1].strip("_")
+    return f"{kept}_{digest}" if kept else digest
 
 
 def with_provider_names(items: Sequence[JsonObject]) -> list[JsonObject]:
