@@ -1,6 +1,6 @@
 """The checks of `outlast doctor TARGET`: what the agents' MCP servers list."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from outlast.agents.agent import Agent
@@ -8,16 +8,16 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools, mcp_tools_of
-from outlast.agents.registry import AgentRegistry
+from outlast.agents.registry import Registry
 from outlast.cli.findings import Finding, missing, ok, optional
 from outlast.rendering import counted, cut, visible
 
 LONGEST_REASON = 500
 
 
-async def mcp_servers(agents: Sequence[Agent[Any]]) -> list[Finding]:
+async def mcp_servers(agents: Iterable[Agent[Any]]) -> list[Finding]:
     """List the tools of every MCP server of these agents, and of those that they can reach."""
-    registry = AgentRegistry(agents)
+    registry = Registry(agents)
     findings: dict[str, list[Finding]] = {}
     try:
         for name in registry.names:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
 import typer
 
+from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.durations import coming_time, length_option

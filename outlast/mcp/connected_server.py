@@ -123,7 +123,7 @@ class ConnectedServer(MCPServer):
         self._stand_in: Any = None
         self._listed: list[Any] | None = None
         self._lists = 0
-        self.listing_problems: dict[str, str] = {}
+        self.listing_problems = {}
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
             WeakKeyDictionary()
         )
@@ -311,7 +311,9 @@ class ConnectedServer(MCPServer):
         options: dict[str, Any] = {} if meta is None else {"meta": meta}
 
         if declined(answers):
-            refusal = MCPRefusal(f"The MCP server {self.name!r} did not run {tool_name!r}: {_DECLINED}")
+            refusal = MCPRefusal(
+                f"The MCP server {self.name!r} did not run {tool_name!r}: {_DECLINED}"
+            )
             refusal.words = _DECLINED
             raise refusal
         others = without_links(answers)
@@ -385,7 +387,7 @@ class ConnectedServer(MCPServer):
 
     def note_tool(self, name: str, problem: str) -> None:
         """Record that a listed tool is left out or changed; `problem` follows its name."""
-        self.listing_problems[name] = problem
+        self.listing_problems = {**self.listing_problems, name: problem}
 
     def note_status(self, status: int) -> None:
         """Record the HTTP status of an error response."""

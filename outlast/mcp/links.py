@@ -25,11 +25,8 @@ def links_in(data: Any) -> dict[str, JsonObject]:
 
 def declined(answers: JsonObject | None) -> bool:
     """Whether a person has not followed such a link."""
-    return any(
-        isinstance(answer, dict) and answer.get("action") != "accept"
-        for key, answer in (answers or {}).items()
-        if key.startswith(_KEY)
-    )
+    of_links: list[Any] = [one for key, one in (answers or {}).items() if key.startswith(_KEY)]
+    return any(cast("JsonObject", one).get("action") != "accept" for one in of_links)
 
 
 def without_links(answers: JsonObject | None) -> JsonObject | None:

@@ -70,7 +70,7 @@ class Repairs:
             try:
                 async with asyncio.timeout(VALIDATION_SECONDS):
                     await validate(name, result)
-            except Exception as error:  # whatever the schema is made of
+            except Exception as error:  # noqa: BLE001  whatever the schema is made of
                 reason = f"{type(error).__name__}: {error}"
                 logger.warning(
                     "the result of the MCP tool %r was not checked, or does not fit its output "

@@ -109,12 +109,12 @@ class HistoryReader:
                 break
             at += 1
         text += chunk[begin:]
-        if len(text) > self._most:
-            raise HTTPException(413, TOO_LARGE)
+        self._check(len(text))
         return len(chunk)
 
     def _close(self, text: bytearray) -> None:
         self._text = None
+        self._check(len(text))
         if len(text) < LONG:
             self._keep(text)
         else:
@@ -129,6 +129,9 @@ class HistoryReader:
 
     def _keep(self, piece: bytes | bytearray) -> None:
         self._bytes += len(piece)
-        if self._bytes > self._most:
-            raise HTTPException(413, TOO_LARGE)
+        self._check(self._bytes)
         self._parts[-1] += piece
+
+    def _check(self, size: int) -> None:
+        if size > self._most:
+            raise HTTPException(413, TOO_LARGE)

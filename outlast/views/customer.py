@@ -266,9 +266,7 @@ def message_ids(run: AnyState) -> dict[int, str]:
     return dict(zip(places, ids, strict=True)) if len(ids) == len(places) else {}
 
 
-def is_other_message(
-    run: AnyState, message_id: str, content: str | Sequence[JsonObject]
-) -> bool:
+def is_other_message(run: AnyState, message_id: str, content: str | Sequence[JsonObject]) -> bool:
     """Whether a message that the run has under this id says something else than `content`.
 
     Texts are compared, and which images and files there are; a text in the blob store counts as the
@@ -281,12 +279,14 @@ def is_other_message(
     if not had or not all(is_plain(one) for one in had):
         return False
     sent = [{"role": "user", "content": content}] if isinstance(content, str) else content
-    return _said(had) != _said(sent)
+    return _words(had) != _words(sent)
 
 
-def _said(raws: Iterable[JsonObject]) -> tuple[str, list[str]]:
+def _words(raws: Iterable[JsonObject]) -> tuple[str, list[str]]:
     listed = list(raws)
-    kinds = [str(part.get("type")) for raw in listed for _, part in _shown_parts(raw.get("content"))]
+    kinds = [
+        str(part.get("type")) for raw in listed for _, part in _shown_parts(raw.get("content"))
+    ]
     return "\n".join(text_of(raw) for raw in listed), kinds
 
 

@@ -20,9 +20,7 @@ __all__ = ["keys"]
 PHOTO = base64.b64encode(b"\x89PNG" + b"\0" * 3_000_000).decode()
 """Too large for a record, and without a blob store there is no other place."""
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def part(kind: str, **source: str) -> dict[str, Any]:
@@ -104,7 +102,7 @@ async def test_only_the_refused_item_of_a_list_of_responses_is_refused(
     run_id = desk.new_id()
     mine = bearer(TOKENS.mint(run_id))
     async with asyncio.timeout(PATIENCE_SECONDS), opened(app_of(desk, agent)) as http:
-        told = {"type": "message", "role": "assistant", "content": []}
+        told: dict[str, Any] = {"type": "message", "role": "assistant", "content": []}
         listed = [item("Hello"), told, item(OF_RESPONSES[kind])]
         refused = await create(http, mine, model="Helper", input=listed)
         assert refused["code"] in {400, 413, 415}
@@ -156,7 +154,9 @@ async def test_an_edited_message_is_no_question_with_an_answer(desk: Desk) -> No
             return await http.post("/vercel/Helper", json=body, headers=mine)
 
         assert (await send(said("Where is it?", photo))).status_code == 200
-        assert (await send(said("Where is it?", photo))).status_code == 200  # it was lost on its way
+        assert (
+            await send(said("Where is it?", photo))
+        ).status_code == 200  # it was lost on its way
         for other in (said("Where is the other?", photo), said("Where is it?")):
             refused = await send(other)
             assert (refused.status_code, refused.json()["error"]["code"]) == (
@@ -193,6 +193,7 @@ async def test_a_history_with_many_photos_is_answered(desk: Desk, wire: str) -> 
     run_id = desk.new_id()
     mine = bearer(TOKENS.mint(run_id))
     data = "A" * 8_000_000
+    body: dict[str, Any]
     async with asyncio.timeout(PATIENCE_SECONDS), opened(app_of(desk, agent)) as http:
         if wire == "agui":
             photo = [part("image", type="data", value=data)]
@@ -209,7 +210,7 @@ async def test_a_history_with_many_photos_is_answered(desk: Desk, wire: str) -> 
         else:
             url = "data:image/png;base64," + data
             old = [item([{"type": "input_image", "image_url": url}])] * 5
-            told = {"type": "message", "role": "assistant", "content": []}
+            told = {"type": "message", "role": "assistant", "content": list[Any]()}
             body = {"model": "Helper", "input": [*old, told, item("Hello")]}
             path = "/v1/responses"
         answer = await http.post(path, json=body, headers=mine)

@@ -19,7 +19,7 @@ from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
 from outlast.agents.hooks import TAgent
 from outlast.agents.schemas.problems import schema_errors
-from outlast.agents.schemas.provider_names import LONGEST_NAME, is_tool_name, name_from
+from outlast.agents.schemas.provider_names import LONGEST_NAME, distinct_name, is_tool_name
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.loop.approvals import DecisionType
 from outlast.loop.phrases import handed_over
@@ -199,7 +199,7 @@ class Handoff(Generic[TContext, TAgent]):
         The name ends with a hash of the agent's where characters other than blanks are lost.
         """
         name = agent if isinstance(agent, str) else agent.name
-        return _PREFIX + name_from(name, most=LONGEST_NAME - len(_PREFIX))
+        return _PREFIX + distinct_name(name, most=LONGEST_NAME - len(_PREFIX))
 
     @classmethod
     def default_tool_description(cls, agent: NamedAgent) -> str:

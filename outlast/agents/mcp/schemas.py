@@ -26,8 +26,12 @@ def root_object(schema: JsonObject) -> JsonObject:
     made = _readable(deepcopy(schema))
     made["type"] = "object"
     forms = {key: made.pop(key) for key in _REFUSED if key in made}
+    if "$ref" in made:
+        forms["allOf"] = [*_listed(forms.get("allOf")), {"$ref": made.pop("$ref")}]
     properties = made.get("properties")
-    made["properties"] = dict(cast("JsonObject", properties)) if isinstance(properties, dict) else {}
+    made["properties"] = (
+        dict(cast("JsonObject", properties)) if isinstance(properties, dict) else {}
+    )
     required = _names(made.get("required"))
     for key in (*_CHOICES, "allOf"):
         branches = [_resolved(one, made) for one in _listed(forms.get(key))]

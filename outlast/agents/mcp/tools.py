@@ -16,8 +16,8 @@ from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.calls import call_in_run
 from outlast.agents.mcp.names import names_with_server, own_names
-from outlast.agents.mcp.schemas import root_object
 from outlast.agents.mcp.results import output_of
+from outlast.agents.mcp.schemas import root_object
 from outlast.agents.mcp.server import (
     MCPConfig,
     MCPServer,
@@ -131,7 +131,7 @@ def _named(
         for (_, tool, found), name in zip(listed, chosen, strict=True):
             if name != tool.name:
                 found[tool.name] = f"is called {name} here: models take no such name"
-    made = [
+    made: list[FunctionTool] = [
         function_tool_of(server, tool, name, agent)
         for (server, tool, _), name in zip(listed, chosen, strict=True)
     ]
@@ -167,10 +167,13 @@ def function_tool_of(
     server: MCPServer, tool: Any, name: str, agent: ServedAgent
 ) -> MCPFunctionTool:
     """Make a function tool of a server's tool."""
-    schema = root_object(cast("JsonObject", tool.input_schema))
+    given = deepcopy(cast("JsonObject", tool.input_schema))
+    given.setdefault("properties", {})  # some providers require it, but the protocol does not
+    schema = root_object(given)
     strict = None
     if agent.mcp_config.get("convert_schemas_to_strict", False):
-        strict = _strict(schema, f"Tool {name!r}")
+        # A schema that had to be repaired may lack properties, and strict mode would forbid them.
+        strict = _strict(given, f"Tool {name!r}")
     otherwise = agent.mcp_config.get("failure_error_function", default_tool_error)
     annotations = getattr(tool, "annotations", None)
     title = getattr(tool, "title", None) or getattr(annotations, "title", None)

@@ -40,19 +40,26 @@ def provider_name(name: str) -> str:
     return f"{ascii_part[: LONGEST_NAME - _DIGITS - 1].rstrip('_-')}_{digest}"
 
 
-def name_from(text: str, most: int = LONGEST_NAME) -> str:
+def name_from(text: str) -> str:
     """Return a tool's name for a text such as an agent's name.
 
-    Blanks and other invalid characters become `_`. A text without ASCII letters keeps its own. Where
-    characters other than blanks are lost, a hash of the text follows, so that texts which differ in
-    them have different names, whatever other names there are.
+    Invalid characters become `_`. A text without ASCII letters keeps its own.
+    """
+    plain = re.sub(r"[^a-zA-Z0-9_]", "_", text).lower()
+    return plain if plain.strip("_") else re.sub(r"\W", "_", text).lower()
+
+
+def distinct_name(text: str, most: int = LONGEST_NAME) -> str:
+    """Return a tool's name for a text, as `name_from`, and another one for another text.
+
+    Where characters other than blanks are lost, a hash of the text follows. So the name does not
+    depend on other names. Texts that differ only in capitals and in blanks for `_` share a name.
 
     Args:
         text: the text.
         most: how many characters the name may have.
     """
-    plain = re.sub(r"[^a-zA-Z0-9_]", "_", text).lower()
-    name = plain if plain.strip("_") else re.sub(r"\W", "_", text).lower()
+    name = name_from(text)
     if name == text.lower().replace(" ", "_") and len(name) <= most:
         return name
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

@@ -96,7 +96,9 @@ def _without_unreadable(body: bytes) -> RunAgentInput | None:
     *before, last = cast("list[Any]", listed) or [None]
     kept = [one for one in before if _is_readable(one)]
     try:
-        return RunAgentInput.model_validate({**cast("JsonObject", given), "messages": [*kept, last]})
+        return RunAgentInput.model_validate(
+            {**cast("JsonObject", given), "messages": [*kept, last]}
+        )
     except ValidationError:
         return None
 
@@ -124,12 +126,15 @@ def own_messages(messages: Sequence[Message]) -> list[UserMessage]:
 
     Only the user's count: a front end cannot put words into the mouth of an agent.
     """
-    return [
-        one for one in messages if isinstance(one, UserMessage) and not one.id.startswith(OWN)
-    ]
+    return [one for one in messages if isinstance(one, UserMessage) and not one.id.startswith(OWN)]
 
 
 def content_of(message: UserMessage) -> str | list[JsonObject]:
+    """Return the content of a message, as `checked_content` takes it.
+
+    Raises:
+        UserError: a part is none that people send.
+    """
     if isinstance(message.content, str):
         return message.content
     return [_part(one) for one in message.content]

@@ -26,6 +26,7 @@ from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import found_requests
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
 from outlast.serve.cursor import Cursor
+from outlast.serve.customer_input import customer_message_id
 from outlast.serve.feed import (
     Cut,
     Ended,
@@ -37,7 +38,6 @@ from outlast.serve.feed import (
     TextAdded,
     TextReset,
 )
-from outlast.serve.customer_input import customer_message_id
 from outlast.serve.messages import accept_message, check_same, is_about_message
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused, problem_of
@@ -243,7 +243,8 @@ class RunStream:
     def _check_same(self, state: RunSnapshot, own_id: str, message: UserMessage) -> None:
         """Refuse an edited message, but not one that the client has as the desk has shown it."""
         content = content_of(message)
-        shown = {one.text for one in self._view(state)[0] if isinstance(one, Said)}
+        parts = self._view(state)[0].with_live(None)
+        shown = {one.text for one in parts if isinstance(one, Said)}
         if not isinstance(content, str) or content in shown:
             return
         check_same(state, own_id, content)

@@ -410,7 +410,7 @@ async def _decide(asked: DeskRequest, run_id: str, given: _Input) -> GoesOn | No
         kind = "approve" if approves else "reject"
         await decide(asked, run_id, found, kind=kind, reason=reason, channel="responses")
         decided[found.request.id] = voted_by(asked.person.subject)
-    return await decided_at(asked.desk.feed, run_id, decided)
+    return await decided_at(asked.desk.feed, run_id, decided) if decided else None
 
 
 async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | None:

@@ -97,7 +97,7 @@ async def chat(asked: DeskRequest) -> Response:
             # The client keeps a message that was refused before, and its decision counts.
         else:
             return _stream(asked, _whole(run_id, message_id))
-    elif is_last and place is None:
+    elif is_last and state is not None and place is None:
         _check_same(state, message_id, user[-1])
     state = await state_if_any(asked, run_id)
     if state is None:

@@ -11,38 +11,39 @@ X: dict[str, Any] = {"x": {"type": "string"}}
 Y: dict[str, Any] = {"y": {"type": "string"}}
 
 
-@pytest.mark.parametrize(
-    ("schema", "properties", "required"),
-    [
-        ({}, {}, None),
-        ({"type": "object", "properties": X, "required": ["x"]}, X, ["x"]),
-        ({"anyOf": [{"properties": X, "required": ["x"]}, {"properties": Y}]}, X | Y, []),
-        (
-            {
-                "oneOf": [
-                    {"properties": X | Y, "required": ["x", "y"]},
-                    {"properties": X, "required": ["x"]},
-                ]
-            },
-            X | Y,
-            ["x"],
-        ),
-        (
-            {"allOf": [{"properties": X, "required": ["x"]}, {"properties": Y, "required": ["y"]}]},
-            X | Y,
-            ["x", "y"],
-        ),
-        (
-            {"properties": X, "required": ["x"], "anyOf": [{"required": ["x"]}, {"required": []}]},
-            X,
-            ["x"],
-        ),
-        ({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/no"}, 3]}, X, []),
-        ({"anyOf": "none", "properties": 3, "not": {}, "enum": [1]}, {}, None),
-        ({"type": "object", "properties": {**X, "required": ["x"]}}, X, None),
-        ({"properties": X, "required": True}, X, None),
-    ],
-)
+CASES: list[tuple[Any, Any, Any]] = [
+    ({}, {}, None),
+    ({"type": "object", "properties": X, "required": ["x"]}, X, ["x"]),
+    ({"anyOf": [{"properties": X, "required": ["x"]}, {"properties": Y}]}, X | Y, []),
+    (
+        {
+            "oneOf": [
+                {"properties": X | Y, "required": ["x", "y"]},
+                {"properties": X, "required": ["x"]},
+            ]
+        },
+        X | Y,
+        ["x"],
+    ),
+    (
+        {"allOf": [{"properties": X, "required": ["x"]}, {"properties": Y, "required": ["y"]}]},
+        X | Y,
+        ["x", "y"],
+    ),
+    (
+        {"properties": X, "required": ["x"], "anyOf": [{"required": ["x"]}, {"required": []}]},
+        X,
+        ["x"],
+    ),
+    ({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/no"}, 3]}, X, []),
+    ({"anyOf": "none", "properties": 3, "not": {}, "enum": [1]}, {}, None),
+    ({"type": "object", "properties": {**X, "required": ["x"]}}, X, None),
+    ({"properties": X, "required": True}, X, None),
+    ({"$ref": "#/$defs/a", "allOf": [{"properties": Y, "required": ["y"]}]}, Y | X, ["y"]),
+]
+
+
+@pytest.mark.parametrize(("schema", "properties", "required"), CASES)
 def test_the_root_is_an_object_with_the_properties_of_all_forms(
     schema: Any, properties: Any, required: Any
 ) -> None:
@@ -63,7 +64,7 @@ def test_what_no_schema_may_have_is_left_out_at_any_depth() -> None:
         "type": "object",
         "properties": {"a": {"type": "string", "required": True}, "b": {"type": "text"}},
     }
-    schema = {
+    schema: dict[str, Any] = {
         "properties": {
             "list": {"type": "array", "items": {**inner, "enum": []}},
             "either": {"anyOf": [inner, "none"]},

@@ -9,6 +9,7 @@ import pytest
 from ag_ui.core import RunAgentInput
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
@@ -26,10 +27,12 @@ from outlast.serve.wires.ag_ui import ROUTES
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import (
     answers_in,
+    content_of,
     follows,
     interrupt_id,
     known_parts,
-    new_messages,
+    own_messages,
+    read_input,
     response_schema,
 )
 from outlast.serve.wires.ag_ui_view import (
@@ -335,7 +338,9 @@ async def read(*messages: Any) -> Any:
     return await read_input(Request({"type": "http", "headers": []}, receive))
 
 
-@pytest.mark.parametrize("odd", [{"id": "v", "role": "user", "content": [{"type": "voice"}]}, 3, {}])
+@pytest.mark.parametrize(
+    "odd", [{"id": "v", "role": "user", "content": [{"type": "voice"}]}, 3, {}]
+)
 async def test_a_message_that_cannot_be_read_and_is_only_repeated_does_not_matter(odd: Any) -> None:
     new = {"id": "m1", "role": "user", "content": "Hello"}
     assert [one.id for one in (await read(odd, new)).messages] == ["m1"]

@@ -10,10 +10,12 @@ from starlette.exceptions import HTTPException
 
 from outlast.serve.histories import LONG, HistoryReader
 
-TEXTS = st.text(max_size=40) | st.sampled_from(["\\", '"', "\\\"", "x" * LONG])
+TEXTS = st.text(max_size=20) | st.sampled_from(["\\", '"', '\\"'])
 
 
-@given(st.recursive(TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)), st.data())
+@given(
+    st.recursive(TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)), st.data()
+)
 def test_what_is_small_stays_whatever_the_pieces(value: Any, data: Any) -> None:
     body = json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode("utf-8", "replace")
     reader, at = HistoryReader(), 0
@@ -32,7 +34,9 @@ def test_of_long_texts_the_newest_are_kept() -> None:
     assert found == [*[""] * 8, *photos[-2:], "What is this?"]
 
 
-@pytest.mark.parametrize("body", [b'"' + b"A" * 60_000, b"[" * 60_000, b'"a",' * 20_000])
+@pytest.mark.parametrize(
+    "body", [b'"' + b"A" * 60_000, b'"' + b"A" * 60_000 + b'"', b"[" * 60_000, b'"a",' * 20_000]
+)
 def test_a_text_or_a_rest_that_is_too_large_is_refused(body: bytes) -> None:
     reader = HistoryReader(most=50_000)
     with pytest.raises(HTTPException) as refused:
