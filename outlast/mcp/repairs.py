@@ -14,7 +14,7 @@ from typing import Any, Final, Self, cast
 
 import mcp.types as mcp_types
 from mcp.shared.message import SessionMessage
-from mcp_types import methods
+from mcp.types import methods
 from pydantic import ValidationError
 
 from outlast.agents.logs import get_logger
