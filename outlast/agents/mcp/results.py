@@ -20,7 +20,8 @@ def output_of(result: Any, *, structured: bool = False) -> str | ToolOutputPart 
     Texts and images become parts, in order; other content becomes JSON text. A result without
     content is read as its structured content.
     """
-    is_marked = bool((getattr(result, "meta", None) or {}).get(MARK))
+    meta: Any = getattr(result, "meta", None) or {}
+    is_marked = bool(meta.get(MARK))
     content = getattr(result, "structured_content", None)
     is_wanted = structured and content and not result.is_error
     if content is not None and (is_wanted or not result.content):

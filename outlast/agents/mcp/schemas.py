@@ -62,36 +62,41 @@ def _readable(schema: JsonObject, depth: int = 0) -> JsonObject:
         if depth >= MOST_LEVELS:
             continue
         if key in _OF_SCHEMAS:
+            fields = cast("JsonObject", value).items()
             made[key] = {
-                name: _readable(one, depth + 1) if isinstance(one, dict) else one
-                for name, one in cast("JsonObject", value).items()
-                if isinstance(one, dict | bool)
+                name: _readable_form(one, depth) for name, one in fields if _is_schema(one)
             }
-        elif isinstance(value, dict) and key in _ONE_SCHEMA:
-            made[key] = _readable(cast("JsonObject", value), depth + 1)
+        elif key in _ONE_SCHEMA:
+            made[key] = _readable_form(value, depth)
         elif key in _LISTS:
-            listed = (one for one in _listed(value) if isinstance(one, dict | bool))
-            made[key] = [
-                _readable(cast("JsonObject", one), depth + 1) if isinstance(one, dict) else one
-                for one in listed
-            ]
+            made[key] = [_readable_form(one, depth) for one in _listed(value) if _is_schema(one)]
+            if not made[key]:
+                del made[key]
     return made
 
 
-def _is_type(value: object) -> bool:
+def _readable_form(form: Any, depth: int) -> Any:
+    return _readable(cast("JsonObject", form), depth + 1) if isinstance(form, dict) else form
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _is_type(value: Any) -> bool:
     listed = _listed(value) if isinstance(value, list) else [value]
     return bool(listed) and all(one in _TYPES for one in listed)
 
 
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and len(_names(value)) == len(_listed(value))
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in _listed(value))
 
 
-def _is_full_list(value: object) -> bool:
+def _is_full_list(value: Any) -> bool:
     return bool(_listed(value))
 
 
-def _is_object(value: object) -> bool:
+def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
@@ -102,7 +107,7 @@ _TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "n
 _OF_SCHEMAS: Final = ("properties", "$defs", "definitions", "patternProperties")
 _ONE_SCHEMA: Final = ("items", "additionalProperties", "not")
 _LISTS: Final = ("anyOf", "oneOf", "allOf")
-_FITS: Final[dict[str, Callable[[object], bool]]] = {
+_FITS: Final[dict[str, Callable[[Any], bool]]] = {
     "type": _is_type,
     "required": _is_names,
     "enum": _is_full_list,
@@ -123,9 +128,9 @@ def _resolved(branch: Any, root: JsonObject) -> JsonObject:
     return cast("JsonObject", found) if isinstance(found, dict) else {}
 
 
-def _listed(value: object) -> Sequence[Any]:
+def _listed(value: Any) -> Sequence[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _names(value: object) -> list[str]:
+def _names(value: Any) -> list[str]:
     return [one for one in _listed(value) if isinstance(one, str)]

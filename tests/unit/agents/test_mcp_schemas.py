@@ -68,6 +68,7 @@ def test_what_no_schema_may_have_is_left_out_at_any_depth() -> None:
         "properties": {
             "list": {"type": "array", "items": {**inner, "enum": []}},
             "either": {"anyOf": [inner, "none"]},
+            "neither": {"oneOf": ["none"]},
             "any": True,
             "type": {"type": ["string", "null"], "enum": ["required"]},
         }
@@ -76,6 +77,7 @@ def test_what_no_schema_may_have_is_left_out_at_any_depth() -> None:
     assert root_object(schema)["properties"] == {
         "list": {"type": "array", "items": clean},
         "either": {"anyOf": [clean]},
+        "neither": {},
         "any": True,
         "type": {"type": ["string", "null"], "enum": ["required"]},
     }
