@@ -342,13 +342,17 @@ class MCPTaskEnded(AgentsException):
 
     Attributes:
         outcome: how it ended, without the server's own words.
+        words: the server's words of the error with which it failed; empty without one.
     """
 
     code = "mcp_task_ended"
 
-    def __init__(self, message: str = "", *, outcome: str = "", run_data: Any = None) -> None:
+    def __init__(
+        self, message: str = "", *, outcome: str = "", words: str = "", run_data: Any = None
+    ) -> None:
         super().__init__(message, run_data=run_data)
         self.outcome = outcome
+        self.words = words
 
 
 class WaitDropped(AgentsException):

@@ -80,20 +80,25 @@ async def doctor(
 ) -> ExitCode:
     """Check this machine and the server, and print how to fix problems.
 
-    Optional findings matter for some commands only. Exits with 1 if a finding is `missing`. With
-    --worker it is the health check of a worker's container. With --security it looks for
+    Optional findings matter for some commands only. Exits with 1 if a finding is `missing`. With a
+    target, the MCP servers of its agents are asked for their tools, too. With --worker it is the health check of a worker's container. With --security it looks for
     weaknesses: run it where the worker runs, with its environment and target. Exits with 1 if it
     finds one.
     """
     if security:
         return _look_for_weaknesses(caller, target, app_dir, approvals)
-    if target is not None:
-        raise UserError("A target is for `outlast doctor --security`. Leave it out.")
+    if target is not None and worker:
+        raise UserError("`outlast doctor --worker` takes no target. Leave it out.")
     if worker:
         findings = [await local_worker(caller, task_queue)]
     else:
         async with terminal.waiting(terminal.err(), "checking"):
             findings = await examine(caller, fix=fix, task_queue=task_queue)
+            if target is not None:
+                from outlast.cli.application import load_config
+                from outlast.cli.mcp_checks import mcp_servers
+
+                findings += await mcp_servers(load_config(target, app_dir)["agents"])
     return _shown(caller, findings, bad="missing")
 
 

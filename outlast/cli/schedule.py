@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
 import typer
 
+from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.durations import coming_time, length_option
@@ -270,7 +271,10 @@ def _times(
     now = datetime.fromtimestamp(now_ms() / 1000, UTC)
     once = None if at is None else coming_time(at, "--at", now)
     if once is not None and once.tzinfo is None and time_zone is None:
-        once = once.astimezone()
+        here = once.astimezone()
+        if here.replace(tzinfo=None, fold=0) != once.replace(fold=0):
+            raise UserError(f"--at {at} does not exist on this machine: clocks go forward then.")
+        once = here
     return Times(
         at=once,
         cron=tuple(cron),

@@ -35,6 +35,7 @@ from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
 from outlast.mcp import tasks
 from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
+from outlast.mcp.links import declined, links_in, without_links
 from outlast.mcp.options import (
     CommonOptions,
     MessageHandler,
@@ -122,6 +123,7 @@ class ConnectedServer(MCPServer):
         self._stand_in: Any = None
         self._listed: list[Any] | None = None
         self._lists = 0
+        self.listing_problems = {}
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
             WeakKeyDictionary()
         )
@@ -308,10 +310,26 @@ class ConnectedServer(MCPServer):
         what = f"run {tool_name!r}"
         options: dict[str, Any] = {} if meta is None else {"meta": meta}
 
-        def send(client: Any) -> Awaitable[Any]:
-            if not self.tasks or not tasks.has_tasks(client):
-                return client.call_tool(tool_name, arguments, **options)
-            return tasks.call(client, tool_name, arguments, meta, answers=answers, state=state)
+        if declined(answers):
+            refusal = MCPRefusal(
+                f"The MCP server {self.name!r} did not run {tool_name!r}: {_DECLINED}"
+            )
+            refusal.words = _DECLINED
+            raise refusal
+        others = without_links(answers)
+
+        async def send(client: Any) -> Any:
+            try:
+                if not self.tasks or not tasks.has_tasks(client):
+                    return await client.call_tool(tool_name, arguments, **options)
+                return await tasks.call(
+                    client, tool_name, arguments, meta, answers=others, state=state
+                )
+            except MCPError as error:
+                links = links_in(error.data)
+                if error.code != mcp_types.URL_ELICITATION_REQUIRED or not links:
+                    raise
+                return MCPInputRequired(inputs=links)
 
         await self._reach(what)
         return await self._request(what, send)
@@ -367,6 +385,10 @@ class ConnectedServer(MCPServer):
         """Return a resource, as `mcp.types.ReadResourceResult`."""
         return await _for_programs(self._read(f"read {uri!r}", "read_resource", uri))
 
+    def note_tool(self, name: str, problem: str) -> None:
+        """Record that a listed tool is left out or changed; `problem` follows its name."""
+        self.listing_problems = {**self.listing_problems, name: problem}
+
     def note_status(self, status: int) -> None:
         """Record the HTTP status of an error response."""
         self._status = status
@@ -375,6 +397,7 @@ class ConnectedServer(MCPServer):
         start = PATIENCE.total_seconds()
         seconds = start + max(start, self.client_session_timeout_seconds or 0)
         bound = asyncio.timeout(seconds)
+        self.listing_problems = {}
         try:
             async with bound:
                 return await self._pages("list its tools", "list_tools", "tools")
@@ -512,9 +535,10 @@ class ConnectedServer(MCPServer):
         if error.code == mcp_types.PARSE_ERROR:  # raised here, about the server's answer
             self._raise_unreadable(what, error)
         message = f"The MCP server {self.name!r} refused to {what}: {error.message}"
-        if error.code == mcp_types.INTERNAL_ERROR:
-            raise MCPFault(message) from error
-        raise MCPRefusal(message) from error
+        kind = MCPFault if error.code == mcp_types.INTERNAL_ERROR else MCPRefusal
+        refusal = kind(message)
+        refusal.words = error.message
+        raise refusal from error
 
     def _raise_status(self, what: str, status: int, error: Exception) -> NoReturn:
         message = f"The MCP server {self.name!r} refused to {what}: HTTP error {status}"
@@ -522,6 +546,8 @@ class ConnectedServer(MCPServer):
             raise MCPRefusal(message) from error
         raise MCPFault(message) from error
 
+
+_DECLINED = "A person has to open a link first, and has declined."
 
 _ERROR_RESPONSE = "Server returned an error response"
 """The protocol client's message for an HTTP error status without an error of the protocol."""

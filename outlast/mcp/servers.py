@@ -80,6 +80,7 @@ class MCPServerStdio(_Server[MCPServerStdioParams]):
             over_stdio(self.params, f"The MCP server {self.name!r}"),
             self.message_handler,
             tasks=self.tasks,
+            note_tool=self.note_tool,
         )
 
 
@@ -90,7 +91,12 @@ class MCPServerSse(_Server[MCPServerSseParams]):
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that connects to the server."""
-        return client_over(over_sse(self.params), self.message_handler, tasks=self.tasks)
+        return client_over(
+            over_sse(self.params),
+            self.message_handler,
+            tasks=self.tasks,
+            note_tool=self.note_tool,
+        )
 
 
 class MCPServerStreamableHttp(_Server[MCPServerStreamableHttpParams]):
@@ -101,4 +107,6 @@ class MCPServerStreamableHttp(_Server[MCPServerStreamableHttpParams]):
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that connects to the server."""
         streams = over_http(self.params, self.note_status)
-        return client_over(streams, self.message_handler, tasks=self.tasks)
+        return client_over(
+            streams, self.message_handler, tasks=self.tasks, note_tool=self.note_tool
+        )

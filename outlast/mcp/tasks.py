@@ -221,12 +221,11 @@ def _read_answers(answers: JsonObject) -> dict[str, mcp_types.ElicitResult]:
 
 
 @asynccontextmanager
-async def declaring_forms(streams: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
-    """Open a transport on which each request declares that people can be asked by a form.
+async def declaring_questions(streams: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
+    """Open a transport on which each request declares that people can be asked by form and by link.
 
-    The package declares this only together with URLs, and also to servers of earlier versions, which
-    ask in the middle of a call. Requests of those versions have no capabilities, and stay as they
-    are.
+    The package would declare this also to servers of earlier versions, which ask in the middle of a
+    call. Requests of those versions have no capabilities, and stay as they are.
     """
     async with streams as (read, write):
         yield read, _Declaring(write)
@@ -241,8 +240,8 @@ class _Declaring:
         meta = cast("JsonObject", params.get("_meta") or {})
         declared = cast("JsonObject | None", meta.get(mcp_types.CLIENT_CAPABILITIES_META_KEY))
         if declared is not None:
-            forms: JsonObject = {"elicitation": {"form": {}}}
-            meta[mcp_types.CLIENT_CAPABILITIES_META_KEY] = {**declared, **forms}
+            questions: JsonObject = {"elicitation": {"form": {}, "url": {}}}
+            meta[mcp_types.CLIENT_CAPABILITIES_META_KEY] = {**declared, **questions}
         await self._write.send(item)
 
     async def aclose(self) -> None:

@@ -23,7 +23,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
 from outlast.mcp.options import MessageHandler
-from outlast.mcp.tasks import TasksExtension, declaring_forms
+from outlast.mcp.repairs import NoteTool, Repairs
+from outlast.mcp.tasks import TasksExtension, declaring_questions
 
 HttpClientFactory: TypeAlias = Callable[..., httpx2.AsyncClient]
 """Called with headers=, timeout= and auth=; returns the HTTP client to use."""
@@ -84,24 +85,34 @@ class MCPServerStreamableHttpParams(MCPServerSseParams):
     terminate_on_close: NotRequired[bool]
 
 
-def client_over(
+@contextlib.asynccontextmanager
+async def client_over(
     streams: AbstractAsyncContextManager[Any],
     message_handler: MessageHandler | None,
     *,
+    note_tool: NoteTool,
     tasks: bool = False,
-) -> AbstractAsyncContextManager[Any]:
-    """Return the protocol's client over a transport; `ConnectedServer` caches.
+) -> AsyncGenerator[Any]:
+    """Open the protocol's client over a transport; `ConnectedServer` caches.
 
-    With `tasks`, the client declares that it takes tasks and questions for answers to calls.
+    Args:
+        streams: the transport.
+        message_handler: called with the server's notifications.
+        note_tool: called for each listed tool that is left out or changed.
+        tasks: the client declares that it takes tasks and questions for answers to calls.
     """
     version = importlib.metadata.version("outlast")
-    return Client(
-        declaring_forms(streams) if tasks else streams,
+    repairs = Repairs(note_tool)
+    repaired = repairs.over(streams)
+    async with Client(
+        declaring_questions(repaired) if tasks else repaired,
         cache=None,
         extensions=[TasksExtension()] if tasks else None,
         client_info=mcp_types.Implementation(name="outlast", version=version),
         message_handler=cast("Any", message_handler),
-    )
+    ) as client:
+        repairs.attach(client)
+        yield client
 
 
 @contextlib.asynccontextmanager

@@ -85,7 +85,7 @@ from outlast.serve.live import (
     event_stream,
     inbox_stream,
 )
-from outlast.serve.messages import begin, send
+from outlast.serve.messages import begin, check_same, send
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
@@ -274,6 +274,8 @@ async def _send(asked: DeskRequest) -> Response:
     own_id = body.message_id or secrets.token_hex(8)
     message_id = customer_message_id(own_id)
     try:
+        if body.message_id is not None:
+            check_same(await asked.handle.state(), message_id, given)
         await send(asked, asked.run_id, content, message_id)
     except RunNotFound:
         await _first_message(asked, body, content, message_id)

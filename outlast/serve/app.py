@@ -33,9 +33,9 @@ from outlast.serve.pages import agents, chat, conversation, conversations, inbox
 from outlast.serve.pages.page import show_page
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import (
-    LARGEST_BODY,
     Desk,
     EscapedPaths,
+    LimitedBodies,
     Login,
     as_json,
 )
@@ -141,10 +141,13 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
             *delivery_routes(client, webhooks=options.get("webhooks")),
             *shared.login.routes,
         ],
-        middleware=[Middleware(_SecurityHeaders), Middleware(EscapedPaths)],
+        middleware=[
+            Middleware(_SecurityHeaders),
+            Middleware(LimitedBodies),
+            Middleware(EscapedPaths),
+        ],
         exception_handlers={HTTPException: _show, Exception: _show},
         lifespan=lifespan,
-        max_body_size=LARGEST_BODY,
     )
     app.state.desk = shared
     return app

@@ -2,21 +2,20 @@
 
 import asyncio
 import time
-from typing import TypedDict, Unpack, cast
-
-from starlette.requests import Request
+from typing import Final, TypedDict, Unpack
 
 from outlast.agents.agent import Agent
 from outlast.agents.argument_names import near_name
-from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
+from outlast.agents.errors import RunAlreadyStarted, RunNotFound
 from outlast.client.handle import RunHandle
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
 from outlast.serve.access import Caller, Customer, Staff, Target
 from outlast.serve.pictures import readable_pictures
-from outlast.serve.problems import Refused
+from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import PATIENCE, Desk, DeskRequest
 from outlast.views import records
+from outlast.views.customer import is_other_message
 from outlast.views.records import JsonObject
 from outlast.views.run import RunSnapshot
 from outlast.views.transcript import has_message
@@ -70,8 +69,8 @@ async def accept_message(
         state: the state of the run, if this request has read it already.
 
     Raises:
-        Refused: the caller may not, the agent is unknown, a picture cannot be read, or the
-            conversation has ended.
+        Refused: the caller may not, the agent is unknown, a picture cannot be read, the
+            conversation has ended, or it has another message with this id.
     """
     state = state or await state_if_any(asked, run_id)
     if state is None:
@@ -80,10 +79,33 @@ async def accept_message(
         state = await _started(asked, run_id, agent, content, message_id)
     asked.check("send_message", Target(run_id=run_id))
     if state is not None and has_message(state, message_id):
+        check_same(state, message_id, content)
         return
     if state is not None and state.is_ending:
         raise Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
     await send(asked, run_id, await readable_pictures(content), message_id)
+
+
+def check_same(state: RunSnapshot, message_id: str, content: str | list[JsonObject]) -> None:
+    """Refuse a message whose id the run knows with another text: the answer would not be its own.
+
+    Raises:
+        Refused: it says something else.
+    """
+    if is_other_message(state, message_id, content):
+        raise Refused(409, "message_changed", _MESSAGE_CHANGED)
+
+
+def is_about_message(error: Exception) -> bool:
+    """Whether a message was refused for what it says, and not because of its caller or its run."""
+    return problem_of(error).status in _OF_MESSAGES
+
+
+_OF_MESSAGES: Final = frozenset({400, 413, 415})
+_MESSAGE_CHANGED: Final = (
+    "The conversation has another message with this id, and what was done with it stays. Send the new "
+    "text as a message of its own, with a new id."
+)
 
 
 class Whose(TypedDict, total=False):
@@ -160,21 +182,6 @@ async def _started(
     except RunAlreadyStarted:
         return None
     return await handle.state()
-
-
-async def json_body(request: Request) -> JsonObject:
-    """Return the JSON object in the body of a request.
-
-    Raises:
-        UserError: it is none.
-    """
-    try:
-        body: object = await request.json()
-    except (ValueError, RecursionError):
-        body = None
-    if not isinstance(body, dict):
-        raise UserError("The body must be a JSON object.")
-    return cast("JsonObject", body)
 
 
 def stream_deadline(caller: Caller) -> float | None:

@@ -37,6 +37,7 @@ _STATUSES: Final[dict[type[Exception], int]] = {
 }
 """The status of each error, of the most special class first."""
 
+_TOO_LARGE: Final = "The request is too large. Send up to 30 MB at once."
 _RETRY_SECONDS: Final = "5"
 
 
@@ -64,9 +65,8 @@ def problem_of(error: Exception) -> Problem:
             problem = Problem(error.status, error.code, error.message)
         case HTTPException():
             code = error.detail.lower().replace(" ", "_")
-            problem = Problem(
-                error.status_code, code, f"{error.detail}.", {**(error.headers or {})}
-            )
+            words = _TOO_LARGE if error.status_code == 413 else f"{error.detail}."
+            problem = Problem(error.status_code, code, words, {**(error.headers or {})})
         case RPCError() if is_transient(error):
             message = "The Temporal server does not answer. Try again in a moment."
             problem = Problem(503, "server_unavailable", message)

@@ -14,10 +14,12 @@ from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
@@ -52,6 +54,9 @@ CONVERSATION_COOKIE: Final = "outlast_conversation"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LARGEST_BODY: Final = 30_000_000
 """The largest body of a request, in bytes: a message with a photo in it."""
+
+TOO_LARGE: Final = "Content Too Large"
+"""The detail of the error for a body that is too large."""
 
 
 class Login(Protocol):
@@ -352,6 +357,50 @@ def own_origin(desk: Desk, connection: HTTPConnection) -> str:
         parts = urlsplit(desk.url)
         return f"{parts.scheme}://{parts.netloc}"
     return f"{connection.url.scheme}://{connection.headers.get('Host', '')}"
+
+
+class LimitedBodies:
+    """Bounds the bodies of requests. The answer is that of the route, in its own form."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on whose body cannot be read further than its limit."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = scope[_LIMIT] = _Limit()
+        given = Headers(scope=scope).get("content-length", "")
+        declared = int(given) if given.isascii() and given.isdigit() else 0
+        total = 0
+
+        async def receive_within() -> Message:
+            nonlocal total
+            if declared > limit.most:
+                raise HTTPException(413, TOO_LARGE)
+            message = await receive()
+            total += len(message.get("body", b""))
+            if total > limit.most:
+                raise HTTPException(413, TOO_LARGE)
+            return message
+
+        await self._app(scope, receive_within, send)
+
+
+@dataclass
+class _Limit:
+    most: int = LARGEST_BODY
+
+
+_LIMIT: Final = "outlast.limit"
+
+
+def allow_body(request: Request, most: int) -> None:
+    """Let the body of a request be larger than `LARGEST_BODY`."""
+    limit = request.scope.get(_LIMIT)
+    if isinstance(limit, _Limit):
+        limit.most = most
 
 
 class EscapedPaths:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from outlast.contract.blobs import is_plain
 from outlast.loop.aside import parts_aside
 from outlast.loop.items import Item, refusal_of, text_of
 from outlast.loop.phrases import as_text
@@ -263,6 +264,30 @@ def message_ids(run: AnyState) -> dict[int, str]:
     ids = list(dict.fromkeys([*taken, *state.question.answering]))
     places = [at for at, item in enumerate(state.items) if item.kind == "input"]
     return dict(zip(places, ids, strict=True)) if len(ids) == len(places) else {}
+
+
+def is_other_message(run: AnyState, message_id: str, content: str | Sequence[JsonObject]) -> bool:
+    """Whether a message that the run has under this id says something else than `content`.
+
+    Texts are compared, and which images and files there are; a text in the blob store counts as the
+    same.
+    """
+    state = loop_state(run)
+    waiting = next((one.content for one in state.inbox if one.id == message_id), None)
+    at = next((at for at, own in message_ids(run).items() if own == message_id), None)
+    had = waiting if waiting is not None else () if at is None else (state.items[at].raw,)
+    if not had or not all(is_plain(one) for one in had):
+        return False
+    sent = [{"role": "user", "content": content}] if isinstance(content, str) else content
+    return _words(had) != _words(sent)
+
+
+def _words(raws: Iterable[JsonObject]) -> tuple[str, list[str]]:
+    listed = list(raws)
+    kinds = [
+        str(part.get("type")) for raw in listed for _, part in _shown_parts(raw.get("content"))
+    ]
+    return "\n".join(text_of(raw) for raw in listed), kinds
 
 
 def messages_left_out(run: AnyState) -> list[CustomerMessage]:

@@ -142,6 +142,7 @@ async def test_tasks_are_polled_and_end_as_direct_calls_do(desk: Desk, kitchen: 
     assert told["plain"] == text("done")
     assert told["error"] == text("done")
     assert told["long"] == "too long"
+    answered = {"fails": " Its server answered: the oven is cold <b>&</b>"}
     for key, outcome in {
         "fails": "failed",
         "cancels": "was cancelled by its server",
@@ -150,7 +151,7 @@ async def test_tasks_are_polled_and_end_as_direct_calls_do(desk: Desk, kitchen: 
     }.items():
         assert told[key] == (
             "The tool work began a task at its server and returned no result. The task "
-            f"{outcome}. It may have had an effect."
+            f"{outcome}. It may have had an effect.{answered.get(key, '')}"
         )
     assert len(kitchen.requests("tools/call")) == 7
     assert len(kitchen.requests("tasks/get")) == 8

@@ -10,7 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio import client as temporal
+from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Replayer
@@ -52,6 +54,34 @@ WITHOUT_AGENT = "the schedule names no agent to start it with. Create it with on
 
 def now() -> datetime:
     return datetime.fromtimestamp(now_ms() / 1000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "cron", "fires"),
+    [
+        ("America/New_York", "2026-11-01", "30 1 * * *", ["05:30", "06:30"]),
+        ("America/New_York", "2026-11-01", "0 4 * * *", ["09:00"]),
+        ("Europe/Berlin", "2026-10-25", "30 2 * * *", ["01:30"]),
+        ("Europe/Berlin", "2026-10-25", "*/30 1-3 * * *", ["01:30", "02:00", "02:30"]),
+        ("Europe/London", "2026-10-25", "30 1 * * *", ["01:30"]),
+        ("America/New_York", "2027-03-14", "30 2 * * *", []),
+        ("Europe/Berlin", "2027-03-28", "30 2 * * *", []),
+    ],
+)
+async def test_cron_fires_where_clocks_change_as_the_guide_says(
+    desk: Desk, schedules: Schedules, zone: str, day: str, cron: str, fires: list[str]
+) -> None:
+    name = f"{desk.queue}-clocks"
+    times = Times(cron=cron, time_zone=zone)
+    await schedules.create(name, "Hello", times, agent=clerk(), paused=True)
+    begin, end = Timestamp(), Timestamp()
+    begin.FromJsonString(f"{day}T00:00:00Z")
+    end.FromJsonString(f"{day}T12:00:00Z")
+    asked = ListScheduleMatchingTimesRequest(
+        namespace=desk.client.namespace, schedule_id=name, start_time=begin, end_time=end
+    )
+    found = await desk.client.workflow_service.list_schedule_matching_times(asked)
+    assert [f"{one.ToDatetime():%H:%M}" for one in found.start_time] == fires
 
 
 async def until_the_second_after(at: datetime) -> None:

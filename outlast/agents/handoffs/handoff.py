@@ -19,7 +19,7 @@ from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
 from outlast.agents.hooks import TAgent
 from outlast.agents.schemas.problems import schema_errors
-from outlast.agents.schemas.provider_names import is_tool_name, name_from
+from outlast.agents.schemas.provider_names import LONGEST_NAME, distinct_name, is_tool_name
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.loop.approvals import DecisionType
 from outlast.loop.phrases import handed_over
@@ -46,6 +46,8 @@ OnInvokeHandoff: TypeAlias = Callable[[RunContextWrapper[Any], str], Awaitable[A
 """Called with (context, arguments as JSON text); returns the agent that takes over; async."""
 
 IsEnabled: TypeAlias = bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
+
+_PREFIX: Final = "transfer_to_"
 
 _NOT_GIVEN: Any = None
 """Default of a field that always has a value once the record is created."""
@@ -192,9 +194,12 @@ class Handoff(Generic[TContext, TAgent]):
 
     @classmethod
     def default_tool_name(cls, agent: NamedAgent | str) -> str:
-        """Return `transfer_to_` and the agent's name, with invalid characters replaced."""
+        """Return `transfer_to_` and the agent's name, with blanks and invalid characters replaced.
+
+        The name ends with a hash of the agent's where characters other than blanks are lost.
+        """
         name = agent if isinstance(agent, str) else agent.name
-        return "transfer_to_" + name_from(name)
+        return _PREFIX + distinct_name(name, most=LONGEST_NAME - len(_PREFIX))
 
     @classmethod
     def default_tool_description(cls, agent: NamedAgent) -> str:

@@ -6,11 +6,13 @@ the task asks becomes a request for people, and the answers go back to the task.
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, NoReturn, cast
+from urllib.parse import urlsplit
 
 from outlast.agents.context.waits import NOTHING, Wait, outside_wait
 from outlast.agents.context.wrapper import ToolContext, waits_of
@@ -36,6 +38,21 @@ LONGEST_QUESTION: Final = 2_000
 
 LARGEST_FORM: Final = 20_000
 """The maximum size of a form's schema, as JSON: the run carries it while people think."""
+
+LONGEST_LINK: Final = 4_000
+"""The maximum length of a link that people are asked to open; it is shown whole, or not at all."""
+
+FOLLOWED: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "followed": {"type": "boolean", "title": "I have opened the link and done what it asks for"}
+    },
+    "required": ["followed"],
+}
+"""The form of the answer to a link."""
+
+_LINK: Final = re.compile(r"https?://[A-Za-z0-9.:_\[\]-]+(?:[/?#][!-~]*)?", re.IGNORECASE)
+"""A link in ASCII without a user's name, so that people see where it leads."""
 
 LARGEST_ROUND: Final = 60_000
 """The maximum size of all questions before a task and of the server's note, as JSON, likewise."""
@@ -218,7 +235,7 @@ class _Call:
             await self._give_up("its server answers what nobody can read", str(error))
         words = task.error or task.message
         if task.status == "failed":
-            self._end("failed", words)
+            self._end("failed", words, task.error)
         if task.status == "cancelled":
             self._end("was cancelled by its server", words)
         if task.status == "unknown":
@@ -260,14 +277,15 @@ class _Call:
         await self.cancel()
         self._end(outcome, words)
 
-    def _end(self, outcome: str, words: str) -> NoReturn:
+    def _end(self, outcome: str, words: str, error: str = "") -> NoReturn:
         if self.notes.get("task") is None:
             what = (
                 f"The MCP server {self.server.name!r} did not run {self.tool_name!r}: it {outcome}"
             )
             raise MCPRefusal(f"{what}.")
         what = f"The task of {self.tool_name!r} at the MCP server {self.server.name!r} {outcome}"
-        raise MCPTaskEnded(f"{what}: {words}" if words else f"{what}.", outcome=outcome)
+        message = f"{what}: {words}" if words else f"{what}."
+        raise MCPTaskEnded(message, outcome=outcome, words=error)
 
     # --- Questions --------------------------------------------------------------------------------
 
@@ -289,10 +307,10 @@ class _Call:
         """Return people's answers; the attempt ends until all are there."""
         if len(inputs) > MOST_INPUTS or any(len(key) > LONGEST_KEY for key in inputs):
             await self._give_up("asks more than people can answer")
-        forms = {key: await self._form(one) for key, one in inputs.items()}
+        asked = {key: await self._question(one) for key, one in inputs.items()}
         begun = cast("int", self.notes.get("round", 0))  # keys of earlier rounds may come again
         answers: JsonObject = {}
-        for key, (question, schema) in forms.items():
+        for key, (question, schema) in asked.items():
             if key not in self._asked[begun:]:
                 self._asked.append(key)
             if len(self._asked) > MOST_INPUTS:
@@ -301,15 +319,18 @@ class _Call:
             answers[key] = await self._ask(f"input {number}", question, schema)
         return answers
 
-    async def _form(self, request: JsonObject) -> tuple[str, JsonObject]:
-        """Return the question and the schema of a form; nothing else can be answered."""
+    async def _question(self, request: JsonObject) -> tuple[str, JsonObject]:
+        """Return the question and the schema of a form or a link; nothing else can be answered."""
         params = request.get("params")
         fields = cast("JsonObject", params) if isinstance(params, dict) else {}
         question, schema = fields.get("message"), fields.get("requestedSchema")
-        is_form = request.get("method") == "elicitation/create" and fields.get("mode") in (
-            None,
-            "form",
-        )
+        is_asked, mode = request.get("method") == "elicitation/create", fields.get("mode")
+        if is_asked and mode == "url" and isinstance(question, str):
+            link = shown_link(fields.get("url"))
+            if link is None:
+                await self._give_up("asks people to open a link that cannot be shown")
+            return f"{question[:LONGEST_QUESTION]}\n\n{link}", dict(FOLLOWED)
+        is_form = is_asked and mode in (None, "form")
         if not is_form or not isinstance(question, str) or not isinstance(schema, dict):
             await self._give_up("asks what only a form for people could answer")
         schema = cast("JsonObject", schema)
@@ -333,4 +354,23 @@ class _Call:
             value = await Wait[Any](self.waits, wait, None, NOTHING)
         except WaitTimeout:  # a person has rejected the request
             return {"action": "decline"}
+        if schema == FOLLOWED:
+            is_done = isinstance(value, dict) and cast("JsonObject", value).get("followed") is True
+            return {"action": "accept" if is_done else "cancel"}
         return {"action": "accept", "content": value}
+
+
+def shown_link(url: object) -> str | None:
+    """Return a link that a server wants people to open, with its host; None if it is unclear."""
+    if not isinstance(url, str) or len(url) > LONGEST_LINK or _LINK.fullmatch(url) is None:
+        return None
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return None
+    if not host:
+        return None
+    return (
+        f"Open this link at {host}, if you trust the server, and answer here when you have followed "
+        f"it: {url}"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha1
 
 from outlast.agents.errors import UserError
-from outlast.agents.tools.definition import check_tool_name
+from outlast.agents.schemas.provider_names import is_tool_name
 
 LONGEST = 64
 """The maximum number of characters of a tool's name."""
@@ -39,9 +39,16 @@ def names_with_server(
     return names
 
 
-def checked_names(tools: Sequence[tuple[str, str]], *, owner: str) -> list[str]:
-    """Return the servers' own names of the tools, after a check."""
+def own_names(tools: Sequence[tuple[str, str]], *, owner: str) -> list[str]:
+    """Return the servers' own names of the tools, with a valid name for each that has none.
+
+    Such a name ends with a hash of the server's: it does not depend on other tools.
+
+    Raises:
+        UserError: two servers have a tool of the same name.
+    """
     home: dict[str, str] = {}
+    names: list[str] = []
     for server, tool in tools:
         if tool in home:
             raise UserError(
@@ -51,15 +58,8 @@ def checked_names(tools: Sequence[tuple[str, str]], *, owner: str) -> list[str]:
                 "tool_filter=create_static_tool_filter(blocked_tool_names=[...])."
             )
         home[tool] = server
-        try:
-            check_tool_name(tool)
-        except UserError as error:
-            raise UserError(
-                f"{owner}: the MCP server {server!r} has a tool with an invalid name. "
-                f"{error.message} mcp_config={{'include_server_in_tool_names': True}} makes "
-                "valid names, and tool_filter= leaves tools out."
-            ) from error
-    return [tool for _, tool in tools]
+        names.append(tool if is_tool_name(tool) else _shorten(_safe(tool, "tool"), tool))
+    return names
 
 
 def _safe(name: str, otherwise: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypedDict
 
 from outlast.agents.callables import called_with, check_callable
@@ -17,6 +18,7 @@ from outlast.agents.mcp.replies import MCPTask
 from outlast.agents.tools.definition import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
+    AnsweredError,
     ToolErrorFunction,
     ToolRetry,
 )
@@ -32,7 +34,7 @@ class Unset(Enum):
 UNSET = Unset.UNSET
 
 
-class MCPRefusal(AgentsException):
+class MCPRefusal(AgentsException, AnsweredError):
     """A server answered a request with an error. A retry would not help."""
 
 
@@ -44,7 +46,7 @@ class MCPNotSent(ConnectionError):
     """A call did not reach the server, so that it had no effect. A retry may succeed."""
 
 
-class MCPFault(RuntimeError):
+class MCPFault(RuntimeError, AnsweredError):
     """A server failed, such as with HTTP status 500 or 503. A retry may succeed."""
 
 
@@ -137,6 +139,9 @@ class MCPServer(ABC):
         required: whether a run fails if this server cannot list its tools. Otherwise the run
             continues without them, and its model gets a notice.
         seen_tools: the tools that the server listed last for an agent of this process.
+        listing_problems: why tools of the newest listing were left out or changed, by their names,
+            in the words that follow the name.
+        tool_problems: the same, with what agents of this process found.
     """
 
     use_structured_content: bool = False
@@ -147,6 +152,8 @@ class MCPServer(ABC):
     idempotency_meta_key: ClassVar[str | None] = None
     required: bool = False
     seen_tools: Sequence[Any] = ()
+    listing_problems: Mapping[str, str] = MappingProxyType({})
+    tool_problems: Mapping[str, str] = MappingProxyType({})
     approval: ServerApproval = False
     _failure_error_function: ToolErrorFunction | Unset | None = UNSET
 

@@ -6,16 +6,18 @@ from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from outlast.agents.approvals.policy import ApprovalPolicy, NeedsApproval
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.logs import get_logger
 from outlast.agents.mcp.calls import call_in_run
-from outlast.agents.mcp.names import checked_names, names_with_server
+from outlast.agents.mcp.names import names_with_server, own_names
 from outlast.agents.mcp.results import output_of
+from outlast.agents.mcp.schemas import root_object
 from outlast.agents.mcp.server import (
     MCPConfig,
     MCPServer,
@@ -27,6 +29,8 @@ from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.agents.tools.custom_data import as_custom_data
 from outlast.agents.tools.definition import FunctionTool, ToolRetry, default_tool_error
 from outlast.loop.values import JsonObject
+
+logger: Final = get_logger(__name__)
 
 Ask: TypeAlias = Callable[[MCPServer, RunContextWrapper[Any], Any], Awaitable[list[Any] | None]]
 
@@ -91,7 +95,11 @@ async def mcp_tools_of(
     for server, listed in zip(agent.mcp_servers, lists, strict=True):
         if listed is not None:
             server.seen_tools = listed
-    return _named(agent, [listed or [] for listed in lists])
+    tools, problems = _named(agent, [listed or [] for listed in lists])
+    for server, listed, found in zip(agent.mcp_servers, lists, problems, strict=True):
+        if listed is not None:
+            _note_problems(server, found)
+    return tools
 
 
 def tools_seen(agent: ServedAgent) -> list[FunctionTool]:
@@ -101,37 +109,71 @@ def tools_seen(agent: ServedAgent) -> list[FunctionTool]:
     try:
         return _named(
             agent, [server.cached_tools or server.seen_tools for server in agent.mcp_servers]
-        )
+        )[0]
     except UserError:  # the names clash; a run reports that
         return []
 
 
-def _named(agent: ServedAgent, lists: Sequence[Sequence[Any]]) -> list[FunctionTool]:
-    listed = [
-        (server, tool)
-        for server, tools in zip(agent.mcp_servers, lists, strict=True)
-        for tool in tools
-    ]
-    names = [(server.name, str(tool.name)) for server, tool in listed]
+def _named(
+    agent: ServedAgent, lists: Sequence[Sequence[Any]]
+) -> tuple[list[FunctionTool], list[dict[str, str]]]:
+    """Return the tools, and for each server why tools of it are left out or have other names."""
+    problems: list[dict[str, str]] = [dict(server.listing_problems) for server in agent.mcp_servers]
+    listed: list[tuple[MCPServer, Any, dict[str, str]]] = []
+    for server, tools, found in zip(agent.mcp_servers, lists, problems, strict=True):
+        usable = _usable(tools, found)
+        listed += [(server, tool, found) for tool in usable]
+    names = [(server.name, str(tool.name)) for server, tool, _ in listed]
     if agent.mcp_config.get("include_server_in_tool_names", False):
         chosen = names_with_server(names, reserved=[tool.name for tool in agent.tools])
     else:
-        chosen = checked_names(names, owner=f"Agent {agent.name!r}")
-    return [
+        chosen = own_names(names, owner=f"Agent {agent.name!r}")
+        for (_, tool, found), name in zip(listed, chosen, strict=True):
+            if name != tool.name:
+                found[tool.name] = f"is called {name} here: models take no such name"
+    made: list[FunctionTool] = [
         function_tool_of(server, tool, name, agent)
-        for (server, tool), name in zip(listed, chosen, strict=True)
+        for (server, tool, _), name in zip(listed, chosen, strict=True)
     ]
+    return made, problems
+
+
+def _usable(tools: Sequence[Any], problems: dict[str, str]) -> list[Any]:
+    """Return the tools that can be offered: an odd one does not cost the others."""
+    usable: dict[str, Any] = {}
+    for tool in tools:
+        name = str(tool.name)
+        schema: object = getattr(tool, "input_schema", None)
+        kind = cast("JsonObject", schema).get("type") if isinstance(schema, dict) else schema
+        if not name:
+            problems[name] = "is left out: it has no name"
+        elif name in usable:
+            problems[name] = "is listed more than once: the first one is used"
+        elif not isinstance(schema, dict) or kind not in (None, "object", ["object"]):
+            problems[name] = "is left out: its inputSchema is no JSON Schema of an object"
+        else:
+            usable[name] = tool
+    return list(usable.values())
+
+
+def _note_problems(server: MCPServer, problems: dict[str, str]) -> None:
+    for name, problem in problems.items():
+        if server.tool_problems.get(name) != problem:
+            logger.warning("MCP server %r: the tool %r %s", server.name, name, problem)
+    server.tool_problems = problems
 
 
 def function_tool_of(
     server: MCPServer, tool: Any, name: str, agent: ServedAgent
 ) -> MCPFunctionTool:
     """Make a function tool of a server's tool."""
-    schema = deepcopy(cast("JsonObject", tool.input_schema))
-    schema.setdefault("properties", {})  # some providers require it, but the protocol does not
+    given = deepcopy(cast("JsonObject", tool.input_schema))
+    given.setdefault("properties", {})  # some providers require it, but the protocol does not
+    schema = root_object(given)
     strict = None
     if agent.mcp_config.get("convert_schemas_to_strict", False):
-        strict = _strict(schema, f"Tool {name!r}")
+        # A schema that had to be repaired may lack properties, and strict mode would forbid them.
+        strict = _strict(given, f"Tool {name!r}")
     otherwise = agent.mcp_config.get("failure_error_function", default_tool_error)
     annotations = getattr(tool, "annotations", None)
     title = getattr(tool, "title", None) or getattr(annotations, "title", None)

@@ -8,7 +8,9 @@ from hashlib import sha256
 from outlast.loop.values import JsonObject
 
 _ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_LONGEST = 64  # the APIs' limit for a tool's name
+LONGEST_NAME = 64
+"""The APIs' limit for the characters of a tool's name."""
+
 _DIGITS = 8
 _NAMED = frozenset({"function_call", "custom_tool_call"})
 """The types of items that have a tool's name."""
@@ -16,7 +18,7 @@ _NAMED = frozenset({"function_call", "custom_tool_call"})
 
 def is_tool_name(name: object) -> bool:
     """Whether a name is 1 to 64 letters (of any script), digits, `_` or `-`."""
-    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST:
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
         return False
     return all(
         character in "_-" or character.isalnum() or _is_mark(character) for character in name
@@ -35,7 +37,7 @@ def provider_name(name: str) -> str:
     kept = "".join(letter for letter in letters if not _is_mark(letter))
     ascii_part = re.sub(r"[^a-zA-Z0-9_-]+", "_", kept).strip("_-") or "tool"
     digest = sha256(name.encode()).hexdigest()[:_DIGITS]
-    return f"{ascii_part[: _LONGEST - _DIGITS - 1].rstrip('_-')}_{digest}"
+    return f"{ascii_part[: LONGEST_NAME - _DIGITS - 1].rstrip('_-')}_{digest}"
 
 
 def name_from(text: str) -> str:
@@ -45,6 +47,24 @@ def name_from(text: str) -> str:
     """
     plain = re.sub(r"[^a-zA-Z0-9_]", "_", text).lower()
     return plain if plain.strip("_") else re.sub(r"\W", "_", text).lower()
+
+
+def distinct_name(text: str, most: int = LONGEST_NAME) -> str:
+    """Return a tool's name for a text, as `name_from`, and another one for another text.
+
+    Where characters other than blanks are lost, a hash of the text follows. So the name does not
+    depend on other names. Texts that differ only in capitals and in blanks for `_` share a name.
+
+    Args:
+        text: the text.
+        most: how many characters the name may have.
+    """
+    name = name_from(text)
+    if name == text.lower().replace(" ", "_") and len(name) <= most:
+        return name
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    kept = re.sub(r"_+", "_", name)[: most - _DIGITS - 1].strip("_")
+    return f"{kept}_{digest}" if kept else digest
 
 
 def with_provider_names(items: Sequence[JsonObject]) -> list[JsonObject]:

@@ -56,23 +56,43 @@ def check_tool_name(name: object) -> None:
         raise UserError(f"A tool's name must be 1 to 64 letters, digits, '_' or '-', not {name!r}.")
 
 
+class AnsweredError(Exception):
+    """A failure that a server reported to the caller of its tool.
+
+    Attributes:
+        words: the server's own words; empty if it has not said anything.
+    """
+
+    words: str = ""
+
+
+LONGEST_WORDS = 2_000
+"""How many characters of a server's words about a failure the model reads."""
+
+
 def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str:
     """Return the default message for a failed tool, which hides the reason.
 
     An exception's text may be internal, secret, or written by a stranger, so it goes to the
-    operator and not to the model. Set a `failure_error_function` to reveal more to the model.
+    operator and not to the model. Set a `failure_error_function` to reveal more to the model. What
+    an MCP server answers is for its caller: the model reads the words of an error as it reads those
+    of a result.
     """
     tool = f"The tool {context.tool_name}" if isinstance(context, ToolContext) else "The tool"
     if isinstance(error, ToolTimeoutError):
         after = "" if error.timeout_seconds is None else f" after {error.timeout_seconds:g} seconds"
         return f"{tool} timed out{after} and returned no result. It may have had an effect."
     if isinstance(error, MCPTaskEnded):
+        answered = f" Its server answered: {error.words[:LONGEST_WORDS]}" if error.words else ""
         return (
             f"{tool} began a task at its server and returned no result. The task {error.outcome}. It "
-            "may have had an effect."
+            f"may have had an effect.{answered}"
         )
     if isinstance(error, WaitTimeout):
         return f"{tool} waited in vain: {error.message} What it began may still have an effect."
+    if isinstance(error, AnsweredError) and error.words:
+        words = error.words[:LONGEST_WORDS]
+        return f"{tool} failed. It may have had an effect. Its server answered: {words}"
     return f"{tool} failed and returned no result. It may have had an effect."
 
 

@@ -147,6 +147,8 @@ def _instant(moment: datetime, time_zone: str | None, name: str) -> datetime:
                 "such as 'Europe/Berlin'."
             )
         moment = _in_zone(moment, time_zone, name)
+    else:
+        _check_exists(moment, name)
     instant = moment.astimezone(UTC)
     if instant.microsecond:  # a schedule fires at whole seconds
         instant = instant.replace(microsecond=0) + timedelta(seconds=1)
@@ -162,13 +164,18 @@ def _in_zone(moment: datetime, time_zone: str, name: str) -> datetime:
             "with its offset."
         ) from None
     local = moment.replace(tzinfo=zone)
-    if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None, fold=0) != moment.replace(
-        fold=0
-    ):
-        raise UserError(
-            f"{name}={moment.isoformat()} does not exist in {time_zone}: clocks go forward then."
-        )
+    _check_exists(local, name)
     return local
+
+
+def _check_exists(moment: datetime, name: str) -> None:
+    """Refuse a time that clocks skip where they go forward."""
+    again = moment.astimezone(UTC).astimezone(moment.tzinfo)
+    if again.replace(tzinfo=None, fold=0) != moment.replace(tzinfo=None, fold=0):
+        raise UserError(
+            f"{name}={moment.replace(tzinfo=None).isoformat()} does not exist in {moment.tzinfo}: "
+            "clocks go forward then."
+        )
 
 
 def _calendar_of(at: datetime) -> ScheduleCalendarSpec:

@@ -20,6 +20,9 @@ PartKind: TypeAlias = Literal[
 
 EdgeKind: TypeAlias = Literal["hands over", "runs as a tool"]
 
+MOST_PROBLEMS: Final = 20
+"""The most tools of a server of which a page says what is wrong with them."""
+
 MOST_AGENTS: Final = 300
 """The most agents in a graph; nobody reads a larger one."""
 
@@ -33,6 +36,8 @@ class Part:
         name: its name.
         asks: whether a person may have to decide before it runs.
         checks: the names of the guardrails of a tool.
+        problems: the tools of an MCP server that are left out or changed, each with the reason, as far
+            as this process has listed them.
         calls: how often a run has called it.
     """
 
@@ -40,6 +45,7 @@ class Part:
     name: str
     asks: bool = False
     checks: tuple[str, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
     calls: int = 0
 
 
@@ -196,7 +202,8 @@ def _parts_of(agent: Agent[Any]) -> Iterator[Part]:
             checks=tuple(str(one.get_name()) for one in guards),
         )
     for server in agent.mcp_servers:
-        yield Part(kind="MCP server", name=server.name)
+        problems = tuple(server.tool_problems.items())[:MOST_PROBLEMS]
+        yield Part(kind="MCP server", name=server.name, problems=problems)
     for guardrail in agent.input_guardrails:
         yield Part(kind="input check", name=guardrail.get_name())
     for guardrail in agent.output_guardrails:

@@ -48,6 +48,8 @@ async def _connect(asked: DeskRequest) -> Response:
 
 
 async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
+    if asked.caller is None:
+        asked.check("read_messages")
     given = await read_input(asked.http)
     asked.check("read_messages", Target(run_id=given.thread_id))
     last = asked.http.headers.get("Last-Event-ID")

@@ -1,5 +1,6 @@
 """Reads what a front end sends: a conversation with new messages, and decisions."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -14,11 +15,12 @@ from ag_ui.core import (
     ToolMessage,
     UserMessage,
 )
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
-from outlast.serve.customer_input import customer_input, customer_message_id
+from outlast.serve.customer_input import customer_input
+from outlast.serve.histories import history_body
 from outlast.serve.uploads import with_name
 from outlast.serve.wires.ag_ui_view import OWN, Called, Part, Returned, Said
 from outlast.views.records import ApprovalRequest, JsonObject, VoteType
@@ -32,12 +34,7 @@ _HOW_TO_DECIDE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """A message of the user; `id` is the one that the run gets."""
-
-    id: str
-    content: str | list[JsonObject]
+_MESSAGE: Final[TypeAdapter[Message]] = TypeAdapter(Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +65,50 @@ async def read_input(http: Request) -> RunAgentInput:
     Raises:
         UserError: it is no `RunAgentInput`.
     """
+    body = await history_body(http)
     try:
-        asked = RunAgentInput.model_validate_json(await http.body())
+        asked = RunAgentInput.model_validate_json(body)
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(f"The body is no RunAgentInput: {place}: {first['msg']}.") from None
+        asked = _without_unreadable(body)
+        if asked is None:
+            place = ".".join(map(str, first["loc"]))
+            message = f"The body is no RunAgentInput: {place}: {first['msg']}."
+            raise UserError(message) from None
     if not asked.thread_id:
         raise UserError("threadId must name the conversation.")
     return asked
+
+
+def _without_unreadable(body: bytes) -> RunAgentInput | None:
+    """Return a body without messages that cannot be read and that the client only repeats.
+
+    A stock client keeps a message in its list that was refused. None if the newest message, or
+    something else, cannot be read.
+    """
+    try:
+        given: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    listed: Any = cast("JsonObject", given).get("messages") if isinstance(given, dict) else None
+    if not isinstance(listed, list):
+        return None
+    *before, last = cast("list[Any]", listed) or [None]
+    kept = [one for one in before if _is_readable(one)]
+    try:
+        return RunAgentInput.model_validate(
+            {**cast("JsonObject", given), "messages": [*kept, last]}
+        )
+    except ValidationError:
+        return None
+
+
+def _is_readable(message: Any) -> bool:
+    try:
+        _MESSAGE.validate_python(message)
+    except ValidationError:
+        return False
+    return True
 
 
 def follows(asked: RunAgentInput) -> bool:
@@ -89,19 +121,20 @@ def follows(asked: RunAgentInput) -> bool:
 # --- Messages ------------------------------------------------------------------------------------
 
 
-def new_messages(messages: Sequence[Message]) -> list[NewMessage]:
+def own_messages(messages: Sequence[Message]) -> list[UserMessage]:
     """Return the messages of the user that a front end has written, new ones and old ones.
 
     Only the user's count: a front end cannot put words into the mouth of an agent.
+    """
+    return [one for one in messages if isinstance(one, UserMessage) and not one.id.startswith(OWN)]
+
+
+def content_of(message: UserMessage) -> str | list[JsonObject]:
+    """Return the content of a message, as `checked_content` takes it.
 
     Raises:
-        UserError: a message has an id or a content that no message may have.
+        UserError: a part is none that people send.
     """
-    own = (one for one in messages if isinstance(one, UserMessage) and not one.id.startswith(OWN))
-    return [NewMessage(customer_message_id(one.id), _content_of(one)) for one in own]
-
-
-def _content_of(message: UserMessage) -> str | list[JsonObject]:
     if isinstance(message.content, str):
         return message.content
     return [_part(one) for one in message.content]

@@ -18,13 +18,15 @@ from ag_ui.core import (
     ToolCallArgsEvent,
     ToolCallResultEvent,
     ToolCallStartEvent,
+    UserMessage,
 )
 
-from outlast.agents.errors import RunNotFound
+from outlast.agents.errors import RunNotFound, UserError
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import found_requests
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
 from outlast.serve.cursor import Cursor
+from outlast.serve.customer_input import customer_message_id
 from outlast.serve.feed import (
     Cut,
     Ended,
@@ -36,9 +38,9 @@ from outlast.serve.feed import (
     TextAdded,
     TextReset,
 )
-from outlast.serve.messages import accept_message
+from outlast.serve.messages import accept_message, check_same, is_about_message
 from outlast.serve.pictures import readable_pictures
-from outlast.serve.problems import problem_of
+from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent, json_event
 from outlast.serve.troubles import Watch, told_trouble
@@ -47,14 +49,16 @@ from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import (
     answers_in,
     checked_content,
+    content_of,
     follows,
     interrupt_id,
     known_parts,
-    new_messages,
+    own_messages,
     response_schema,
 )
 from outlast.serve.wires.ag_ui_view import (
     Live,
+    Said,
     View,
     ids_left_out,
     ids_of_calls,
@@ -128,6 +132,7 @@ class RunStream:
         self._sent: frozenset[str] = frozenset()
         self._decided = NOTHING_DECIDED
         self._awaited: set[str] = set()
+        self._refused = ""
         caller = asked.caller
         self._staff = caller if isinstance(caller, Staff) else None
         self._is_team = self._staff is not None and may(caller, "view_payloads") is None
@@ -199,16 +204,50 @@ class RunStream:
         self._signs = await asked.desk.signs()
         if answers := answers_in(self._given.resume):
             self._decided = await decide(asked, self._run_id, answers, state)
-        written = new_messages(self._given.messages) if self._takes_messages else []
-        new = [one for one in written if state is None or not has_message(state, one.id)]
-        contents = [checked_content(one.content) for one in new]
-        # Clients repeat what was refused before, and a conversation has to go on.
-        contents[:-1] = [await readable_pictures(one, refuses=False) for one in contents[:-1]]
-        for one, content in zip(new, contents, strict=True):
-            agent = asked.parameter("agent")
-            await accept_message(asked, self._run_id, agent, content, one.id, state=state)
-        self._sent = frozenset(one.id for one in new)
+        written = own_messages(self._given.messages) if self._takes_messages else []
+        sent: set[str] = set()
+        for one in written:
+            # Clients keep what was refused before in their lists, and the conversation has to go on.
+            is_newest = one is self._given.messages[-1]
+            try:
+                own_id = await self._take(one, state, is_newest=is_newest)
+            except (UserError, Refused) as error:
+                if is_newest and not answers:
+                    raise
+                if not is_about_message(error):
+                    raise
+                if is_newest:  # the decisions count, and the client must not ask for them again
+                    self._refused = problem_of(error).message
+                continue
+            if own_id:
+                sent.add(own_id)
+        self._sent = frozenset(sent)
         self._awaited = set(self._sent)
+
+    async def _take(
+        self, message: UserMessage, state: RunSnapshot | None, *, is_newest: bool
+    ) -> str:
+        """Send a message that the run does not have; return its id, or nothing if the run has it."""
+        own_id = customer_message_id(message.id)
+        if state is not None and has_message(state, own_id):
+            if is_newest and self._given.resume is None:
+                self._check_same(state, own_id, message)
+            return ""
+        content = checked_content(content_of(message))
+        if not is_newest:
+            content = await readable_pictures(content, refuses=False)
+        agent = self._asked.parameter("agent")
+        await accept_message(self._asked, self._run_id, agent, content, own_id, state=state)
+        return own_id
+
+    def _check_same(self, state: RunSnapshot, own_id: str, message: UserMessage) -> None:
+        """Refuse an edited message, but not one that the client has as the desk has shown it."""
+        content = content_of(message)
+        parts = self._view(state)[0].with_live(None)
+        shown = {one.text for one in parts if isinstance(one, Said)}
+        if not isinstance(content, str) or content in shown:
+            return
+        check_same(state, own_id, content)
 
     def _not_begun(self) -> Iterable[BaseEvent]:
         yield from self._writer.start()
@@ -292,8 +331,8 @@ class RunStream:
         shown = list(
             writer.show(view.with_live(live), message_id(live.turn) if live else None, facts)
         )
-        words = self._decided.words if is_first else ()
-        said = [event for text in words for event in writer.say(plain(text))]
+        words = (*self._decided.words, self._refused) if is_first else ()
+        said = [event for text in words if text for event in writer.say(plain(text))]
         if not writer.is_in_run and (shown or pause != paused):
             before = list(writer.start())
         texts = [one for one in shown if isinstance(one, _TEXTS)]

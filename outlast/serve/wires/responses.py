@@ -4,8 +4,9 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, cast
 
@@ -16,8 +17,14 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import AgentsException, RunClosed, UserError
 from outlast.client.people.nested_requests import find_request
 from outlast.serve.access import Customer, Staff, Target
-from outlast.serve.customer_input import customer_input, customer_message_id
-from outlast.serve.messages import accept_message, json_body, startable_agent, stream_deadline
+from outlast.serve.customer_input import MOST_PARTS, customer_input, customer_message_id
+from outlast.serve.histories import json_history
+from outlast.serve.messages import (
+    accept_message,
+    is_about_message,
+    startable_agent,
+    stream_deadline,
+)
 from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other_sites
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
@@ -106,21 +113,22 @@ async def create_response(asked: DeskRequest) -> Response:
     """Take a message, or decisions about requests, and answer with the response."""
     if asked.caller is None:
         asked.check("start_run")
-    body = await json_body(asked.http)
+    body = await json_history(asked.http)
     _check_fields(body)
     previous = _previous(body)
     run_id = _run_id(asked, body, previous)
-    content, decisions = _read_input(body.get("input"))
-    if content is None and previous is None:
+    given = _read_input(body.get("input"))
+    if not given.contents and previous is None:
         raise UserError("input has no message of the user. Send a text, or items with role user.")
     goes_on = None
-    if decisions:
+    if given.decisions:
         asked.check("decide", Target(run_id=run_id))
-        goes_on = await _decide(asked, run_id, decisions)
-    if content is not None:
-        response_id = await _send(asked, run_id, body, previous, content)
+        goes_on = await _decide(asked, run_id, given)
+    sent = await _send(asked, run_id, body, previous, given) if given.contents else None
+    if sent is not None:
+        response_id = sent
     else:
-        assert previous is not None  # noqa: S101  checked above
+        assert previous is not None  # noqa: S101  checked above, and by `_send`
         asked.check("read_messages", Target(run_id=run_id))
         if goes_on is None:
             goes_on = await _decided_since(asked, previous)
@@ -241,31 +249,82 @@ def _digest(asked: DeskRequest, *parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _read_input(given: object) -> tuple[str | list[JsonObject] | None, list[JsonObject]]:
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What a request says.
+
+    Attributes:
+        contents: the user's new message: with all that the user has said since the last answer, and
+            without what may have been refused before, in the order in which they are tried.
+        decisions: the decisions.
+        decides_last: whether the newest decision comes after the newest message, which may have been
+            refused before.
+    """
+
+    contents: Sequence[str | list[JsonObject]] = ()
+    decisions: Sequence[JsonObject] = ()
+    decides_last: bool = False
+
+
+def _read_input(given: object) -> _Input:
     """Return the user's new message, if there is one, and the decisions."""
     if given is None:
-        return None, []
+        return _Input()
     if isinstance(given, str):
-        return customer_input(given), []
+        return _Input((customer_input(given),))
     if not isinstance(given, list):
         raise UserError("input must be a text or a list of items.")
     decisions: list[JsonObject] = []
-    parts: list[object] = []
+    messages: list[list[object]] = []
+    decides_last = False
     for one in cast("list[object]", given):
         item = cast("JsonObject", one) if isinstance(one, dict) else {}
         kind = item.get("type", "message")
         if kind == "mcp_approval_response":
             decisions.append(item)
+            decides_last = True
         elif kind == "message" and item.get("role") == "user":
-            content: object = item.get("content")
-            parts += (
-                [{"type": "input_text", "text": content}]
-                if isinstance(content, str)
-                else cast("list[object]", content or [])
-            )
-        else:
-            parts.clear()  # a client that sends the whole conversation again: only what is new counts
-    return (customer_input([_plain(part) for part in parts]) if parts else None), decisions
+            messages.append(_parts(item.get("content")))
+            decides_last = False
+        else:  # a client that sends the whole conversation again: only what is new counts
+            messages.clear()
+    return _Input(_contents(messages, decides_last=decides_last), decisions, decides_last)
+
+
+def _parts(content: object) -> list[object]:
+    if isinstance(content, str):
+        return [{"type": "input_text", "text": content}]
+    listed = cast("list[object]", content) if isinstance(content, list) else [content]
+    return [_plain(part) for part in listed if part is not None]
+
+
+def _contents(
+    messages: Sequence[list[object]], *, decides_last: bool
+) -> list[str | list[JsonObject]]:
+    """Return the new message as it is tried: clients keep in their lists what was refused before.
+
+    Raises:
+        UserError: the newest message cannot be sent.
+    """
+    if not messages:
+        return []
+    *earlier, newest = messages
+    fits = [parts for parts in earlier if _is_sendable(parts)]
+    if newest and (_is_sendable(newest) or not decides_last):
+        fits.append(newest)
+        customer_input(newest)
+    whole = [part for parts in fits for part in parts]
+    tried = [whole] if 0 < len(whole) <= MOST_PARTS else []
+    tried += fits[-1:] if len(fits) > 1 else []
+    return [customer_input(parts) for parts in tried]
+
+
+def _is_sendable(parts: list[object]) -> bool:
+    try:
+        customer_input(parts)
+    except UserError:
+        return False
+    return True
 
 
 def _plain(part: object) -> object:
@@ -297,9 +356,12 @@ async def _send(
     run_id: str,
     body: JsonObject,
     previous: ResponseId | None,
-    content: str | list[JsonObject],
-) -> ResponseId:
-    """Send the message, once: clients repeat a request whose answer they did not get."""
+    given: _Input,
+) -> ResponseId | None:
+    """Send the message, once: clients repeat a request whose answer they did not get.
+
+    None if it is refused and the decisions came after it: then it was refused before.
+    """
     agent = body.get("model")
     if not isinstance(agent, str) or not agent:
         raise UserError("model must be the name of an agent.")
@@ -307,20 +369,33 @@ async def _send(
     key = asked.http.headers.get("idempotency-key")
     if key is None and previous is not None:
         key = f"{previous}"  # whoever says the same again after the same response repeats it
-    own = secrets.token_hex(16) if key is None else _digest(asked, key, content)
-    message_id = customer_message_id(own)
-    await accept_message(asked, run_id, agent, content, message_id)
-    return ResponseId(run_id, message_id, _now())
+    for at, content in enumerate(given.contents):
+        own = secrets.token_hex(16) if key is None else _digest(asked, key, content)
+        message_id = customer_message_id(own)
+        try:
+            await accept_message(asked, run_id, agent, content, message_id)
+        except (UserError, Refused) as error:
+            is_last = at + 1 == len(given.contents)
+            if not is_about_message(error) or (
+                is_last and (previous is None or not given.decides_last)
+            ):
+                raise
+        else:
+            return ResponseId(run_id, message_id, _now())
+    return None
 
 
-async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) -> GoesOn | None:
+async def _decide(asked: DeskRequest, run_id: str, given: _Input) -> GoesOn | None:
     """Send decisions as the person of the login; return where the answer goes on."""
     state = await asked.desk.handle(run_id).state()
     decided: dict[str, RequestTest] = {}
-    for item in decisions:
+    for at, item in enumerate(given.decisions):
         wanted = RequestId.parse(str(item.get("approval_request_id")))
         found = await find_request(wanted.request_id, state, asked.desk.client)
         approves = item.get("approve")
+        is_followed = at + 1 < len(given.decisions) or (given.contents and not given.decides_last)
+        if is_followed and (found is None or is_settled(found.request)):
+            continue  # a client that sends the whole conversation again
         if found is None:
             raise Refused(404, "request_not_found", f"There is no request {wanted.request_id!r}.")
         if not isinstance(approves, bool):
@@ -335,7 +410,7 @@ async def _decide(asked: DeskRequest, run_id: str, decisions: list[JsonObject]) 
         kind = "approve" if approves else "reject"
         await decide(asked, run_id, found, kind=kind, reason=reason, channel="responses")
         decided[found.request.id] = voted_by(asked.person.subject)
-    return await decided_at(asked.desk.feed, run_id, decided)
+    return await decided_at(asked.desk.feed, run_id, decided) if decided else None
 
 
 async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | None:

@@ -8,15 +8,17 @@ from typing import Any, Final, cast
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from outlast.agents.errors import AgentsException, DecisionRefused
+from outlast.agents.errors import AgentsException, DecisionRefused, UserError
 from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.serve.access import Caller, Staff, Target
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input
 from outlast.serve.feed import FeedReader
+from outlast.serve.histories import json_history
 from outlast.serve.messages import (
     accept_message,
-    json_body,
+    check_same,
+    is_about_message,
     startable_agent,
     state_if_any,
     stream_deadline,
@@ -75,7 +77,7 @@ async def chat(asked: DeskRequest) -> Response:
         asked.check("start_run")
     agent = asked.parameter("agent")
     startable_agent(asked.desk, agent)
-    body = await json_body(asked.http)
+    body = await json_history(asked.http)
     run_id, messages = body.get("id"), _messages(body)
     if not isinstance(run_id, str) or not run_id:
         raise Refused(400, "no_id", "id must be the id of the chat.")
@@ -86,9 +88,17 @@ async def chat(asked: DeskRequest) -> Response:
     message_id = own_message_id(user[-1].get("id")) if user else ""
     is_last = bool(user) and messages[-1] is user[-1]
     if is_last and (state is None or not has_message(state, message_id)):
-        content = customer_input(content_of(user[-1]))
-        await accept_message(asked, run_id, agent, content, message_id)
-        return _stream(asked, _whole(run_id, message_id))
+        try:
+            content = customer_input(content_of(user[-1]))
+            await accept_message(asked, run_id, agent, content, message_id)
+        except (UserError, Refused) as error:
+            if place is None or not is_about_message(error):
+                raise
+            # The client keeps a message that was refused before, and its decision counts.
+        else:
+            return _stream(asked, _whole(run_id, message_id))
+    elif is_last and state is not None and place is None:
+        _check_same(state, message_id, user[-1])
     state = await state_if_any(asked, run_id)
     if state is None:
         raise Refused(400, "no_message", "The chat has no message of the user.")
@@ -126,6 +136,15 @@ def _messages(body: JsonObject) -> list[JsonObject]:
     if not found or not all(isinstance(one, dict) for one in found):
         raise Refused(400, "no_messages", "messages must be a list of messages.")
     return cast("list[JsonObject]", found)
+
+
+def _check_same(state: RunSnapshot, message_id: str, message: JsonObject) -> None:
+    """Refuse an edited message: the client has thrown the old answer away, and would get it again."""
+    try:
+        content = customer_input(content_of(message))
+    except UserError:  # what the client repeats may have lost its photos
+        return
+    check_same(state, message_id, content)
 
 
 async def _decide(

@@ -35,6 +35,13 @@ def asks(*keys: str, message: str = "Who?", **request: Any) -> MCPTask:
     return replace(WORKING, status="input_required", inputs=dict.fromkeys(keys, one))
 
 
+NO_LINK = "asks people to open a link that cannot be shown"
+
+
+def link(url: object) -> JsonObject:
+    return {"mode": "url", "message": "Log in", "url": url}
+
+
 class Kitchen(Shelf):
     """A server whose replies are played.
 
@@ -186,13 +193,21 @@ async def test_a_delivery_is_a_reason_to_look_at_once() -> None:
 @pytest.mark.parametrize(
     ("reply", "outcome", "cancels"),
     [
-        (replace(WORKING, status="failed", error="secret"), "failed", False),
+        (replace(WORKING, status="failed", message="secret"), "failed", False),
         (replace(WORKING, status="cancelled"), "was cancelled by its server", False),
         (replace(WORKING, status="unknown"), "is not known to its server any more", False),
         (MCPRefusal("HTTP error 403"), "its server refuses to go on with it", True),
         (MCPProtocolError("secret"), "its server answers what nobody can read", True),
         (asks("a", method="sampling/createMessage"), "asks what only a form", True),
-        (asks("a", params={"mode": "url", "message": "Log in"}), "asks what only a form", True),
+        (asks("a", params=link(None)), NO_LINK, True),
+        (asks("a", params=link("javascript:alert(1)")), NO_LINK, True),
+        (asks("a", params=link("https://bank.example@evil.example/")), NO_LINK, True),
+        (asks("a", params=link("https://bank.example/\u202egpj.exe")), NO_LINK, True),
+        (asks("a", params=link("https://bank.example/ a")), NO_LINK, True),
+        (asks("a", params=link("https://[bank")), NO_LINK, True),
+        (asks("a", params=link("https://")), NO_LINK, True),
+        (asks("a", params=link("https://:80/")), NO_LINK, True),
+        (asks("a", params=link("https://a.example/" + "x" * 4_000)), NO_LINK, True),
         (asks("a", params=[]), "asks what only a form", True),
         (asks(*map(str, range(21))), "asks more than people can answer", True),
         (asks("k" * 201), "asks more than people can answer", True),
@@ -227,6 +242,18 @@ async def test_a_task_without_a_result_ends_in_words(
     assert outcome in told
     assert "secret" not in told
     assert (("cancel", "t") in playing.server.requests) is cancels
+
+
+async def test_the_words_of_the_error_of_a_failed_task_reach_the_model() -> None:
+    playing = Playing(Kitchen(WORKING))
+    await playing.until(WORKING)
+    playing.server.replies = [replace(WORKING, status="failed", error="The oven is cold. " * 200)]
+    with pytest.raises(MCPTaskEnded) as ended:
+        await playing.attempt()
+    context = ToolContext[Any](None, tool_name="bake", tool_call_id="c1", tool_arguments="{}")
+    told = default_tool_error(context, ended.value)
+    assert "Its server answered: The oven is cold. The" in told
+    assert len(told) < 2_200
 
 
 @pytest.mark.parametrize("error", [ConnectionError("gone"), TimeoutError("late"), MCPFault("503")])
@@ -312,6 +339,24 @@ async def test_people_are_asked_one_after_the_other_and_the_answers_go_back_once
     assert (await playing.until(both)).name == "task"  # the server has not read them yet
     assert [one[0] for one in playing.server.requests].count("update") == 1
     assert (await playing.until(asks("more"))).name == "input 3"
+
+
+@pytest.mark.parametrize(
+    ("value", "action"), [({"followed": True}, "accept"), ({"followed": False}, "cancel")]
+)
+async def test_people_are_shown_a_link_and_the_answer_has_no_content(
+    value: JsonObject, action: str
+) -> None:
+    playing = Playing(Kitchen(WORKING))
+    consent = asks("u", params=link("HTTPS://Bank.example:8443/consent?id=7#x"))
+    wait = await playing.until(WORKING, consent)
+    assert wait.question == (
+        "The MCP server kitchen asks: Log in\n\nOpen this link at bank.example, if you trust the "
+        "server, and answer here when you have followed it: HTTPS://Bank.example:8443/consent?id=7#x"
+    )
+    playing.give(value)
+    await playing.until(consent)
+    assert playing.server.requests[-1] == ("update", "t", {"u": {"action": action}})
 
 
 async def test_answers_that_do_not_arrive_are_sent_again() -> None:

@@ -1,9 +1,13 @@
 """What the tools of MCP servers are called."""
 
+import re
+
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.mcp.names import LONGEST, checked_names, names_with_server
+from outlast.agents.mcp.names import LONGEST, names_with_server, own_names
+
+ACCEPTED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def test_a_name_tells_the_server() -> None:
@@ -40,17 +44,17 @@ def test_a_name_that_is_taken_is_not_given_again() -> None:
 
 
 def test_names_of_their_own_stay() -> None:
-    assert checked_names([("a", "find"), ("b", "tear")], owner="A") == ["find", "tear"]
+    assert own_names([("a", "find"), ("b", "найти")], owner="A") == ["find", "найти"]
 
 
 def test_a_name_that_two_servers_have_is_refused_with_what_to_do() -> None:
     with pytest.raises(UserError, match=r"A: the MCP servers 'a' and 'b' both have.*'find'") as it:
-        checked_names([("a", "find"), ("b", "find")], owner="A")
+        own_names([("a", "find"), ("b", "find")], owner="A")
     assert "include_server_in_tool_names" in str(it.value)
 
 
-def test_a_name_that_no_provider_takes_is_refused_with_what_to_do() -> None:
-    with pytest.raises(UserError, match="'a' has a tool with an invalid name") as it:
-        checked_names([("a", "find.book")], owner="A")
-    assert "'find.book'" in str(it.value)
-    assert "include_server_in_tool_names" in str(it.value)
+@pytest.mark.parametrize("tool", ["find.book", "x" * 65, "найти книгу", "/"])
+def test_a_name_that_no_provider_takes_has_one_that_does_not_depend_on_others(tool: str) -> None:
+    [name] = own_names([("a", tool)], owner="A")
+    assert ACCEPTED.fullmatch(name)
+    assert own_names([("b", "find_book"), ("a", tool)], owner="A") == ["find_book", name]

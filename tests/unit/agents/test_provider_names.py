@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.schemas.provider_names import (
+    distinct_name,
     is_tool_name,
     name_from,
     provider_name,
@@ -46,6 +47,49 @@ def test_different_names_stay_different() -> None:
 )
 def test_a_name_is_made_of_a_text(text: str, name: str) -> None:
     assert name_from(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Refund desk", "refund_desk"),
+        ("refund_desk", "refund_desk"),
+        ("退款", "退款"),
+        ("退 款", "退_款"),
+        ("x" * 64, "x" * 64),
+    ],
+)
+def test_a_text_of_letters_and_blanks_is_a_name(text: str, name: str) -> None:
+    assert distinct_name(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("Büro 2", "b_ro_2_"),
+        ("退 款!", "退_款_"),
+        ("!!", ""),
+        ("Billing/EU", "billing_eu_"),
+        ("Возвраты (RU)", "ru_"),
+        ("x" * 65, "x" * 55 + "_"),
+        ("\ud800", ""),
+    ],
+)
+def test_where_characters_are_lost_a_hash_of_the_text_follows(text: str, begins: str) -> None:
+    name = distinct_name(text)
+    assert re.fullmatch(re.escape(begins) + "[0-9a-f]{8}", name)
+    assert is_tool_name(name)
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_texts_that_differ_in_more_than_case_and_blanks_have_different_names(
+    one: str, other: str
+) -> None:
+    def same(text: str) -> str:
+        return text.lower().replace(" ", "_")
+
+    if same(one) != same(other):
+        assert distinct_name(one) != distinct_name(other)
 
 
 def test_only_calls_of_tools_are_renamed() -> None:

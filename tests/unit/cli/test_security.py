@@ -338,7 +338,7 @@ async def test_the_command_finds_them_where_the_worker_runs(
     assert re.search(r"unknown +policies +not checked: add the target", done.stdout)
 
 
-async def test_a_target_without_security_is_a_mistake(cli: Invoke) -> None:
-    done = await cli("doctor", "desk.py")
+async def test_a_target_for_the_check_of_a_worker_is_a_mistake(cli: Invoke) -> None:
+    done = await cli("doctor", "desk.py", "--worker")
     assert done.exit_code == 2
-    assert "A target is for `outlast doctor --security`" in done.stderr
+    assert "`outlast doctor --worker` takes no target" in done.stderr

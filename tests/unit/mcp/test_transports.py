@@ -93,7 +93,7 @@ async def test_headers_and_the_http_client_are_the_users() -> None:
             "sse_read_timeout": 60,
             "httpx_client_factory": factory,
         }
-        async with client_over(over_http(params, print), None) as client:
+        async with client_over(over_http(params, print), None, note_tool=print) as client:
             assert client.server_info.name == "shelf"
     (options,) = seen
     assert options["headers"] == {"x-tenant": "acme"}
@@ -104,7 +104,7 @@ async def test_headers_and_the_http_client_are_the_users() -> None:
 async def test_the_older_way_over_http() -> None:
     async with (
         Listening("sse") as program,
-        client_over(over_sse({"url": program.url}), None) as client,
+        client_over(over_sse({"url": program.url}), None, note_tool=print) as client,
     ):
         assert client.server_info.name == "shelf"
 
@@ -117,5 +117,5 @@ async def test_a_process_can_be_started_where_there_is_no_file_to_write_to(
     """As in a notebook, or without a console."""
     monkeypatch.setattr(sys, "__stderr__", stderr)
     params: MCPServerStdioParams = {"command": sys.executable, "args": [str(PROGRAM), "stdio"]}
-    async with client_over(over_stdio(params, "S"), None) as client:
+    async with client_over(over_stdio(params, "S"), None, note_tool=print) as client:
         assert client.server_info.name == "shelf"

@@ -9,6 +9,7 @@ import pytest
 from ag_ui.core import RunAgentInput
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
@@ -26,10 +27,12 @@ from outlast.serve.wires.ag_ui import ROUTES
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import (
     answers_in,
+    content_of,
     follows,
     interrupt_id,
     known_parts,
-    new_messages,
+    own_messages,
+    read_input,
     response_schema,
 )
 from outlast.serve.wires.ag_ui_view import (
@@ -305,9 +308,7 @@ def test_only_the_words_of_the_user_are_sent() -> None:
         {"id": "t", "role": "tool", "toolCallId": "c", "content": "Paid."},
         {"id": "m1", "role": "user", "content": "Hello"},
     )
-    assert [(one.id, one.content) for one in new_messages(given.messages)] == [
-        ("customer-m1", "Hello")
-    ]
+    assert [(one.id, content_of(one)) for one in own_messages(given.messages)] == [("m1", "Hello")]
 
 
 @pytest.mark.parametrize(
@@ -324,13 +325,36 @@ def test_only_the_words_of_the_user_are_sent() -> None:
 def test_a_part_that_the_run_would_fetch_is_refused(part: JsonObject, words: str) -> None:
     given = asked({"id": "m1", "role": "user", "content": [part]})
     with pytest.raises(UserError, match=words):
-        new_messages(given.messages)
+        content_of(own_messages(given.messages)[0])
 
 
-def test_an_id_that_no_message_may_have_is_refused() -> None:
-    given = asked({"id": "a b", "role": "user", "content": "Hello"})
-    with pytest.raises(UserError, match="id of a message"):
-        new_messages(given.messages)
+async def read(*messages: Any) -> Any:
+    """Return the body of a request with these messages, as the desk reads it."""
+    body = json.dumps({"threadId": "r", "runId": "1", "messages": messages}).encode()
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body}
+
+    return await read_input(Request({"type": "http", "headers": []}, receive))
+
+
+@pytest.mark.parametrize(
+    "odd", [{"id": "v", "role": "user", "content": [{"type": "voice"}]}, 3, {}]
+)
+async def test_a_message_that_cannot_be_read_and_is_only_repeated_does_not_matter(odd: Any) -> None:
+    new = {"id": "m1", "role": "user", "content": "Hello"}
+    assert [one.id for one in (await read(odd, new)).messages] == ["m1"]
+    with pytest.raises(UserError, match="The body is no RunAgentInput"):
+        await read(new, odd)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"messages": 3}', b'{"messages": []}'])
+async def test_a_body_that_is_none_is_refused(body: bytes) -> None:
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body}
+
+    with pytest.raises(UserError, match="The body is no RunAgentInput"):
+        await read_input(Request({"type": "http", "headers": []}, receive))
 
 
 @pytest.mark.parametrize(

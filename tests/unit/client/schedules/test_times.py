@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from temporalio.client import ScheduleCalendarSpec, ScheduleRange
@@ -79,6 +80,17 @@ def test_a_time_that_the_clocks_skip_is_refused() -> None:
     assert str(refused.value) == (
         "at=2027-03-28T02:30:00 does not exist in Europe/Berlin: clocks go forward then."
     )
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+def test_a_time_with_a_zone_that_the_clocks_skip_is_refused(fold: int) -> None:
+    gap = datetime(2027, 3, 14, 2, 30, tzinfo=ZoneInfo("America/New_York"), fold=fold)
+    with pytest.raises(UserError) as refused:
+        Times(at=gap)
+    assert str(refused.value) == (
+        "at=2027-03-14T02:30:00 does not exist in America/New_York: clocks go forward then."
+    )
+    assert Times(at=gap.replace(hour=3)).once() == datetime(2027, 3, 14, 7, 30, tzinfo=UTC)
 
 
 def test_times_that_repeat_are_temporals() -> None:
