@@ -38,7 +38,7 @@ from benchmarks.surroundings import surroundings
 from outlast import Agent, Person, RunHandle, Runner
 from outlast.archive import Archive, ArchivedHistory, archive_status
 from outlast.client import finish
-from outlast.client.handle import follow
+from outlast.client.handle import progress_of
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelRequest
@@ -226,7 +226,7 @@ async def carry(client: Client, number: int, turn: asyncio.Semaphore) -> None:
             task_queue=QUEUE,
         )
         settled = set[str]()
-        async for progress in follow(handle):
+        async for progress in progress_of(handle):
             state = progress.state
             waiting = [one.id for one in state.pending_approvals]
             due = {"courier"} if state.status == "parked" else set(waiting)

@@ -42,7 +42,7 @@ from benchmarks.surroundings import surroundings
 from benchmarks.worker import AGENT
 from outlast import Runner
 from outlast.client import RunHandle
-from outlast.client.handle import follow
+from outlast.client.handle import progress_of
 
 TURNS = 8
 HERE = Path(__file__).parent
@@ -387,7 +387,7 @@ async def measure_support(client: Client) -> dict[str, Any]:
     handle = await Runner.start(
         AGENT, question(5), id="a-support-case", keep_open=True, client=client, task_queue=QUEUE
     )
-    async for progress in follow(handle):
+    async for progress in progress_of(handle):
         if progress.state.answers:
             break
     for number in range(3):

@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from benchmarks.model_server import AGENTS, question
 from benchmarks.peers.postgres import Postgres
 from outlast import Runner
-from outlast.client.handle import follow
+from outlast.client.handle import progress_of
 
 WORDS = 50
 """What the model says in each turn of a streamed run; it takes a second."""
@@ -232,7 +232,7 @@ class OutlastDrive(TemporalDrive):
         """Approve each call as it is requested."""
         run = await Runner.attach(handle.id, client=self.client)
         decided: set[str] = set()
-        async for progress in follow(run):
+        async for progress in progress_of(run):
             for request in progress.state.pending_approvals:
                 if request.id not in decided:
                     decided.add(request.id)

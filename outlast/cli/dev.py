@@ -42,6 +42,12 @@ def _port_option(name: str, default: int) -> Any:
 
 
 Port: TypeAlias = Annotated[int | None, _port_option("--port", DEFAULT_PORT)]
+InMemory: TypeAlias = Annotated[
+    bool, typer.Option("--in-memory", help="Keep no data after the end.")
+]
+NoDesk: TypeAlias = Annotated[
+    bool, typer.Option("--no-desk", help="Do not start a desk for the agents of TARGET.")
+]
 UIPort: TypeAlias = Annotated[int | None, _port_option("--ui-port", DEFAULT_UI_PORT)]
 
 
@@ -61,12 +67,8 @@ def dev(
         Path | None,
         typer.Option("--data-dir", help="The database. Default: in the project, or your home."),
     ] = None,
-    in_memory: Annotated[
-        bool, typer.Option("--in-memory", help="Keep no data after the end.")
-    ] = False,
-    no_desk: Annotated[
-        bool, typer.Option("--no-desk", help="Do not start a desk for the agents of TARGET.")
-    ] = False,
+    in_memory: InMemory = False,
+    no_desk: NoDesk = False,
     as_name: AsName = None,
     groups: Groups = None,
     as_json: options.AsJson = False,
@@ -78,9 +80,7 @@ def dev(
     """
     if in_memory and data_dir is not None:
         raise typer.BadParameter("--in-memory keeps nothing, so leave out --data-dir.")
-    person = person_arguments(as_name, groups)
-    if person and (target is None or no_desk):
-        raise typer.BadParameter("--as and --groups are for the desk, which needs TARGET.")
+    person = _person(as_name, groups, has_desk=target is not None and not no_desk)
     location = None if target is None else locate(target, app_dir)
     home = None if in_memory else data_dir or default_data_dir()
 
@@ -109,6 +109,13 @@ def dev(
             await server.stop()
 
     asyncio.run(serve())
+
+
+def _person(name: str | None, groups: str | None, *, has_desk: bool) -> list[str]:
+    person = person_arguments(name, groups)
+    if person and not has_desk:
+        raise typer.BadParameter("--as and --groups are for the desk, which needs TARGET.")
+    return person
 
 
 def _server(home: Path | None, port: int | None, ui_port: int | None) -> "EmbeddedServer":

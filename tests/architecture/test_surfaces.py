@@ -198,7 +198,7 @@ def test_the_search_reads_the_names_that_programs_use() -> None:
         ("views/trouble.py", "needs_worker"),  # a parameter
         ("client/read/history.py", "Progress"),  # a field
         ("client/read/history.py", "RunReader"),  # a method's
-        ("client/handle.py", "follow"),  # a type in a type
+        ("client/handle.py", "progress_of"),  # a type in a type
         ("workflows/presentation.py", "attributes"),
     ],
 )
