@@ -60,6 +60,8 @@ class CostPart:
         calls: the number of model calls.
         tokens: their input and output tokens.
         usd: US dollars; None if the cost of these calls is unknown.
+        cached_tokens: the input tokens that came from the provider's cache.
+        reasoning_tokens: the output tokens that the model reasoned with.
     """
 
     agent: str
@@ -67,6 +69,8 @@ class CostPart:
     calls: int
     tokens: int
     usd: Decimal | None
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
     @property
     def problem(self) -> str:
@@ -148,6 +152,16 @@ class Cost:
         return sum(one.tokens for one in self.parts)
 
     @property
+    def cached_tokens(self) -> int:
+        """The number of input tokens that came from a provider's cache."""
+        return sum(one.cached_tokens for one in self.parts)
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """The number of output tokens that models reasoned with."""
+        return sum(one.reasoning_tokens for one in self.parts)
+
+    @property
     def by_agent(self) -> "dict[str, Cost]":
         """The cost of each agent, by its name."""
         return self.grouped(lambda one: one.agent)
@@ -185,6 +199,8 @@ class Cost:
             "usd": f"{self.usd:f}",
             "calls": self.calls,
             "tokens": self.tokens,
+            "cached_tokens": self.cached_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
             "unknown_models": list(self.unknown_models),
         }
 
@@ -209,6 +225,8 @@ def _part(one: ModelUse) -> CostPart:
         calls=usage.requests,
         tokens=usage.total_tokens,
         usd=Decimal(usage.cost_micros) / _MILLION if usage.priced else None,
+        cached_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
     )
 
 

@@ -61,6 +61,12 @@ class EffectError(Exception):
         self.details: JsonObject | None = None if details is None else _short_details(details)
         self.attempts = attempts
 
+    @property
+    def error_type(self) -> str:
+        """The kind of the failure, as spans tell it: an HTTP status, a provider's reason, a code."""
+        details = self.details or {}
+        return str(details.get("status") or details.get("reason") or self.code)
+
 
 def lacking(message: str) -> EffectError:
     """Return the failure of an effect that needs something which this worker lacks.

@@ -3,8 +3,11 @@
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from outlast.agents.config.model_settings import ModelSettings, write_model_settings
 from outlast.agents.items.raw_items import is_cut_short
@@ -12,10 +15,12 @@ from outlast.agents.json_values import as_object
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools
 from outlast.agents.usage import plain_usage
+from outlast.loop.call_forms import is_call
 from outlast.loop.calls import TriedModel
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.tracing.current import Span
+from outlast.tracing.effect_spans import holder
 from outlast.tracing.kinds import (
     FunctionSpanData,
     GenerationSpanData,
@@ -41,20 +46,19 @@ SAMPLING_SETTINGS = ("temperature", "top_p", "max_tokens", "frequency_penalty", 
 class ModelSpan:
     """The span of a model call, open in a `with` block: called with the response, it records it."""
 
-    def __init__(
-        self, label: str, request: ModelRequest, *, is_response: bool = False, name: str = ""
-    ) -> None:
+    def __init__(self, label: str, request: ModelRequest, model: object = None) -> None:
         """Make the span.
 
         Args:
             label: the model as the run names it.
             request: the request.
-            is_response: whether the model speaks the Responses API.
-            name: the model as its provider names it; default: the label.
+            model: the model.
         """
+        is_response = getattr(model, "api", None) == "responses"
         data = ResponseSpanData() if is_response else GenerationSpanData(model=label)
+        self._holder = holder()
         self._span: Span[ResponseSpanData | GenerationSpanData] = open_span(data)
-        self._label, self._name, self._request = label, name, request
+        self._label, self._model, self._request = label, model, request
 
     def __enter__(self) -> Self:
         self._span.__enter__()
@@ -68,7 +72,12 @@ class ModelSpan:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._span.__exit__(kind, error, trace)
+        span, holds = self._span, self._holder
+        if error is not None or holds is None or not (span.is_recorded and span.sensitive):
+            span.__exit__(kind, error, trace)
+            return
+        span.leave()
+        holds.hold(span, time.time())
 
     def _record_request(self) -> None:
         data, facts = self._span.span_data, self._span.facts
@@ -82,7 +91,12 @@ class ModelSpan:
         }
         if isinstance(data, GenerationSpanData):
             data.model_config = _config(settings)
-        facts["model"] = self._name or self._label
+        facts["model"] = own_name(self._model) or self._label
+        if request.instructions:
+            facts["instructions_digest"] = sha256(
+                request.instructions.encode(errors="surrogatepass")
+            ).hexdigest()
+        facts |= _server_of(self._model)
         self._began = time.monotonic()
 
     def __call__(self, response: ModelResponse) -> None:
@@ -95,8 +109,9 @@ class ModelSpan:
         counts = plain_usage(response.usage)
         self._span.facts["usage"] = counts
         usage = _as_sdk(counts)
-        if any(is_cut_short(fields) for item in items or () if (fields := as_object(item))):
-            self._span.facts["finish_reasons"] = ("length",)
+        self._span.facts["finish_reasons"] = (finish_reason_of(items or ()),)
+        if isinstance(response.model, str):
+            self._span.facts["response_model"] = response.model
         if isinstance(data, GenerationSpanData):
             data.output, data.usage = items, usage
         else:
@@ -115,9 +130,9 @@ class ModelSpan:
         if on_event is None or not self._span.is_recorded:
             return on_event
         facts, began = self._span.facts, self._began
-        facts["stream"] = True
 
         def forward(event: JsonObject) -> None:
+            facts["stream"] = True
             if FIRST_PIECE not in facts and str(event.get("type")).endswith(".delta"):
                 facts[FIRST_PIECE] = time.monotonic() - began
             on_event(event)
@@ -137,8 +152,31 @@ def own_name(model: object) -> str:
 
 def span_of_call(label: str, request: ModelRequest, model: object) -> ModelSpan:
     """Return the span of a call of a model, which says what the model is."""
-    is_response = getattr(model, "api", None) == "responses"
-    return ModelSpan(label, request, is_response=is_response, name=own_name(model))
+    return ModelSpan(label, request, model)
+
+
+def finish_reason_of(items: Sequence[object]) -> str:
+    """Return why a reply ends, in the words of OpenTelemetry's conventions."""
+    written = [fields for item in items if (fields := as_object(item)) is not None]
+    if any(is_cut_short(one) for one in written):
+        return "length"
+    return "tool_call" if any(is_call(one) for one in written) else "stop"
+
+
+@lru_cache(maxsize=64)
+def _address(url: str) -> JsonObject:
+    """Return the host and the port of a URL."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "ws": 80}.get(parts.scheme, 443)
+    return {"server_address": parts.hostname, "server_port": port} if parts.hostname else {}
+
+
+def _server_of(model: object) -> JsonObject:
+    url = getattr(model, "server_url", None) or getattr(model, "base_url", None)
+    with suppress(Exception):  # a model may be the user's
+        made = url() if callable(url) else url
+        return _address(made) if isinstance(made, str) else {}
+    return {}
 
 
 async def traced_guardrail(

@@ -16,7 +16,7 @@ from outlast.activities.errors import LONGEST_MESSAGE_BYTES, EffectError, cut
 from outlast.agents.items.call_outputs import output_content
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FUNCTION, output_item
-from outlast.loop.calls import HandoffResult, ToolResult
+from outlast.loop.calls import HandoffResult, ModelReply, ToolResult
 from outlast.loop.effects import (
     AgentEffect,
     CallModel,
@@ -40,8 +40,15 @@ from outlast.tracing.effect_spans import (
     run_scope,
 )
 from outlast.tracing.kinds import FunctionSpanData, HandoffSpanData, tool_error
-from outlast.tracing.origin import Origin
+from outlast.tracing.origin import Origin, tenant_of
 from outlast.tracing.receivers import REGISTRATION
+from outlast.views.redaction import (
+    NOTHING,
+    Redaction,
+    redaction_of_effect,
+    with_call,
+    with_reply,
+)
 
 T = TypeVar("T")
 
@@ -54,13 +61,16 @@ async def traced(
         return await work()
     effect = request.effect
     scope, number = scope_of_effect(effect)
-    scope = scope._replace(origin=_origin(scope.origin, attempt))
+    hides = redaction_of_effect(request.hidden)
+    scope = scope._replace(origin=_origin(scope.origin, attempt), hides=_hiding(hides))
     handoff = None
     if isinstance(effect, RunHandoff):
         handoff = HandoffSpanData(effect.agent, effect.target)
     with around_effect(scope, effect=number, attempt=attempt, span_data=handoff) as around:
         if not isinstance(effect, RunTool):
             result = await work()
+            if isinstance(result, ModelReply) and isinstance(effect, CallModel):
+                around.hides = _hiding(with_reply(hides, effect.agent, result))
             if isinstance(result, HandoffResult) and around.is_recorded:
                 return replace(result, reported=_reported(around))
             return result
@@ -68,7 +78,14 @@ async def traced(
         with effect_span(scope, data, effect=effect.effect, attempt=attempt) as span:
             if span.is_recorded:
                 span.facts["call_id"] = effect.call_id
-            return await _traced_call(effect, work, scope, span)
+            result = await _traced_call(effect, work, scope, span)
+            if isinstance(result, ToolResult) and result.required is not None:
+                span.hides = _hiding(with_call(hides, effect, result.required.terms.redact))
+            return result
+
+
+def _hiding(hides: Redaction) -> Redaction | None:
+    return None if hides == NOTHING else hides
 
 
 def _reported(span: Span[Any]) -> JsonObject | None:
@@ -120,7 +137,8 @@ def _origin(origin: Origin | None, attempt: int) -> Origin | None:
     return origin._replace(
         attempt=attempt,
         execution=info.workflow_run_id or "",
-        tenant=info.priority.fairness_key or "",
+        # The server gives no priority with an activity that a workflow task began here at once.
+        tenant=info.priority.fairness_key or tenant_of(info.workflow_run_id or ""),
         queued_seconds=None if info.is_local else max(queued.total_seconds(), 0.0),
     )
 

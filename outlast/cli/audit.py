@@ -82,7 +82,8 @@ async def audit(
     Requests, votes, decisions, claims, reminders, escalations, expiries, takeovers, and what a
     signal tried in vain. Read from the runs' histories; needs no worker.
 
-    With --verify, exits with 1 if something is wrong, or if nothing pins a file.
+    Exits with 1 if entries may be missing: a run cannot be read, a history is lost, or there are more
+    runs than the limit. With --verify, if something is wrong, or if nothing pins a file.
     """
     from outlast.client.audit import summary_of
     from outlast.client.audit_chain import proofs_of
@@ -103,7 +104,8 @@ async def audit(
     else:
         _print_records(log, form, await proofs_of(connection.client, log))
     _say_what_is_missing(log, limit)
-    return ExitCode.FAILED if log.unread else ExitCode.OK
+    is_whole = not (log.unread or log.is_cut or any(one.lost for one in log.runs))
+    return ExitCode.OK if is_whole else ExitCode.FAILED
 
 
 def _say_what_is_missing(log: "AuditLog", limit: int) -> None:

@@ -1,7 +1,7 @@
 """The cost of a run at a terminal: the sum, and its parts by question, agent and model."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from outlast.cli import terminal
 from outlast.client.costs import QuestionCost, RunCosts
@@ -14,8 +14,10 @@ QUESTIONS: Final = 20
 
 _COLUMNS: Final = (
     terminal.Column(name="COST OF", folds=True),
-    terminal.Column(name="CALLS", numbers=True, left_out=1),
-    terminal.Column(name="TOKENS", numbers=True, left_out=2),
+    terminal.Column(name="CALLS", numbers=True, left_out=3),
+    terminal.Column(name="TOKENS", numbers=True, left_out=4),
+    terminal.Column(name="CACHED", numbers=True, left_out=2),
+    terminal.Column(name="REASONING", numbers=True, left_out=1),
     terminal.Column(name="COST", numbers=True),
 )
 
@@ -32,6 +34,7 @@ def record(costs: RunCosts) -> JsonObject:
         "by_agent": _records("agent", costs.cost.by_agent),
         "by_model": _records("model", costs.cost.by_model),
         "unread_runs": list(costs.lost),
+        "lost_histories": list(costs.lost_histories),
     }
 
 
@@ -43,7 +46,24 @@ def facts(costs: RunCosts) -> list[tuple[str, str]]:
     if costs.cost.problem:
         found.append(("uncounted", costs.cost.problem))
     found += [("uncounted", f"the nested run {named(one)} cannot be read") for one in costs.lost]
+    if costs.lost_histories:
+        found.append(("uncounted", "nested runs that came to no result in a lost history"))
     return found
+
+
+class _Tokens(Protocol):
+    @property
+    def cached_tokens(self) -> int: ...
+
+    @property
+    def reasoning_tokens(self) -> int: ...
+
+
+def token_details(used: _Tokens) -> str:
+    """Return how many tokens were cached, and how many reasoned with, in brackets; empty for none."""
+    parts = (("cached", used.cached_tokens), ("for reasoning", used.reasoning_tokens))
+    details = ", ".join(f"{number:,} {what}" for what, number in parts if number)
+    return f" ({details})" if details else ""
 
 
 def amount(cost: Cost) -> str:
@@ -62,7 +82,7 @@ def show_parts(console: terminal.Screen, costs: RunCosts) -> None:
         terminal.say_table(console, _COLUMNS, rows)
 
 
-def _rows(costs: RunCosts) -> Iterator[tuple[str, str, str, str]]:
+def _rows(costs: RunCosts) -> Iterator[tuple[str, ...]]:
     if len(costs.questions) > 1:
         for one in _newest(costs.questions):
             several = one.first < one.last
@@ -76,8 +96,15 @@ def _rows(costs: RunCosts) -> Iterator[tuple[str, str, str, str]]:
                 yield _row(f"{what} {named(name)}" if name else f"the default {what}", cost)
 
 
-def _row(name: str, cost: Cost) -> tuple[str, str, str, str]:
-    return name, f"{cost.calls:,}", f"{cost.tokens:,}", amount(cost)
+def numbers(cost: Cost) -> tuple[str, str, str, str, str]:
+    """Return the cells of a cost: calls, tokens, those that were cached, for reasoning, dollars."""
+    counts = (cost.calls, cost.tokens, cost.cached_tokens, cost.reasoning_tokens)
+    calls, tokens, cached, reasoning = [f"{one:,}" for one in counts]
+    return calls, tokens, cached, reasoning, amount(cost)
+
+
+def _row(name: str, cost: Cost) -> tuple[str, ...]:
+    return name, *numbers(cost)
 
 
 def _newest(questions: tuple[QuestionCost, ...]) -> list[QuestionCost]:

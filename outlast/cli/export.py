@@ -62,7 +62,8 @@ async def export(
 ) -> ExitCode:
     """Print runs as JSON lines: one recording a line, open runs first, then the newest.
 
-    Read from the runs' histories, a few at a time; needs no worker.
+    Read from the runs' histories, a few at a time; needs no worker. Exits with 1 if something is
+    missing: a run that cannot be read, a lost history, an example, or runs beyond the limit.
     """
     if run_id is None and not search.is_given:
         raise UserError("Name a run, or which runs: `outlast export --since 30d`.")
@@ -80,19 +81,20 @@ async def export(
             async for one in runs:
                 await written.add(one, convert, change)
                 shown.update(f"{written.runs:,} runs")
-    written.report(search.limit, is_one=run_id is not None)
-    return ExitCode.FAILED if written.unread else ExitCode.OK
+    written.report()
+    search.warn_if_cut()
+    return ExitCode.FAILED if written.lacks or search.is_cut else ExitCode.OK
 
 
 Convert = Callable[["Recording"], Any]
 
 
 def _lines_of(form: str, target: str | None, app_dir: Path, *, redacts: bool) -> Convert:
-    """Return what makes the documents of a recording, and remarks about them."""
+    """Return what makes the documents of a recording, remarks, and whether something is missing."""
     if form == "jsonl":
 
-        async def recordings(recording: "Recording") -> tuple[list[JsonObject], list[str]]:
-            return [recording.record()], remarks(recording)
+        async def recordings(recording: "Recording") -> tuple[list[JsonObject], list[str], bool]:
+            return [recording.record()], remarks(recording), bool(recording.lost)
 
         return recordings
     if target is None:
@@ -104,24 +106,29 @@ def _lines_of(form: str, target: str | None, app_dir: Path, *, redacts: bool) ->
 
     agents: list[Agent[Any]] = list(load_config(target, app_dir)["agents"])
 
-    async def examples(recording: "Recording") -> tuple[list[JsonObject], list[str]]:
+    async def examples(recording: "Recording") -> tuple[list[JsonObject], list[str], bool]:
         from outlast.testing import chat_examples
 
         made = await chat_examples(recording, agents, redact=redacts)
-        return list(made.examples), [f"Left out: {one}" for one in made.skipped]
+        notes = [f"Left out: {one}" for one in made.skipped]
+        return list(made.examples), notes, bool(made.skipped)
 
     return examples
 
 
 @dataclass
 class _Written:
-    """What an export has written: to a file that may have earlier lines, or to the terminal."""
+    """What an export has written: to a file that may have earlier lines, or to the terminal.
+
+    Attributes:
+        lacks: how many runs cannot be read, have lost histories, or have left out examples.
+    """
 
     path: Path | None
     can_resume: bool
     runs: int = 0
     lines: int = 0
-    unread: int = 0
+    lacks: int = 0
     has: "set[Key]" = field(default_factory=set["Key"])
     _file: TextIO | None = None
 
@@ -168,10 +175,11 @@ class _Written:
 
         self.runs += 1
         if isinstance(one, UnreadRun):
-            self.unread += 1
+            self.lacks += 1
             terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
             return
-        documents, notes = await convert(one)
+        documents, notes, is_lacking = await convert(one)
+        self.lacks += is_lacking
         for document in documents:
             changed = change(document)
             if changed is not None:
@@ -183,16 +191,12 @@ class _Written:
         self.lines += 1
         terminal.print_json_line(document, self._file)
 
-    def report(self, limit: int, *, is_one: bool) -> None:
+    def report(self) -> None:
         """Say what was written where, if not to the terminal."""
         if self.path is not None:
             had = f", {len(self.has):,} were there" if self.has else ""
             lines = "line" if self.lines == 1 else "lines"
             terminal.say(terminal.err(), f"{self.lines:,} {lines} added to {self.path}{had}.")
-        if not is_one and self.runs >= limit:
-            terminal.say(
-                terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit."
-            )
 
 
 def _key_in(line: str, path: Path | None) -> "list[Key]":

@@ -7,11 +7,14 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.contract.names import ListedStatus
+from outlast.cli.durations import past_time
+from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.rendering import rough
 
 if TYPE_CHECKING:
-    from outlast.client.runs import ListedRun
+    from temporalio.client import Client
+
+    from outlast.client.runs import ListedRun, RunFilter
 
 COSTS_UP_TO = 50
 """The longest list whose tokens and costs are read unasked: each run is read for them."""
@@ -58,13 +61,8 @@ _COSTS_LEFT_OUT = (
 @on_server
 async def list_runs(
     caller: Caller,
-    status: Annotated[
-        ListedStatus | None,
-        typer.Option("--status", help="Only runs with this status."),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="Only runs whose current agent is this one.")
-    ] = None,
+    status: Status = None,
+    agent: AgentName = None,
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
     ] = False,
@@ -86,38 +84,58 @@ async def list_runs(
             "(UTC). Nested runs count with the runs that they are nested in.",
         ),
     ] = None,
+    since: Since = None,
+    archived: Archived = False,
 ) -> None:
     """List runs: open ones first, then closed ones, newest first."""
     from outlast.cli import listed_costs
     from outlast.client import runs
 
     client = (await caller.connect()).client
+    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
     criteria = runs.RunFilter(
-        status=status, agent=agent, waiting=waiting, customer=customer, nested=by is None
+        status=status,
+        agent=agent,
+        waiting=waiting,
+        customer=customer,
+        nested=by is None,
+        since=begins,
     )
     async with terminal.waiting(terminal.err(), "listing runs"):
         found = await runs.find_runs(client, criteria, limit=limit)
+        if archived and not waiting:
+            found = await _with_archived(client, criteria, found, limit)
         is_short = len(found) <= COSTS_UP_TO
         reads = by is not None or (is_short if costs is None else costs)
         rows = await runs.with_costs(client, found) if reads else found
         rows = await runs.with_tenants(client, rows) if by == "tenant" else rows
     if by is not None:
         listed_costs.show(caller, rows, by)
-    elif caller.as_json:
-        terminal.print_json([row.record() for row in rows])
     else:
-        _show_rows(rows)
-        if reads:
-            listed_costs.show_sum(rows)
+        _show_rows(caller, rows, with_sum=reads)
     if len(rows) == limit and not (caller.as_json and by is None):
         terminal.say(terminal.err(), f"Limited to {limit}: there may be more, see --limit.")
     if not reads and costs is None:
         terminal.say(terminal.err(), _COSTS_LEFT_OUT)
 
 
-def _show_rows(rows: "list[ListedRun]") -> None:
+async def _with_archived(
+    client: "Client", criteria: "RunFilter", listed: "list[ListedRun]", limit: int
+) -> "list[ListedRun]":
+    """Return the runs of a list, and after them those that only the archive has."""
+    from outlast.client.recordings.reading import archived_runs
+
+    beside = {(one.run_id, one.execution_id) for one in listed}
+    return [*listed, *await archived_runs(client, criteria, beside=beside)][:limit]
+
+
+def _show_rows(caller: Caller, rows: "list[ListedRun]", *, with_sum: bool) -> None:
+    from outlast.cli import listed_costs
     from outlast.cli.costs import amount
 
+    if caller.as_json:
+        terminal.print_json([row.record() for row in rows])
+        return
     if not rows:
         terminal.say(terminal.err(), "No runs found. Start one with `outlast run AGENT TEXT`.")
         return
@@ -137,3 +155,5 @@ def _show_rows(rows: "list[ListedRun]") -> None:
         for row in rows
     ]
     terminal.say_table(terminal.out(), _COLUMNS, cells)
+    if with_sum:
+        listed_costs.show_sum(rows)

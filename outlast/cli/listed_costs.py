@@ -5,7 +5,7 @@ from typing import Final
 
 from outlast.cli import terminal
 from outlast.cli.caller import Caller
-from outlast.cli.costs import amount
+from outlast.cli.costs import amount, numbers, token_details
 from outlast.client.runs import ListedRun
 from outlast.pricing import Cost
 from outlast.rendering import counted, named
@@ -27,13 +27,15 @@ def show(caller: Caller, rows: Sequence[ListedRun], by: str) -> None:
     elif rows:
         columns = (
             terminal.Column(name=by.upper(), folds=True),
-            terminal.Column(name="RUNS", numbers=True, left_out=2),
-            terminal.Column(name="CALLS", numbers=True, left_out=1),
-            terminal.Column(name="TOKENS", numbers=True, left_out=3),
+            terminal.Column(name="RUNS", numbers=True, left_out=4),
+            terminal.Column(name="CALLS", numbers=True, left_out=3),
+            terminal.Column(name="TOKENS", numbers=True, left_out=5),
+            terminal.Column(name="CACHED", numbers=True, left_out=2),
+            terminal.Column(name="REASONING", numbers=True, left_out=1),
             terminal.Column(name="COST", numbers=True),
         )
         cells = [
-            (named(name) if name else _NAMELESS[by], f"{runs:,}", *_numbers(cost))
+            (named(name) if name else _NAMELESS[by], f"{runs:,}", *numbers(cost))
             for name, (runs, cost) in groups.items()
         ]
         terminal.say_table(terminal.out(), columns, cells)
@@ -50,7 +52,7 @@ def show_sum(rows: Sequence[ListedRun]) -> None:
         besides = f", with {counted(nested, 'nested run')} in them" if nested else ""
         terminal.say(
             terminal.out(),
-            f"Sum: {amount(cost)}, {counted(cost.tokens, 'token')} in "
+            f"Sum: {amount(cost)}, {counted(cost.tokens, 'token')}{token_details(cost)} in "
             f"{counted(len(counting), 'run')}{besides}.",
         )
     if cost.problem:
@@ -92,10 +94,6 @@ def _parts(row: ListedRun, by: str) -> Mapping[str, Cost]:
 
 def _sum(rows: Sequence[ListedRun]) -> Cost:
     return Cost(tuple(part for row in rows if row.cost is not None for part in row.cost.parts))
-
-
-def _numbers(cost: Cost) -> tuple[str, str, str]:
-    return f"{cost.calls:,}", f"{cost.tokens:,}", amount(cost)
 
 
 def _warn_of_unread(rows: Sequence[ListedRun]) -> None:

@@ -9,6 +9,7 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
+from outlast.cli.exit_codes import ExitCode
 from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ async def record(
     unredacted: Unredacted = False,
     redact: RedactBy = None,
     app_dir: options.AppDir = Path(),
-) -> None:
+) -> ExitCode:
     """Print a run as a recording: one JSON document that `@replays` makes a test of.
 
-    Read from the run's history; needs no worker.
+    Read from the run's history; needs no worker. Exits with 1 if a history of the run is lost.
     """
     from outlast.client.recordings import record_run
 
@@ -55,6 +56,7 @@ async def record(
     terminal.print_json(document)
     for line in remarks(recording):
         terminal.say(terminal.err(), line)
+    return ExitCode.FAILED if recording.lost else ExitCode.OK
 
 
 def remarks(recording: "Recording") -> list[str]:

@@ -90,7 +90,8 @@ async def replay(
     """Replay recorded runs with the agents of a target, before they are deployed.
 
     Models' replies and tools' results are as recorded, and no tool runs. Shows which decisions
-    differ. Exits with 1 if any does.
+    differ. Exits with 1 if any does, if no run was replayed, and if runs were left out because of a
+    limit, because they cannot be read, or because the target lacks their agent.
     """
     if Path(target).suffix in {".json", ".jsonl"}:
         raise UserError(
@@ -115,12 +116,17 @@ async def replay(
         aclosing(runs) as found,
     ):
         async for one in found:
-            if replayer.reached:
+            if not replayer.reached:
+                await tally.add(one, replayer)
+            elif files:
+                tally.skip()
+            else:
                 break
-            await tally.add(one, replayer)
             shown.update(f"{tally.count:,} runs")
-    tally.report(search.limit if search.is_given else None, replayer.reached)
-    return ExitCode.FAILED if tally.differs else ExitCode.OK
+    tally.report(replayer.reached)
+    search.warn_if_cut()
+    is_good = tally.is_good and not replayer.reached and not search.is_cut
+    return ExitCode.OK if is_good else ExitCode.FAILED
 
 
 Tried: TypeAlias = "Replay | Lanes"
@@ -205,26 +211,35 @@ async def _in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]
 
 @dataclass
 class _Tally:
-    """What came of the replays so far."""
+    """What came of the replays so far.
+
+    Attributes:
+        left_out: how many runs were not replayed, or not to their end.
+        lacking: how many of them cannot be read, or have an agent that the target lacks.
+    """
 
     only_changed: bool
     as_json: bool
     count: int = 0
     differs: int = 0
     left_out: int = 0
+    lacking: int = 0
     kinds: Counter[str] = field(default_factory=Counter[str])
 
     async def add(self, one: "Recording | UnreadRun", replayer: _Replayer) -> None:
         """Replay a run, and show what differs."""
         from outlast.client.recordings import UnreadRun
+        from outlast.testing.run_replay import AgentMissingError
 
         self.count += 1
         if isinstance(one, UnreadRun):
+            self.lacking += 1
             self._leave_out(f"Not read: {one.run_id}. ", one.why)
             return
         try:
             tried = await replayer.replay(one)
         except UserError as error:
+            self.lacking += isinstance(error, AgentMissingError)
             self._leave_out("Not replayed: ", error.message)
             return
         if any(one.stopped and one.stopped == replayer.reached for one in _replays_of(tried)):
@@ -244,19 +259,28 @@ class _Tally:
         self.left_out += 1
         terminal.say(terminal.err(), *words)
 
-    def report(self, limit: int | None, reached: str) -> None:
-        """Say how many runs would go another way, and whether that is all."""
+    def skip(self) -> None:
+        """Count a run that comes after a limit is reached."""
+        self.count += 1
+        self.left_out += 1
+
+    @property
+    def is_good(self) -> bool:
+        """Whether runs were replayed, all went the same way, and none lacks what it needs."""
+        return not self.differs and not self.lacking and self.count > self.left_out
+
+    def report(self, reached: str) -> None:
+        """Say how many runs would go another way, and how many were left out."""
         if reached:
             terminal.say(terminal.err(), reached, " The runs after it were not replayed.")
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in self.kinds.most_common())
         said = (
             f"{self.differs:,} of {counted(self.count - self.left_out, 'run')} would go another way"
         )
-        terminal.say(terminal.err(), f"{said}: {kinds}." if kinds else f"{said}.")
-        if limit is not None and self.count >= limit:
-            terminal.say(
-                terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit."
-            )
+        left_out = f" {counted(self.left_out, 'run')} left out." if self.left_out else ""
+        terminal.say(
+            terminal.err(), f"{said}: {kinds}.{left_out}" if kinds else f"{said}.{left_out}"
+        )
 
 
 def _replays_of(tried: Tried) -> "Sequence[Replay]":

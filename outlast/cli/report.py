@@ -172,7 +172,7 @@ def show_report(report: Report, last: int) -> None:
     console, state = terminal.out(), report.state
     used = (
         counted(state.usage.requests, "model call"),
-        counted(state.usage.total_tokens, "token"),
+        counted(state.usage.total_tokens, "token") + costs.token_details(state.usage),
         f"{counted(report.events, 'event')} in the history",
     )
     rows = [

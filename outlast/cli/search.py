@@ -1,6 +1,6 @@
 """The options with which commands choose runs of a server, to read their histories."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from outlast.cli import options
+from outlast.cli import options, terminal
 from outlast.cli.durations import past_time
 from outlast.contract.names import ListedStatus
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from outlast.client.recordings.reading import Key
     from outlast.client.runs import RunFilter
 
-_Since: TypeAlias = Annotated[
+Since: TypeAlias = Annotated[
     str | None,
     typer.Option("--since", metavar="TIME", help="Open runs, and those that ended since: 30d."),
 ]
-_Status: TypeAlias = Annotated[
+Status: TypeAlias = Annotated[
     ListedStatus | None, typer.Option("--status", help="Only runs with this status.")
 ]
-_AgentName: TypeAlias = Annotated[
+AgentName: TypeAlias = Annotated[
     str | None, typer.Option("--agent", help="Only runs whose current agent is this one.")
 ]
 _Query: TypeAlias = Annotated[
     str, typer.Option("--query", help="Further terms in Temporal's query language.")
 ]
-_Archived: TypeAlias = Annotated[
+Archived: TypeAlias = Annotated[
     bool, typer.Option("--archived", help="Also runs that only the archive has.")
 ]
 
@@ -43,18 +43,20 @@ class Search:
 
     Attributes:
         begins: the time in `--since`.
+        is_cut: `read` has left out runs, because there are more than `--limit` says.
 
     Raises:
         UserError: that is no time.
     """
 
-    since: _Since = None
-    status: _Status = None
-    agent: _AgentName = None
+    since: Since = None
+    status: Status = None
+    agent: AgentName = None
     query: _Query = ""
-    archived: _Archived = False
+    archived: Archived = False
     limit: options.Limit = 1_000
     begins: datetime | None = field(init=False, default=None)
+    is_cut: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         if self.since is not None:
@@ -85,6 +87,15 @@ class Search:
             archived=self.archived,
         )
 
+    async def read_runs(
+        self, client: "Client", run_ids: Sequence[str], *, redact: bool
+    ) -> "AsyncGenerator[Recording | UnreadRun]":
+        """Yield the recordings of the named runs, or of all that match if none is named."""
+        for run_id in dict.fromkeys(run_ids) or (None,):
+            async with aclosing(self.read(client, run_id, redact=redact)) as found:
+                async for one in found:
+                    yield one
+
     async def read(
         self, client: "Client", run_id: str | None, *, redact: bool, skip: "set[Key] | None" = None
     ) -> "AsyncGenerator[Recording | UnreadRun]":
@@ -99,11 +110,22 @@ class Search:
             self.criteria(),
             since=self.begins,
             query=self.query,
-            limit=self.limit,
+            limit=self.limit + 1,
             redact=redact,
             skip=skip or set(),
             archived=self.archived,
         )
+        number = 0
         async with aclosing(runs) as found:
             async for one in found:
+                if number == self.limit:
+                    object.__setattr__(self, "is_cut", True)
+                    return
+                number += 1
                 yield one
+
+    def warn_if_cut(self) -> None:
+        """Say on standard error that there are more runs than those that were read."""
+        if self.is_cut:
+            words = f"Limited to {self.limit:,} runs: there are more, see --limit."
+            terminal.say(terminal.err(), words)

@@ -56,7 +56,9 @@ async def export(
 ) -> ExitCode:
     """Send spans of runs to an OpenTelemetry collector, or write them to a file.
 
-    Read from the runs' histories, with the ids that workers send them with; needs no worker.
+    Read from the runs' histories, with the ids that workers send them with; needs no worker. Exits
+    with 1 if spans are missing: a run cannot be read, a history is lost, or there are more runs than
+    the limit.
     """
     if run_id is None and not search.is_given:
         raise UserError("Name a run, or which runs: `outlast traces export --since 30d`.")
@@ -70,7 +72,7 @@ async def export(
         else:
             await runs.send_all(client, search.keys(client), search.limit)
     runs.report()
-    return ExitCode.FAILED if runs.unread else ExitCode.OK
+    return ExitCode.FAILED if runs.unread or runs.lost or runs.is_cut else ExitCode.OK
 
 
 def _sender(
@@ -101,7 +103,8 @@ class _Runs:
 
     def __init__(self, sender: "SpanSender") -> None:
         self._sender = sender
-        self.runs = self.spans = self.unread = 0
+        self.runs = self.spans = self.unread = self.lost = 0
+        self.is_cut = False
 
     async def send_all(
         self, client: "Client", keys: "AsyncGenerator[tuple[str, str]]", limit: int
@@ -110,6 +113,9 @@ class _Runs:
         async with aclosing(keys) as found:
             async for run_id, execution in found:
                 if self.runs + self.unread >= limit:
+                    self.is_cut = True
+                    words = f"Limited to {limit:,} runs: there are more, see --limit."
+                    terminal.say(terminal.err(), words)
                     break
                 try:
                     await self.send(client, run_id, execution)
@@ -126,6 +132,7 @@ class _Runs:
         async with aclosing(read_spans(client, run_id, execution_id=execution)) as stretches:
             async for one in stretches:
                 if one.lost:
+                    self.lost += 1
                     lost = f"The history {one.lost} of {one.run_id}, or more before it, is lost."
                     terminal.say(terminal.err(), lost)
                 for at in range(0, len(one.spans), BATCH):

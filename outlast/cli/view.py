@@ -41,7 +41,14 @@ _STYLES = {
 }
 _WHO_STYLE = "bold blue"
 _SIGNS = {"tool_called": "→ ", "tool_output": "← "}
-_USAGE = ("requests", "input_tokens", "output_tokens", "total_tokens")
+_USAGE = (
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+)
 _APPROVAL = ("id", "agent", "arguments", "args_digest", "digest", "reason", "status")
 """The fields in the JSON of a result."""
 

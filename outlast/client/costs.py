@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from temporalio.client import Client
@@ -15,6 +15,8 @@ from outlast.client.read.history import Progress
 from outlast.client.read.in_turn import read_each
 from outlast.loop.calls import AgentResult
 from outlast.loop.effects import EffectAnswered, RunAgent
+from outlast.loop.spending import merged
+from outlast.loop.state import Compacted, LoopState, Response
 from outlast.loop.values import NO_USAGE, ModelUse
 from outlast.pricing import NESTED_RUNS, Cost
 
@@ -24,7 +26,7 @@ READ_SECONDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class QuestionCost:
-    """The cost of a question, or of several whose histories the server has deleted.
+    """The cost of a question, or of several whose histories are lost.
 
     Attributes:
         first: the number of the first question; numbers begin with 1.
@@ -45,11 +47,14 @@ class RunCosts:
         cost: of the run and all runs nested in it.
         questions: of each question; they add up to the cost.
         lost: nested runs that cannot be read, and whose cost is missing.
+        lost_histories: histories of the run that are lost, each the last of a gap. What nested runs
+            used there is known only if they came to a result.
     """
 
     cost: Cost
     questions: tuple[QuestionCost, ...]
     lost: tuple[str, ...] = ()
+    lost_histories: tuple[str, ...] = ()
 
 
 NO_COSTS: Final = RunCosts(Cost(), ())
@@ -66,8 +71,9 @@ class CostFold:
         self._running: dict[int, str] = {}
         self._unreported: dict[str, int] = {}
         self._uses: dict[int, list[ModelUse]] = {}
-        self._begun = False
-        self._earlier = 0
+        self._reported: list[ModelUse] = []
+        self._first: dict[int, int] = {}
+        self._lost: list[str] = []
         self._question = 1
         self._responses = 0
         self._summaries = 0
@@ -75,15 +81,14 @@ class CostFold:
     def take(self, progress: Progress) -> None:
         """Take the next event, and the state after it."""
         state = progress.state
-        if progress.event is None and not self._begun:  # the server may have deleted histories
-            self._earlier = self._question = max(len(state.answers), 1)
-            self._add(state.nested_uses)
-        self._begun = True
-        made = (
-            *state.responses[self._responses :],
-            *state.compaction.made[self._summaries :],
-        )
-        self._add(ModelUse(agent=one.agent, model=one.model, usage=one.usage) for one in made)
+        if progress.event is None:  # histories before this state may be lost
+            self._take_unseen(state)
+        if progress.lost:
+            running = {one.nested_id for one in state.pending if isinstance(one, RunAgent)}
+            self._unreported = {one: at for one, at in self._unreported.items() if one in running}
+            self._lost.append(progress.lost)
+        self._add(map(_use, state.responses[self._responses :]))
+        self._add(map(_use, state.compaction.made[self._summaries :]))
         self._take_result(progress)
         self._question = len(state.answers) + 1
         self._responses, self._summaries = len(state.responses), len(state.compaction.made)
@@ -91,6 +96,26 @@ class CostFold:
         self._running = {one.effect: one.nested_id for one in nested}
         for nested_id in self._running.values():
             self._unreported.setdefault(nested_id, self._question)
+
+    def _take_unseen(self, state: LoopState) -> None:
+        """Take what the run has used since the last event, in histories that cannot be read."""
+        before, answered = self._question, len(state.answers)
+        working = bool(state.question.answering)
+        settled = max(answered, before)
+        if settled > before:
+            self._first[settled] = before
+        current = max(answered + working, before)
+        begins = state.question.responses_from if working else len(state.responses)
+        begins = max(begins, self._responses)
+        self._add(map(_use, state.responses[self._responses : begins]), settled)
+        self._add(map(_use, state.responses[begins:]), current)
+        for one in state.compaction.made[self._summaries :]:
+            at = current if one.question >= answered else settled
+            self._add([_use(one)], at)
+        nested = _beyond(state.nested_uses, self._reported)
+        self._add(nested, settled)
+        self._reported += nested
+        self._responses, self._summaries = len(state.responses), len(state.compaction.made)
 
     async def read(self, client: Client) -> RunCosts:
         """Return the costs so far, and those of nested runs that have reported nothing."""
@@ -106,11 +131,11 @@ class CostFold:
         await read_each(tuple(self._unreported), read)
         self._unreported.clear()
         questions = tuple(
-            QuestionCost(first=1 if at == self._earlier else at, last=at, cost=Cost.of_uses(uses))
+            QuestionCost(first=self._first.get(at, at), last=at, cost=Cost.of_uses(uses))
             for at, uses in sorted(self._uses.items())
             if uses
         )
-        return RunCosts(Cost.of_uses(self.uses), questions, tuple(sorted(lost)))
+        return RunCosts(Cost.of_uses(self.uses), questions, tuple(sorted(lost)), tuple(self._lost))
 
     @property
     def uses(self) -> Sequence[ModelUse]:
@@ -125,10 +150,27 @@ class CostFold:
                 return
         if nested_id is not None and usage != NO_USAGE:
             self._unreported.pop(nested_id, None)
+            self._reported += uses
             self._add(uses or [ModelUse(agent=NESTED_RUNS, usage=usage)])
 
     def _add(self, uses: Iterable[ModelUse], question: int = 0) -> None:
         self._uses.setdefault(question or self._question, []).extend(uses)
+
+
+def _use(one: Response | Compacted) -> ModelUse:
+    return ModelUse(agent=one.agent, model=one.model, usage=one.usage)
+
+
+def _beyond(uses: Iterable[ModelUse], counted: Iterable[ModelUse]) -> list[ModelUse]:
+    """Return what was used beside what has been counted."""
+    known = {(one.agent, one.model, one.usage.priced > 0): one for one in merged(counted)}
+    found: list[ModelUse] = []
+    for one in merged(uses):
+        before = known.get((one.agent, one.model, one.usage.priced > 0))
+        usage = one.usage if before is None else one.usage.minus(before.usage)
+        if usage.requests > 0 or usage.total_tokens > 0:
+            found.append(replace(one, usage=usage))
+    return found
 
 
 async def _read_uses(client: Client, run_id: str) -> Sequence[ModelUse] | None:

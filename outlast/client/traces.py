@@ -16,9 +16,9 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.activities.inner_spans import finish_reason_of
 from outlast.activities.tracing import record_tool_result, scope_of_effect
 from outlast.agents.errors import RunNotFound
-from outlast.agents.items.raw_items import is_cut_short
 from outlast.agents.registry import Registry
 from outlast.client.read.history import LOCAL_ACTIVITY, HistoryReader, RunReader
 from outlast.client.transport.run_address import RunAddress
@@ -34,6 +34,7 @@ from outlast.tracing.kinds import FunctionSpanData, GenerationSpanData
 from outlast.tracing.provider import TracingProcessor
 from outlast.tracing.receivers import Inline, Receiver, unused
 from outlast.tracing.stage_spans import StageSpans, failure_error
+from outlast.views.redaction import redaction_of
 
 _ENDS = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
@@ -183,6 +184,10 @@ class _Stretch:
             under_way, changes = stages.advanced(under_way, state, event, after)
             self._stages.report_ends(self._receiver, after, changes, self._tenant)
             state = after
+        hides = redaction_of(state)
+        for span in self._collector.spans:
+            span.hides = hides
+            span.conceal()
         return under_way
 
     def _add_attempt(self, before: LoopState, event: Event) -> None:
@@ -237,8 +242,7 @@ class _Stretch:
         if isinstance(reply, ModelReply):
             data.model, data.output = reply.model, list(reply.items)
             span.facts |= {"model": reply.model, "usage": reply.usage}
-            if any(is_cut_short(raw) for raw in reply.items):
-                span.facts["finish_reasons"] = ("length",)
+            span.facts["finish_reasons"] = (finish_reason_of(reply.items),)
             if reply.usage.priced:
                 span.facts["cost_usd"] = reply.usage.cost_micros / 1e6
             if reply.response_id is not None:

@@ -5,7 +5,7 @@ requests, results, failures and labels. `CONTRIBUTING.md` shows how to add an ef
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from outlast.contract import failures, names, policies
@@ -24,7 +24,7 @@ from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import Effect
 from outlast.loop.items import Item
 from outlast.loop.notices import NoticeReceipt
-from outlast.loop.state import LoopState, items_of, items_to_save, items_to_summarise
+from outlast.loop.state import LoopState, items_of, items_to_save, items_to_summarise, redacted_in
 from outlast.loop.stored import Offload
 from outlast.loop.values import Failure
 from outlast.rendering import call_line, joined
@@ -35,12 +35,30 @@ INLINE_ITEMS: Final = 12
 """The request of a model call with more items is not measured but passed by claim."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """What a run hides from people, for the spans of an effect.
+
+    Attributes:
+        values: the texts of the values, of the run itself, its parent and its nested runs.
+        arguments: the redacted arguments of its calls: the agent, the tool, and their names.
+    """
+
+    values: tuple[str, ...] = ()
+    arguments: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class EffectRequest(Generic[E_co]):
-    """An activity's argument: an effect, and the transcript items that it covers."""
+    """An activity's argument: an effect, and the transcript items that it covers.
+
+    `hidden` is what its spans leave out, None where nothing is hidden. It grows while people are
+    asked, and changes nothing that the activity does.
+    """
 
     effect: E_co
     items: tuple[Item, ...] = ()
+    hidden: Hidden | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,14 +314,30 @@ def activity_type(effect: Effect) -> str:
 
 
 def request_of(state: LoopState, effect: Effect) -> EffectRequest[Effect]:
-    """Return the request of an effect; always the same for an effect."""
+    """Return the request of an effect: always the same, but for what the run hides by now."""
     items = kind_of(effect).items
-    return EffectRequest(effect=effect, items=items(state, effect) if items is not None else ())
+    return EffectRequest(
+        effect=effect,
+        items=items(state, effect) if items is not None else (),
+        hidden=hidden_by(state),
+    )
+
+
+def hidden_by(state: LoopState) -> Hidden | None:
+    """Return what a run hides from people; None for nothing."""
+    redacting = [one for one in state.approvals if one.terms.redact]
+    if not redacting and not state.redacted:
+        return None
+    arguments = dict.fromkeys((one.agent, one.name, one.terms.redact) for one in redacting)
+    return Hidden(
+        values=tuple(dict.fromkeys(one.text for one in redacted_in(state))),
+        arguments=tuple(arguments),
+    )
 
 
 def payload_of(request: EffectRequest[Effect]) -> EffectRequest[Effect] | Effect:
-    """Return the payload of a request: the request, or its effect alone if it has no items."""
-    return request if request.items else request.effect
+    """Return the payload of a request: the request, or its effect alone if there is no more."""
+    return request if request.items or request.hidden is not None else request.effect
 
 
 def failure_of(effect: Effect, engine: EngineFailure) -> Failure:

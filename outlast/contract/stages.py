@@ -8,13 +8,14 @@ worker when an event is new. Stages remember what the state does not: when they 
 run had spent by then. A run that continues as new carries them beside its state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from outlast.contract import failures
 from outlast.loop import phrases
-from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PlannedCall
+from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.calls import AgentResult, Call, HandoffResult, ModelReply, PlannedCall
 from outlast.loop.checks import FinalizedAnswer
 from outlast.loop.effects import (
     EffectAnswered,
@@ -24,10 +25,13 @@ from outlast.loop.effects import (
     RunHandoff,
 )
 from outlast.loop.events import Event, MessageReceived
+from outlast.loop.items import call_id_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage, is_reference, placeholder
 
-StageKind: TypeAlias = Literal["question", "agent", "turn", "handoff", "nested_run", "wait"]
+StageKind: TypeAlias = Literal[
+    "question", "agent", "turn", "handoff", "nested_run", "wait", "refused_call"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +40,18 @@ class Stage:
 
     Attributes:
         kind: a question, an agent's work on it, a turn, a handoff, the run of an agent that works
-            as a tool, or a wait for people. A wait begins and ends in the event that ends it.
+            as a tool, a wait for people, or a call that does not run. A wait begins and ends in the
+            event that ends it, and a call that does not run in the event that tells so.
         question: how many questions of the run were settled before.
         handovers: how often the run had changed hands.
         turn: the number of the turn; 0 outside of turns.
         effect: the number of the effect; 0 for stages without one.
-        request: of a wait: the id of the request, or when the takeover began.
+        request: of a wait: the id of the request, or when the takeover began; of a call: its
+            place in the reply and its id.
         agent: the agent at work.
-        name: of a nested run: the name of its tool; of a wait: what waited, such as a tool.
-        arguments: of a nested run: those of its call.
+        name: of a nested run or a call: the name of its tool; of a wait: what waited, such as a
+            tool.
+        arguments: of a nested run or a call: those of the call.
         targets: of a handoff: the agents of all handoffs in the reply; the first one counts. Of a
             wait: what people were asked for, such as `tool` or `budget`, or `takeover`.
         since_ms: when it began.
@@ -95,6 +102,7 @@ class StageEnded:
         at_ms: when it ended.
         usage: what was spent in it.
         output: what a nested run came to, in words; how a wait ended, such as `approved`.
+        by: of a wait: who decided, in order.
         target: the agent that took over at the end of a handoff.
         failure: why it failed, if it did.
         reported: the error that the program reported of a handoff that took place.
@@ -104,6 +112,7 @@ class StageEnded:
     at_ms: int
     usage: Usage = NO_USAGE
     output: str | None = None
+    by: tuple[str, ...] = ()
     target: str = ""
     failure: Failure | None = None
     reported: JsonObject | None = None
@@ -141,7 +150,7 @@ def advanced(
     """
     if after is before:
         return stages, ()
-    waits = _waits(stages, before, event, after)
+    waits = (*_waits(stages, before, event, after), *_not_run(stages, before, event, after))
     if stages and _place(after) == _place(before):
         return stages, waits
     now = (*_under_way(after), *_interrupted(stages, after))
@@ -368,22 +377,85 @@ def _waits(
         return ()
     around = next((one for one in reversed(stages) if one.kind in {"turn", "agent"}), None)
     place = around or Stage(kind="wait", question=len(before.answers), agent=before.agent)
-    over: list[tuple[Stage, str]] = []
+    over: list[tuple[Stage, str, tuple[str, ...]]] = []
     pending = {one.id: one for one in before.approvals if one.status == "pending"}
     for one in after.approvals:
         if one.id in pending and one.status != "pending":
             waited = replace(place, request=one.id, name=one.name, targets=(one.kind,))
-            over.append((replace(waited, since_ms=one.requested_at_ms), one.status))
+            by = tuple(vote.decision.by for vote in one.votes if vote.decision.by)
+            over.append((replace(waited, since_ms=one.requested_at_ms), one.status, by))
     hold = before.hold
     if hold is not None and (after.hold is None or after.hold.at_ms != hold.at_ms):
         taken = replace(place, request=str(hold.at_ms), name="takeover", targets=("takeover",))
-        over.append((replace(taken, since_ms=hold.at_ms), "released"))
+        by = (hold.by,) if hold.by else ()
+        over.append((replace(taken, since_ms=hold.at_ms), "released", by))
     changes: list[StageChange] = []
-    for one, outcome in over:
+    for one, outcome, by in over:
         stage = replace(one, kind="wait", arguments="", spent=NO_USAGE)
         at_ms = max(event.at_ms, stage.since_ms)
-        changes += [StageBegun(stage=stage), StageEnded(stage=stage, at_ms=at_ms, output=outcome)]
+        ended = StageEnded(stage=stage, at_ms=at_ms, output=outcome, by=by)
+        changes += [StageBegun(stage=stage), ended]
     return tuple(changes)
+
+
+def _not_run(
+    stages: tuple[Stage, ...], before: LoopState, event: Event, after: LoopState
+) -> tuple[StageChange, ...]:
+    """Return the calls of tools that end without an effect: refused, rejected or dropped."""
+    reply = _result(event)
+    found: list[tuple[int, str, str, str, Failure]] = []
+    if isinstance(reply, ModelReply):
+        for plan in reply.calls:
+            if plan.problem is not None and plan.item < len(reply.items):
+                raw, refused = reply.items[plan.item], _refused(plan)
+                found.append((plan.item, call_id_of(raw), name_of(raw), arguments_of(raw), refused))
+    elif before.calls and before.calls is not after.calls:
+        found += (
+            (one.plan.item, one.call_id, one.name, one.arguments, _dropped(one, after))
+            for one in _ended_calls(before, after)
+        )
+    if not found:
+        return ()
+    turn = next((one for one in reversed(stages) if one.kind in {"turn", "agent"}), None)
+    if turn is None:
+        return ()
+    changes: list[StageChange] = []
+    for item, call_id, name, arguments, failure in found:
+        stage = replace(
+            turn,
+            kind="refused_call",
+            request=f"{item}:{call_id}",  # models repeat ids
+            name=name,
+            arguments=arguments,
+            since_ms=event.at_ms,
+            spent=NO_USAGE,
+        )
+        ended = StageEnded(stage=stage, at_ms=event.at_ms, failure=failure)
+        changes += [StageBegun(stage=stage), ended]
+    return tuple(changes)
+
+
+def _ended_calls(before: LoopState, after: LoopState) -> Iterator[Call]:
+    """Yield the calls that have ended, and never ran."""
+    now = {one.call_id: one for one in after.calls}
+    for one in before.calls:
+        is_tool = one.plan.kind in {"tool", "agent"} and one.plan.problem is None
+        if is_tool and one.effect is None and one.status in {"planned", "waiting"}:
+            newer = now.get(one.call_id)
+            if newer is None or (newer.effect is None and newer.status in {"settled", "recorded"}):
+                yield one
+
+
+def _refused(plan: PlannedCall) -> Failure:
+    code = "unknown_tool" if plan.kind == "unknown" else "invalid_call"
+    return Failure(code=code, message=plan.problem or "")
+
+
+def _dropped(call: Call, after: LoopState) -> Failure:
+    asked = next((one for one in after.approvals if one.id == call.approval), None)
+    if asked is not None and asked.status in {"rejected", "expired"}:
+        return Failure(code=asked.status, message=f"People decided: {asked.status}.")
+    return _CUT_OFF
 
 
 def _depth(stage: Stage) -> int:

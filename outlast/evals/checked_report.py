@@ -1,7 +1,8 @@
 """Whether a report is good enough: which cases pass, and which got worse since a baseline."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,13 +31,21 @@ class CheckedCase:
 
     Attributes:
         name: the name of the case.
-        problems: why it does not pass, each safe to show; empty if it passes.
-        worse: it passed in the baseline, or more of its assertions held there.
+        problems: why it does not pass, each safe to show; empty if all its runs pass.
+        worse: it passed in the baseline, more of its runs did, or more of its assertions held there.
+        runs: how often it ran.
+        passed: how many of these runs passed.
     """
 
     name: str
     problems: tuple[str, ...] = ()
     worse: bool = False
+    runs: int = 1
+    passed: int = 0
+
+    def pass_hat(self, k: int) -> float:
+        """Return the probability that k of its runs, drawn at random, all pass."""
+        return comb(self.passed, k) / comb(self.runs, k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +64,28 @@ class CheckedReport:
 
     @property
     def rate(self) -> float:
-        """The share of cases that pass; 0 without cases."""
+        """The share of cases that pass, each in all of its runs; 0 without cases."""
         passing = sum(not one.problems for one in self.cases)
         return passing / len(self.cases) if self.cases else 0.0
+
+    @property
+    def repeats(self) -> int:
+        """How often each case ran: the fewest runs of one."""
+        return min((one.runs for one in self.cases), default=1)
+
+    @property
+    def pass_hat(self) -> tuple[float, ...]:
+        """For each k up to the number of runs, how likely it is that k runs of a case all pass.
+
+        This is pass^k, averaged over the cases. The last one is `rate` where all cases ran equally
+        often.
+        """
+        number = len(self.cases)
+        return tuple(
+            sum(one.pass_hat(k) for one in self.cases) / number
+            for k in range(1, self.repeats + 1)
+            if number
+        )
 
     @property
     def is_good(self) -> bool:
@@ -78,6 +106,10 @@ class CheckedReport:
         worse = sum(one.worse for one in self.cases)
         total = f"{passing:,} of {len(self.cases):,} cases pass"
         said = f"{total} ({self.rate:.1%}; the bar is {self.bar:.1%})"
+        if self.repeats > 1:
+            rates = (f"pass^{k} {rate:.1%}" for k, rate in enumerate(self.pass_hat, 1))
+            lines.append(f"Each case ran {self.repeats:,} times: {', '.join(rates)}.")
+            said = f"{total} all their runs ({self.rate:.1%}; the bar is {self.bar:.1%})"
         lines.append(f"{said}, {worse:,} got worse." if worse else f"{said}.")
         return "\n".join(lines)
 
@@ -87,8 +119,14 @@ class CheckedReport:
             "good": self.is_good,
             "rate": self.rate,
             "bar": self.bar,
+            "pass_hat": list(self.pass_hat),
             "failed": [
-                {"case": one.name, "problems": list(one.problems)}
+                {
+                    "case": one.name,
+                    "problems": list(one.problems),
+                    "runs": one.runs,
+                    "passed": one.passed,
+                }
                 for one in self.cases
                 if one.problems
             ],
@@ -102,8 +140,9 @@ def check_report(
 ) -> CheckedReport:
     """Return whether enough cases pass, and which got worse.
 
-    A case passes if its task ended, none of its evaluators failed, and all its assertions hold.
-    Scores are not compared: make an assertion of a score that has to be good enough.
+    A case passes if its task ended, none of its evaluators failed, and all its assertions hold. A
+    case that ran several times, with `evaluate(repeat=...)`, passes if all its runs do. Scores are
+    not compared: make an assertion of a score that has to be good enough.
 
     Args:
         report: the report.
@@ -115,8 +154,10 @@ def check_report(
     cases = (
         CheckedCase(
             name=name,
-            problems=_problems(one),
-            worse=name in then and _is_worse(one, then[name]),
+            problems=_problems_of(one),
+            worse=name in then and _are_worse(one, then[name]),
+            runs=len(one),
+            passed=sum(not _problems(run) for run in one),
         )
         for name, one in sorted(now.items())
     )
@@ -127,10 +168,37 @@ def check_report(
 _Result: TypeAlias = ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any]
 
 
-def _by_name(report: Report | None) -> Mapping[str, _Result]:
-    if report is None:
-        return {}
-    return {one.name: one for one in (*report.cases, *report.failures)}
+def _by_name(report: Report | None) -> Mapping[str, Sequence[_Result]]:
+    """Return the runs of each case, in the order of their numbers."""
+    found: dict[str, list[_Result]] = {}
+    if report is not None:
+        for one in sorted((*report.cases, *report.failures), key=_number):
+            found.setdefault(one.source_case_name or one.name, []).append(one)
+    return found
+
+
+def _number(one: _Result) -> tuple[int, str]:
+    return len(one.name), one.name  # "case [2/10]" comes before "case [10/10]"
+
+
+def _problems_of(runs: Sequence[_Result]) -> tuple[str, ...]:
+    if len(runs) == 1:
+        return _problems(runs[0])
+    return tuple(
+        joined(f"run {number} of {len(runs)}: ", problem)
+        for number, one in enumerate(runs, 1)
+        for problem in _problems(one)
+    )
+
+
+def _are_worse(now: Sequence[_Result], then: Sequence[_Result]) -> bool:
+    if len(now) == len(then) == 1:
+        return _is_worse(now[0], then[0])
+    return _share(now) < _share(then)
+
+
+def _share(runs: Sequence[_Result]) -> float:
+    return sum(not _problems(one) for one in runs) / len(runs)
 
 
 def _problems(one: _Result) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ def _spent(recording: Recording, pricing: Pricing | None) -> dict[str, Any]:
     usage, cost, number = NO_USAGE, Decimal(0), 0
     is_priced = pricing is not None
     for entry in recording.entries:
-        if entry.kind != "model" or entry.result is None:
+        if entry.kind != "model" or entry.result is None or entry.is_begun:
             continue
         reply = read(ModelReply, entry.result)
         number += 1

@@ -50,9 +50,18 @@ def redacted_by(
         versions = [_object(one) for one in (*written, others.get(request.call_id, ""))]
         versions += [one.decision.edited_arguments or {} for one in request.votes]
         for version in versions:
-            for name in request.terms.redact:
-                for text in _texts(version.get(name)):
-                    yield Redacted(text=text, shown_to=request.terms.redact_for)
+            for text in _named(version, request.terms.redact):
+                yield Redacted(text=text, shown_to=request.terms.redact_for)
+
+
+def values_of(arguments: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield the values of named arguments of a call, as texts."""
+    yield from _named(_object(arguments), names)
+
+
+def _named(arguments: JsonObject, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield from _texts(arguments.get(name))
 
 
 _CALLS: Final = frozenset({"tool_call", "handoff_call"})

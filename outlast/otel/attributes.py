@@ -9,6 +9,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 
 from outlast.agents.handoffs.handoff import Handoff
+from outlast.loop.items import text_of
 from outlast.loop.values import Usage
 from outlast.otel import conventions as c
 from outlast.otel.messages import as_messages, short, without_system
@@ -83,7 +84,8 @@ class Describer:
         described = describe(data, span)
         attributes, trace = described.attributes, span.trace
         if (origin := trace.origin) is not None:
-            attributes[c.CONVERSATION_ID] = trace.group_id or origin.root_id
+            conversation = trace.group_id or origin.root_id
+            attributes[c.CONVERSATION_ID] = attributes[c.SESSION_ID] = conversation
             attributes.setdefault(c.AGENT_NAME, origin.agent)
             attributes[c.RUN_ID] = origin.run_id
             attributes[c.QUESTION] = origin.question + 1
@@ -94,7 +96,7 @@ class Describer:
             if origin.customer:
                 attributes[c.USER_ID] = origin.customer
         elif trace.group_id:
-            attributes[c.CONVERSATION_ID] = trace.group_id
+            attributes[c.CONVERSATION_ID] = attributes[c.SESSION_ID] = trace.group_id
         if kind := error_type(span):
             attributes[c.ERROR_TYPE] = kind
         return described
@@ -113,6 +115,8 @@ class Describer:
         _add_total(described, data.usage, span)
         if span.trace.metadata:
             described.add(c.METADATA, short(span.trace.metadata))
+        if self.include_content:
+            _add_question(described, data)
         return described
 
     def _chat(self, data: ResponseSpanData | GenerationSpanData, span: Span[Any]) -> Described:
@@ -186,6 +190,21 @@ def error_type(span: Span[Any]) -> str:
     return str(data.get("code") or data.get("type") or "_OTHER")
 
 
+def _add_question(described: Described, data: TaskSpanData) -> None:
+    """Add a question and its answer, as messages and as the texts that lists of traces show."""
+    if data.input:
+        described.add(c.INPUT_MESSAGES, as_messages(data.input))
+        texts = [text_of(cast("Any", one)) for one in data.input]
+        described.add(c.INPUT_VALUE, short("\n".join(filter(None, texts))))
+        described.add(c.INPUT_TYPE, "text/plain")
+    if data.output is not None:
+        is_text = isinstance(data.output, str)
+        text = short(data.output)
+        described.add(c.OUTPUT_MESSAGES, as_messages([{"role": "assistant", "content": text}]))
+        described.add(c.OUTPUT_VALUE, text)
+        described.add(c.OUTPUT_TYPE, "text/plain" if is_text else "application/json")
+
+
 def _agent(data: AgentSpanData, span: Span[Any]) -> Described:
     described = Described(
         f"{c.INVOKE_AGENT} {data.name}", {c.OPERATION: c.INVOKE_AGENT, c.AGENT_NAME: data.name}
@@ -235,6 +254,8 @@ def _wait(data: WaitSpanData, _span: Span[Any]) -> Described:
     described = Described(f"wait {data.name}", {c.AGENT_NAME: data.agent_name})
     described.add(c.WAIT_KIND, data.asked_for)
     described.add(c.WAIT_OUTCOME, data.outcome)
+    if data.decided_by:
+        described.attributes[c.WAIT_DECIDED_BY] = data.decided_by
     return described
 
 

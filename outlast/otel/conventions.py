@@ -29,11 +29,16 @@ REQUEST_SETTINGS: Final = {
 """The attributes of a model's settings, by the name of the setting."""
 
 RESPONSE_ID: Final = "gen_ai.response.id"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
 CALL_FACTS: Final = {
     "stream": REQUEST_STREAM,
     "response_id": RESPONSE_ID,
+    "response_model": RESPONSE_MODEL,
+    "server_address": "server.address",
+    "server_port": "server.port",
+    "instructions_digest": "outlast.instructions.sha256",
     "first_piece_seconds": TIME_TO_FIRST_CHUNK,
     "tried": "outlast.model.tried",
 }
@@ -106,6 +111,13 @@ TURN: Final = "outlast.turn"
 ATTEMPT: Final = "outlast.attempt"
 TENANT: Final = "outlast.tenant"
 USER_ID: Final = "user.id"
+SESSION_ID: Final = "session.id"
+INPUT_VALUE: Final = "input.value"
+OUTPUT_VALUE: Final = "output.value"
+INPUT_TYPE: Final = "input.mime_type"
+OUTPUT_TYPE: Final = "output.mime_type"
+"""OpenInference's names for what a span begins and ends with, where a trace is shown by its root."""
+
 COST: Final = "outlast.cost.usd"
 METADATA: Final = "outlast.metadata"
 DATA: Final = "outlast.data"
@@ -127,7 +139,30 @@ UNPRICED_CALLS: Final = "outlast.usage.unpriced_calls"
 
 WAIT_KIND: Final = "outlast.wait.kind"
 WAIT_OUTCOME: Final = "outlast.wait.outcome"
+WAIT_DECIDED_BY: Final = "outlast.wait.decided_by"
 
 COST_TOTAL: Final = "outlast.cost"
 QUEUE_DURATION: Final = "outlast.queue.duration"
 WAIT_DURATION: Final = "outlast.wait.duration"
+
+# --- What somebody wrote --------------------------------------------------------------------------
+
+ERROR_MESSAGE: Final = "error.message"
+"""The name of a span's status text, for `OpenTelemetryProcessor(redact=...)`."""
+
+WRITTEN: Final = frozenset(
+    {
+        SYSTEM_INSTRUCTIONS,
+        INPUT_MESSAGES,
+        OUTPUT_MESSAGES,
+        INPUT_VALUE,
+        OUTPUT_VALUE,
+        TOOL_ARGUMENTS,
+        TOOL_RESULT,
+        METADATA,
+        DATA,
+        USER_ID,
+        WAIT_DECIDED_BY,
+    }
+)
+"""The attributes that a program may redact: what people, models, tools and programs wrote."""

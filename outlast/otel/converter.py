@@ -1,18 +1,27 @@
 """Makes OpenTelemetry's spans of the spans of runs."""
 
 import os
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags
+from opentelemetry.util.types import AttributeValue
 
+from outlast.agents.logs import get_logger
 from outlast.otel.attributes import Described, Describer, error_type
+from outlast.otel.conventions import ERROR_MESSAGE, WRITTEN
 from outlast.otel.identity import caller_numbers, span_number, trace_number
 from outlast.pricing import Pricing
 from outlast.tracing.current import Span
+
+logger: Final = get_logger(__name__)
+
+Redact: TypeAlias = Callable[[str, AttributeValue], AttributeValue | None]
+"""Changes what somebody wrote: gets an attribute's name and value, and returns what is sent."""
 
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """OpenTelemetry's environment variable that asks for the content of messages."""
@@ -31,6 +40,7 @@ class SpanConverter:
         include_content: bool | None = None,
         resource: Resource | None = None,
         pricing: Pricing | None = None,
+        redact: Redact | None = None,
     ) -> None:
         if include_content is None:
             include_content = os.environ.get(CONTENT_VARIABLE, "").strip().lower() == "true"
@@ -39,19 +49,26 @@ class SpanConverter:
             include_content=include_content, pricing=pricing or Pricing.load()
         )
         self._scope = InstrumentationScope("outlast", version("outlast"))
+        self._redact = redact
 
-    def convert(self, span: Span[Any]) -> tuple[ReadableSpan, Described]:
-        """Return an ended span as OpenTelemetry's, and its description."""
-        described = self._describer.describe(span)
-        parent_id = span.parent_id
-        readable = ReadableSpan(
+    def describe(self, span: Span[Any]) -> Described:
+        """Return the description of an ended span."""
+        return self._describer.describe(span)
+
+    def convert(self, span: Span[Any], described: Described | None = None) -> ReadableSpan:
+        """Return an ended span as OpenTelemetry's; its description may be given."""
+        described = self.describe(span) if described is None else described
+        parent_id, attributes = span.parent_id, described.attributes
+        if self._redact is not None:
+            attributes = redacted(attributes, self._redact)
+        return ReadableSpan(
             name=described.name,
             context=context_of(span),
             parent=_context(trace_number(span.trace_id), span_number(parent_id))
             if parent_id
             else None,
             resource=self.resource,
-            attributes=described.attributes,
+            attributes=attributes,
             links=_links(span),
             kind=described.kind,
             status=self._status(span),
@@ -59,14 +76,35 @@ class SpanConverter:
             end_time=_nanoseconds(span.ended_seconds or 0.0),
             instrumentation_scope=self._scope,
         )
-        return readable, described
 
     def _status(self, span: Span[Any]) -> Status:
         kind = error_type(span)
         if not kind:
             return _NO_STATUS
-        has_text = span.error is not None and self._describer.include_content
-        return Status(StatusCode.ERROR, span.error["message"] if has_text and span.error else kind)
+        if span.error is None or not self._describer.include_content:
+            return Status(StatusCode.ERROR, kind)
+        text: object = span.error["message"]
+        if self._redact is not None:
+            found = redacted({ERROR_MESSAGE: str(text)}, self._redact)
+            text = found.get(ERROR_MESSAGE, kind)
+        return Status(StatusCode.ERROR, str(text))
+
+
+def redacted(attributes: Mapping[str, AttributeValue], redact: Redact) -> dict[str, AttributeValue]:
+    """Return attributes as a program's function changes them; without those that it fails at."""
+    found: dict[str, AttributeValue] = {}
+    for name, value in attributes.items():
+        if name in WRITTEN or name == ERROR_MESSAGE:
+            try:
+                changed = redact(name, value)
+            except Exception:
+                logger.exception("redact= failed at %s, which is left out of the span", name)
+                continue
+            if changed is not None:
+                found[name] = changed
+        else:
+            found[name] = value
+    return found
 
 
 def span_seconds(span: Span[Any]) -> float:
@@ -74,17 +112,19 @@ def span_seconds(span: Span[Any]) -> float:
     return (span.ended_seconds or 0.0) - (span.started_seconds or 0.0)
 
 
-def context_of(span: Span[Any]) -> SpanContext:
+def context_of(span: Span[Any], *, is_sampled: bool = True) -> SpanContext:
     """Return OpenTelemetry's ids of a span."""
-    return _context(trace_number(span.trace_id), span_number(span.span_id))
+    flags = _SAMPLED if is_sampled else _NOT_SAMPLED
+    return _context(trace_number(span.trace_id), span_number(span.span_id), flags)
 
 
 _NO_STATUS: Final = Status(StatusCode.UNSET)
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_NOT_SAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 
 
-def _context(trace_id: int, span_id: int) -> SpanContext:
-    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
+def _context(trace_id: int, span_id: int, flags: TraceFlags = _SAMPLED) -> SpanContext:
+    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=flags)
 
 
 def _links(span: Span[Any]) -> list[Link]:

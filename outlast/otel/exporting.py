@@ -42,7 +42,7 @@ class SpanSender:
 
     def send(self, spans: Sequence[Span[Any]]) -> bool:
         """Send ended spans; whether the collector took them."""
-        readable = [self._converter.convert(span)[0] for span in spans]
+        readable = [self._converter.convert(span) for span in spans]
         return self._exporter.export(readable) is SpanExportResult.SUCCESS
 
 

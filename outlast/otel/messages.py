@@ -64,7 +64,7 @@ def _message(item: Mapping[str, Any]) -> JsonObject:
             "name": str(item.get("name", "")),
             "arguments": _arguments(item.get("arguments")),
         }
-        return _assistant([part])
+        return _assistant([part], "tool_call")
     if kind == "reasoning":
         return _assistant([{**one, "type": "reasoning"} for one in _parts(item.get("summary"))])
     if "content" in item:

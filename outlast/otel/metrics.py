@@ -87,6 +87,8 @@ class Metrics:
         self._queued(span, labels)
 
     def _tool_call(self, span: Span[Any], attributes: _Attributes, seconds: float) -> None:
+        if span.facts.get("stage") == "refused_call":
+            return  # it did not run
         labels = _labels(attributes, _OF_TOOLS)
         self._tool.record(seconds, labels)
         self._queued(span, labels)

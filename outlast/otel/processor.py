@@ -18,6 +18,7 @@ from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import Sampler
 from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
@@ -25,8 +26,9 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from outlast.otel.converter import SpanConverter, context_of, span_seconds
+from outlast.otel.converter import Redact, SpanConverter, context_of, span_seconds
 from outlast.otel.metrics import Metrics
+from outlast.otel.sampling import Sampling
 from outlast.pricing import Pricing
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
@@ -64,6 +66,13 @@ class OpenTelemetryProcessor(TracingProcessor):
         resource: describes the process; default: from `OTEL_SERVICE_NAME` and
             `OTEL_RESOURCE_ATTRIBUTES`.
         pricing: the prices of models; default: `Pricing.load()`, on first use.
+        redact: changes what people, models, tools and programs wrote before it is sent. It gets the
+            name and the value of an attribute, such as `gen_ai.input.messages`, `user.id` or
+            `error.message`, and returns the value to send; None sends none. What it fails at is
+            left out. It runs in the processor's thread.
+        sampler: chooses the traces that are sent, by their ids, so that all workers choose the same
+            ones; default: as `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say, else all.
+            Metrics count all of them.
     """
 
     handover_seconds: float = 0.5
@@ -76,10 +85,13 @@ class OpenTelemetryProcessor(TracingProcessor):
         include_content: bool | None = None,
         resource: Resource | None = None,
         pricing: Pricing | None = None,
+        redact: Redact | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
         self._converter = SpanConverter(
-            include_content=include_content, resource=resource, pricing=pricing
+            include_content=include_content, resource=resource, pricing=pricing, redact=redact
         )
+        self._sampling = Sampling(sampler)
         self._own_meters: SdkMeterProvider | None = None
         sends_metrics = os.environ.get(METRICS_VARIABLE, "").strip().lower() != "none"
         if meter_provider is None and exporter is None and sends_metrics:
@@ -97,13 +109,14 @@ class OpenTelemetryProcessor(TracingProcessor):
         """Export an ended span, and count it."""
         if self._was_sent(span):
             return
-        readable, described = self._converter.convert(span)
+        described = self._converter.describe(span)
         self._metrics.record(span, described, span_seconds(span))
-        self._batches.on_end(readable)
+        if self._sampling.is_sampled(span):
+            self._batches.on_end(self._converter.convert(span, described))
 
     def enter_span(self, span: Span[Any]) -> Callable[[], None]:
         """Make a span OpenTelemetry's current one, so that spans of tools and libraries are inside it."""
-        made = _CurrentSpan(span)
+        made = _CurrentSpan(span, self._sampling)
         token = attach(set_span_in_context(made))
 
         def leave() -> None:
@@ -154,12 +167,13 @@ class OpenTelemetryProcessor(TracingProcessor):
 class _CurrentSpan(NonRecordingSpan):
     """Stands for a span of a run; its ids are converted only if OpenTelemetry asks for them."""
 
-    def __init__(self, span: Span[Any]) -> None:
+    def __init__(self, span: Span[Any], sampling: Sampling) -> None:
         self._span = span
+        self._sampling = sampling
 
     def get_span_context(self) -> SpanContext:
         """Return OpenTelemetry's ids of the span."""
-        return context_of(self._span)
+        return context_of(self._span, is_sampled=self._sampling.is_sampled(self._span))
 
     def __repr__(self) -> str:
         return f"NonRecordingSpan({self.get_span_context()!r})"

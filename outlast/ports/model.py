@@ -88,7 +88,8 @@ class ModelResponse:
 
     Items may be the `openai` package's records; they are stored as dicts. Results and hooks show
     them as records (`RunResponse`), so they have no type here. `raw_usage` is the provider's own
-    usage data, if available.
+    usage data, if available. `model` is the model that answered, as the provider names it; it is
+    only told to traces.
     """
 
     output: Sequence[Any]
@@ -96,6 +97,7 @@ class ModelResponse:
     response_id: str | None = None
     request_id: str | None = None
     raw_usage: JsonObject | None = None
+    model: str | None = None
 
     if TYPE_CHECKING:  # any usage is accepted; programs read their own type, see `RunResponse`
 
@@ -106,6 +108,7 @@ class ModelResponse:
             response_id: str | None = None,
             request_id: str | None = None,
             raw_usage: JsonObject | None = None,
+            model: str | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ class RunResponse(ModelResponse):  # noqa: PLW1641  unhashable: it holds lists
         response_id: the provider's id of the response.
         request_id: the provider's id of the request.
         raw_usage: the usage in the provider's own format, if available.
+        model: the model that answered, as the provider names it; only while the model is called.
     """
 
     __slots__ = ("_held",)
@@ -30,6 +31,7 @@ class RunResponse(ModelResponse):  # noqa: PLW1641  unhashable: it holds lists
         response_id: str | None = None,
         request_id: str | None = None,
         raw_usage: JsonObject | None = None,
+        model: str | None = None,
     ) -> None:
         fields = {
             "_held": [HeldRaw(raw) for raw in output],
@@ -37,6 +39,7 @@ class RunResponse(ModelResponse):  # noqa: PLW1641  unhashable: it holds lists
             "response_id": response_id,
             "request_id": request_id,
             "raw_usage": raw_usage,
+            "model": model,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # the class is frozen
@@ -54,6 +57,7 @@ class RunResponse(ModelResponse):  # noqa: PLW1641  unhashable: it holds lists
             response.response_id,
             response.request_id,
             response.raw_usage,
+            response.model,
         )
 
     @property

@@ -1,6 +1,7 @@
 """Recordings as examples for fine-tuning, in the chat format of OpenAI and compatible servers."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.client.recordings.recorder import redaction_in
 from outlast.client.recordings.recording import Recording
+from outlast.loop.approvals import REDACTED
 from outlast.loop.values import JsonObject
 from outlast.models.openai.chat_request import (
     UnsupportedItemError,
@@ -39,8 +41,10 @@ async def chat_examples(
 
     The run is replayed, so that instructions and tools are those of today's agents. There is an
     example for each question and agent. Replies of other agents and earlier questions are part of
-    it with `weight` 0, so that each reply is trained once. A run that would go another way today
-    has no examples, and neither has what the chat format cannot express.
+    it with `weight` 0, so that each reply is trained once. So are replies that nobody should learn:
+    with something redacted, or with a call that could not run, such as with invalid arguments. A
+    run that would go another way today has no examples, and neither has what the chat format cannot
+    express.
 
     Args:
         recording: the run, not redacted: redacted arguments may not fit their types.
@@ -59,7 +63,7 @@ async def chat_examples(
     for calls in _stretches(replayed.calls):
         last = calls[-1]
         try:
-            found.append(_shown(_example(calls), last.agent, redaction))
+            found.append(_shown(_example(calls), redaction))
         except UnsupportedItemError as error:
             skipped.append(f"{recording.run_id}, question {last.question}, {last.agent}: {error}")
     return ChatExamples(tuple(found), tuple(skipped))
@@ -88,8 +92,10 @@ def _example(calls: Sequence[ReplayedCall]) -> JsonObject:
     messages = chat_messages(last.instructions, [*last.input, *calls[-1].reply])
     for message in messages:
         _refuse_other_media(message)
-    for message in messages[: len(before)]:
-        if message["role"] == "assistant":
+    refused = {call_id for one in calls for call_id in one.refused}
+    for at, message in enumerate(messages):
+        is_reply = message["role"] == "assistant"
+        if is_reply and (at < len(before) or _teaches_nothing(message, refused)):
             message["weight"] = 0
     example: JsonObject = {"messages": messages}
     if last.tools:
@@ -107,21 +113,47 @@ def _refuse_other_media(message: JsonObject) -> None:
             raise UnsupportedItemError(f"a message holds a part of type {part.get('type')!r:.40}.")
 
 
-def _shown(example: JsonObject, agent: str, redaction: Redaction) -> JsonObject:
+def _shown(example: JsonObject, redaction: Redaction) -> JsonObject:
     """Return an example without what a redaction hides."""
     if not redaction.arguments and not redaction.texts:
         return example
-    for message in example["messages"]:
-        for one in message.get("tool_calls", ()):
-            function = one["function"]
-            function["arguments"] = _hidden(function, agent, redaction)
-    return cast("JsonObject", redaction.json(example))
+    messages = [_message_shown(one, redaction) for one in example["messages"]]
+    return cast("JsonObject", redaction.json({**example, "messages": messages}))
 
 
-def _hidden(function: JsonObject, agent: str, redaction: Redaction) -> str:
-    """Return the arguments of a call; the agent that made it may be another one."""
-    name, arguments = str(function["name"]), str(function["arguments"])
-    agents = {of for of, tool in redaction.arguments if tool == name} | {agent}
-    for of in sorted(agents):
-        arguments = redaction.call(of, name, arguments)
-    return arguments
+def _message_shown(message: JsonObject, redaction: Redaction) -> JsonObject:
+    """Return a message without what a redaction hides; a reply that lacks it is not to be learned."""
+    calls = [
+        {
+            **one,
+            "function": {
+                **one["function"],
+                "arguments": redaction.of_tool(*_called(one["function"])),
+            },
+        }
+        for one in message.get("tool_calls", ())
+    ]
+    made = {**message, "tool_calls": calls} if calls else message
+    shown = cast("JsonObject", redaction.json(made))
+    if message["role"] == "assistant" and shown != message:
+        return {**shown, "weight": 0}
+    return shown
+
+
+def _teaches_nothing(message: JsonObject, refused: Collection[str]) -> bool:
+    """Whether a reply is redacted, or has a call that was refused or whose arguments are no object."""
+    return REDACTED in json.dumps(message, default=str) or any(
+        one.get("id") in refused or not _is_object(str(one["function"]["arguments"]))
+        for one in message.get("tool_calls", ())
+    )
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments or "{}"), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _called(function: JsonObject) -> tuple[str, str]:
+    return str(function["name"]), str(function["arguments"])

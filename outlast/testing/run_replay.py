@@ -15,6 +15,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.callables import call
+from outlast.agents.config.fallback_model import FallbackModel, choices_of
 from outlast.agents.config.settings import ERROR_HANDLERS, references_in
 from outlast.agents.context.live import LiveValues, live_paths
 from outlast.agents.context.wait_address import WaitAddress
@@ -71,15 +72,22 @@ from outlast.loop.events import (
     ValueDelivered,
 )
 from outlast.loop.human_actions import ACTION_NAMED, problem_of
-from outlast.loop.items import Message
+from outlast.loop.items import Message, call_id_of
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.values import JsonObject
-from outlast.ports.model import Model, ModelProvider, ModelRequest, ModelResponse
-from outlast.ports.model_arguments import answers_both_forms
-from outlast.rendering import call_line, counted, joined
+from outlast.ports.model import (
+    BackgroundModel,
+    CompactingModel,
+    Model,
+    ModelProvider,
+    ModelRequest,
+    ModelResponse,
+)
+from outlast.ports.model_arguments import CallObjects, answers_both_forms, by_record
+from outlast.rendering import call_line, counted, joined, named
 from outlast.testing.in_memory import carried_out
 from outlast.testing.model_limit import ModelLimit
 from outlast.testing.waits import as_json
@@ -122,6 +130,7 @@ class ReplayedCall:
         agent: the agent.
         request: the request that today's code makes.
         reply: the items of the reply.
+        refused: the ids of its calls that cannot run, such as with invalid arguments.
     """
 
     question: int
@@ -129,6 +138,7 @@ class ReplayedCall:
     agent: str
     request: ModelRequest
     reply: tuple[JsonObject, ...]
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,22 +234,58 @@ async def replay(
     )
 
 
+class AgentMissingError(UserError):
+    """A replay lacks the agent with which the run starts."""
+
+
 class _ReplayedRegistry(Registry):
     """Agents whose tools answer from a recording, but for the real ones."""
 
     def __init__(
-        self, agents: Iterable[Agent[Any]], answer: Callable[..., Any], real: Collection[str]
+        self,
+        agents: Iterable[Agent[Any]],
+        answer: Callable[..., Any],
+        real: Collection[str],
+        stand_in: Model | None,
     ) -> None:
+        """Change the agents.
+
+        Args:
+            agents: the agents.
+            answer: answers calls of tools.
+            real: the names of the tools that run.
+            stand_in: replies instead of the models that agents have as objects.
+        """
         super().__init__(agents)
         missing = set(real)
         for name, agent in list(self._agents.items()):
             missing -= {one.name for one in agent.tools if isinstance(one, FunctionTool)}
             tools = [one if one.name in real else _answering(one, answer) for one in agent.tools]
-            changed = agent.clone(tools=tools, mcp_servers=[], hooks=None)
+            model = agent.model if stand_in is None else _replaced(agent.model, stand_in)
+            changed = agent.clone(tools=tools, mcp_servers=[], hooks=None, model=model)
             self._agents[name] = changed
             self._names[id(changed)] = name
         if missing:
             raise UserError(f"No agent has the tool {min(missing)!r}, which is to run in a replay.")
+
+
+def _replaced(model: Any, stand_in: Model) -> Any:
+    """Return the model of an agent, with another one in place of each that is an object."""
+    choices = choices_of(model)
+    if all(one.model is None or isinstance(one.model, str) for one in choices):
+        return model
+    if len(choices) == 1 and choices[0].settings is None:
+        return stand_in
+    named: list[Any] = [
+        one.model if one.model is None or isinstance(one.model, str) else stand_in
+        for one in choices
+    ]
+    return FallbackModel(
+        *(
+            one if other.settings is None else (one, other.settings)
+            for one, other in zip(named, choices, strict=True)
+        )
+    )
 
 
 def _answering(tool: Any, answer: Callable[..., Any]) -> Any:
@@ -264,18 +310,84 @@ class _RecordedModel(ModelProvider):
 
     @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
-        reply, self.request = self.reply, request
+        self.request = request
+        return self._response()
+
+    async def begin_response(self, request: ModelRequest) -> str:
+        self.request = request
+        return _BEGUN
+
+    async def read_response(self, response_id: str, request: ModelRequest) -> ModelResponse:
+        del response_id, request  # the request that began the response has the messages
+        return self._response()
+
+    async def cancel_response(self, response_id: str) -> None:
+        del response_id
+
+    async def compact(self, request: ModelRequest) -> ModelResponse:
+        raise NotImplementedError  # summaries are as recorded
+
+    def _response(self) -> ModelResponse:
+        reply = self.reply
         items = [dict(one) for one in reply.items]
         return ModelResponse(output=items, usage=reply.usage, response_id=reply.response_id)
 
 
 class _Given(ModelProvider):
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    """Models that make the replies of a replay, each as able as the models of the agents."""
+
+    def __init__(self, given: Model | ModelProvider) -> None:
+        self._given = given
+        self._able: dict[int, _AsAble] = {}
 
     def get_model(self, name: str | None) -> Model:
-        del name
-        return self._model
+        given = self._given
+        model = given.get_model(name) if isinstance(given, ModelProvider) else given
+        if isinstance(model, BackgroundModel) and isinstance(model, CompactingModel):
+            return model
+        if not callable(getattr(cast("object", model), "get_response", None)):
+            return model  # the worker says what is wrong with it
+        return cast("Model", self._able.setdefault(id(model), _AsAble(model)))
+
+
+class _AsAble:
+    """A model that stands in for another one.
+
+    A response in the background is made when it is begun. A conversation is made shorter as
+    recorded, so `compact` is there and is not called.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._begun: dict[str, ModelResponse] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def begin_response(self, request: ModelRequest) -> str:
+        if isinstance(self._model, BackgroundModel):
+            return await self._model.begin_response(request)
+        settings = replace(request.settings, background=None)
+        model = by_record(self._model, CallObjects())
+        response_id = f"{_BEGUN}-{len(self._begun) + 1}"
+        self._begun[response_id] = await model.get_response(replace(request, settings=settings))
+        return response_id
+
+    async def read_response(self, response_id: str, request: ModelRequest) -> ModelResponse | None:
+        if isinstance(self._model, BackgroundModel):
+            return await self._model.read_response(response_id, request)
+        return self._begun[response_id]
+
+    async def cancel_response(self, response_id: str) -> None:
+        if isinstance(self._model, BackgroundModel):
+            await self._model.cancel_response(response_id)
+
+    async def compact(self, request: ModelRequest) -> ModelResponse:
+        raise NotImplementedError
+
+
+_BEGUN: Final = "replayed"
+"""The id of a response in the background that a replay makes at once."""
 
 
 @dataclass
@@ -313,16 +425,24 @@ class _Replay:
         self._calls_model = model is not None
         provider: ModelProvider = self._model
         if model is not None:
-            provider = model if isinstance(model, ModelProvider) else _Given(model)
+            provider = _Given(model)
         self._limit = limit if self._calls_model and limit is not None else ModelLimit()
         self._real_tools = real_tools
-        registry = _ReplayedRegistry(agents, self._answer, real_tools)
+        stand_in = None if self._calls_model else self._model.get_model(None)
+        registry = _ReplayedRegistry(agents, self._answer, real_tools, stand_in)
+        if recording.start.agent not in registry.names:
+            raise AgentMissingError(
+                joined(f"The run {recording.run_id} cannot be replayed: ")
+                + f"its agent {named(recording.start.agent)} is not here, only "
+                f"{', '.join(map(named, registry.names))}."
+            )
         self._worker = _worker(registry, provider, context)
         self._worker = replace(self._worker, approvals=approvals)
         self._current = _Current(None, UnknownCall(agent="", name="", arguments=""))
         self._state = LoopState()
         kinds = (STEPS | FROM_OUTSIDE) - ({"model"} if self._calls_model else frozenset())
-        self._left = [one for one in recording.entries if one.kind in kinds][1:]
+        listed = [one for one in recording.entries if one.kind in kinds][1:]
+        self._left = [one for one in listed if not one.is_begun]
         self._at_ms = recording.entries[0].at_ms
         self._settings = self._settings_here(recording.start.settings or {})
 
@@ -613,8 +733,12 @@ class _Replay:
         return await carried_out(self._worker, self._state, effect, is_patient=patient)
 
     async def _model_call(self, effect: CallModel, then: ModelReply | None) -> Event:
-        self._model.reply, self._model.request = then or ModelReply(items=()), None
+        self._model.reply = then or ModelReply(items=())
+        if effect.begun is None:
+            self._model.request = None
         event = await self._carried_out(effect)
+        if _is_begun(event):
+            return event
         if self._calls_model and isinstance(event, EffectAnswered):
             self._limit.count(cast("ModelReply", event.result))
         if self._model.request is not None:
@@ -624,6 +748,7 @@ class _Replay:
                 agent=effect.agent,
                 request=self._model.request,
                 reply=self._model.reply.items,
+                refused=_refused_in(event),
             )
             self.calls.append(replayed)
         if then is None or not isinstance(event, EffectAnswered):
@@ -767,7 +892,22 @@ def _has_not_happened(event: Event) -> bool:
     result = event.result if isinstance(event, EffectAnswered) else None
     if isinstance(result, ToolResult):
         return result.required is not None
-    return isinstance(result, ModelReply) and result.unchecked
+    return isinstance(result, ModelReply) and (result.unchecked or result.begun is not None)
+
+
+def _is_begun(event: Event) -> bool:
+    """Whether a model makes the reply in the background."""
+    result = event.result if isinstance(event, EffectAnswered) else None
+    return isinstance(result, ModelReply) and result.begun is not None
+
+
+def _refused_in(event: Event) -> tuple[str, ...]:
+    """Return the ids of the calls of a reply that cannot run."""
+    reply = event.result if isinstance(event, EffectAnswered) else None
+    if not isinstance(reply, ModelReply):
+        return ()
+    refused = (one.item for one in reply.calls if one.problem is not None)
+    return tuple(call_id_of(reply.items[item]) for item in refused)
 
 
 def _as_prepared(event: Event, then: PreparedRun | None) -> Event:

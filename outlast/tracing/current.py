@@ -8,14 +8,16 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from threading import Lock
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, cast
 
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 from outlast.tracing.kinds import DiscardedData, SpanData, SpanError
 from outlast.tracing.origin import Origin
-from outlast.tracing.receivers import REGISTRATION, Receivers
+from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
 
 D = TypeVar("D", bound=SpanData)
 
@@ -46,6 +48,22 @@ def derived_trace_id(*parts: str | int) -> str:
 def derived_span_id(*parts: str | int) -> str:
     """Return the span id that always belongs to these parts."""
     return f"span_{_digest(parts)[:24]}"
+
+
+class Hides(Protocol):
+    """What a run hides from people, as `views.redaction.Redaction`."""
+
+    def of_tool(self, name: str, arguments: str) -> str:
+        """Return the arguments of a call of a tool, of whichever agent."""
+        ...
+
+    def text(self, text: str) -> str:
+        """Return a text without what is hidden."""
+        ...
+
+    def json(self, value: Json) -> Json:
+        """Return a value without what is hidden."""
+        ...
 
 
 class Trace:
@@ -140,7 +158,8 @@ class Span(Generic[D]):
 
     `span_data` is filled in while the work is in progress. The ids of child spans of a `durable` span
     are derived, as its own is. `facts` holds what the SDK's span data has no field for, such as the
-    provider of a model; never content.
+    provider of a model; never content. `hides` is what the run hides from people: its values are in
+    nothing that processors receive.
     """
 
     __slots__ = (
@@ -152,6 +171,7 @@ class Span(Generic[D]):
         "ended_seconds",
         "error",
         "facts",
+        "hides",
         "parent_id",
         "sensitive",
         "span_data",
@@ -177,6 +197,7 @@ class Span(Generic[D]):
         self.span_data: D = span_data
         self.error: SpanError | None = None
         self.facts: dict[str, Any] = {}
+        self.hides: Hides | None = None
         self.started_seconds: float | None = None
         self.ended_seconds: float | None = None
         self.sensitive: bool = sensitive
@@ -237,16 +258,20 @@ class Span(Generic[D]):
     def finish(self, reset_current: bool = False, *, at_seconds: float | None = None) -> None:
         """End the span, once, and restore the previous current span."""
         if reset_current:
-            leaves, self._leave = self._leave, ()
-            for leave in leaves:
-                with suppress(Exception):
-                    leave()
-            self._token = _left(self._token)
+            self.leave()
         if self.started_seconds is None or self.ended_seconds is not None:
             return
         now = time.time() if at_seconds is None else at_seconds
         self.ended_seconds = max(now, self.started_seconds)  # the clock may have been set back
         self._report("on_span_end")
+
+    def leave(self) -> None:
+        """Restore the previous current span, without ending this one."""
+        leaves, self._leave = self._leave, ()
+        for leave in leaves:
+            with suppress(Exception):
+                leave()
+        self._token = _left(self._token)
 
     def restore(self, *, started_at_seconds: float) -> None:
         """Continue a span that another process started, without reporting its start."""
@@ -276,12 +301,43 @@ class Span(Generic[D]):
         reported = self
         if not self.sensitive and receivers:
             self.span_data.drop_content()
-            if method == "on_span_start":
-                # Processors receive it later, when the span may hold content.
-                reported = copy(self)
-                reported.span_data = copy(self.span_data)
+        if method == "on_span_start" and receivers and not (self.sensitive and self.hides is None):
+            # Processors receive it later, when the span may hold content.
+            reported = copy(self)
+            reported.span_data = copy(self.span_data)
+        if self.hides is None or not receivers:
+            for receiver in receivers:
+                receiver.call(method, reported)
+            return
+        reported.deliver_concealed(receivers, method)
+
+    def deliver_concealed(self, receivers: "list[Receiver | Inline]", method: str) -> None:
+        """Report the span without what the run hides.
+
+        Values are looked for in the threads of the processors, to save the run's time.
+        """
+        lock = Lock()
+
+        def deliver(receiver: "Receiver | Inline") -> None:
+            with lock:
+                self.conceal()
+            receiver.deliver(method, self)
+
         for receiver in receivers:
-            receiver.call(method, reported)
+            receiver.report(partial(deliver, receiver))
+
+    def conceal(self) -> None:
+        """Remove what the run hides, once."""
+        hides, self.hides = self.hides, None
+        if hides is None:
+            return
+        self.span_data.conceal(hides)
+        if self.error is not None:
+            data = cast("Any", self.error["data"])
+            self.error = SpanError(
+                message=hides.text(self.error["message"]),
+                data=None if data is None else hides.json(data),
+            )
 
     def __enter__(self) -> Self:
         self.start(mark_as_current=True)
@@ -329,8 +385,10 @@ def error_of(error: BaseException, *, sensitive: bool) -> SpanError:
     """Return the span error of an exception, without its message unless `sensitive` is set."""
     kind = type(error).__name__
     if kind == "CancelledError":  # its message is arbitrary or empty
-        return SpanError(message="It was cancelled.", data={"type": kind})
-    return SpanError(message=str(error) or kind if sensitive else kind, data={"type": kind})
+        return SpanError(message="It was cancelled.", data={"type": kind, "code": "cancelled"})
+    code = str(getattr(error, "error_type", ""))  # of the failure of an effect
+    message = str(error) or kind if sensitive else code or kind
+    return SpanError(message=message, data={"code": code} if code else {"type": kind})
 
 
 def _left(token: "Token[Current | None] | None") -> None:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
 from outlast.contract.names import (
@@ -27,6 +27,7 @@ from outlast.tracing.current import (
     NO_ID,
     NO_SPAN,
     Current,
+    Hides,
     Span,
     Trace,
     derived_span_id,
@@ -56,6 +57,7 @@ class TraceScope(NamedTuple):
     parent_span_id: str | None = None
     is_joined: bool = False
     origin: Origin | None = None
+    hides: Hides | None = None
 
     def on_engine(self, *, execution: str, tenant: str) -> "TraceScope":
         """Return the scope with the execution and the tenant of a run on an engine."""
@@ -99,7 +101,7 @@ class TraceScope(NamedTuple):
         self, span_data: D, span_id: str, parent_id: str | None, receivers: Receivers
     ) -> Span[D]:
         """Return an object for a span of the run, whose id is derived."""
-        return Span(
+        span = Span(
             self.trace(),
             span_data,
             span_id=span_id,
@@ -108,6 +110,8 @@ class TraceScope(NamedTuple):
             sensitive=self.sensitive,
             durable=True,
         )
+        span.hides = self.hides
+        return span
 
 
 NO_SCOPE = TraceScope(run_id="", trace_id=NO_ID, agent_span_id=NO_ID, disabled=True)
@@ -290,7 +294,7 @@ def effect_span_id(run_id: str, effect: int, attempt: int, kind: str, part: str 
 @contextmanager
 def around_effect(
     scope: TraceScope, *, effect: int, attempt: int = 1, span_data: SpanData | None = None
-) -> Generator[Span[SpanData]]:
+) -> "Generator[SpanAround]":
     """Make the span of the turn or handoff the current span for the code of an effect.
 
     Spans that the code opens become children of the turn's span, with ids derived from the attempt.
@@ -305,7 +309,7 @@ def around_effect(
     """
     trace = scope.trace()
     receivers = () if scope.disabled else REGISTRATION.active
-    around = _SpanAround(
+    around = SpanAround(
         trace,
         DiscardedData() if span_data is None else span_data,
         span_id=scope.inner_span_id,
@@ -316,17 +320,26 @@ def around_effect(
     around.within = (scope.effects_key, effect, attempt)
     around.model_calls = 0
     around.agent_span_id = scope.agent_span_id
+    around.hides = scope.hides
+    around.held = []
     token = CURRENT.set(Current(trace, around))
     try:
         yield around
     finally:
         CURRENT.reset(token)
+        around.release()
+
+
+def holder() -> "SpanAround | None":
+    """Return what holds ended spans until their attempt is over; None outside of an attempt."""
+    place = CURRENT.get()
+    return place.span if place is not None and isinstance(place.span, SpanAround) else None
 
 
 def leave_turn() -> None:
     """Make later spans of the effect children of the agent's span, because the turn is over."""
     place = CURRENT.get()
-    if place is not None and isinstance(place.span, _SpanAround):
+    if place is not None and isinstance(place.span, SpanAround):
         place.span.span_id = place.span.agent_span_id
 
 
@@ -335,14 +348,29 @@ def model_span_id(run_id: str, effect: int, attempt: int, number: int = 0) -> st
     return effect_span_id(run_id, effect, attempt, "model", number)
 
 
-class _SpanAround(Span[SpanData]):
+class SpanAround(Span[SpanData]):
     """The parent of spans opened in one attempt of an effect; it has the turn's or agent's id."""
 
-    __slots__ = ("agent_span_id", "model_calls", "within")
+    __slots__ = ("agent_span_id", "held", "model_calls", "within")
 
     within: tuple[str, int, int]
     agent_span_id: str
     model_calls: int
+    held: list[tuple[Span[Any], float]]
+
+    def hold(self, span: Span[Any], at_seconds: float) -> None:
+        """Keep an ended span of a model call until the attempt is over.
+
+        What its calls hide is known once they are judged.
+        """
+        self.held.append((span, at_seconds))
+
+    def release(self) -> None:
+        """End the spans that are held, without what the run hides by now."""
+        for span, at_seconds in self.held:
+            span.hides = self.hides
+            span.finish(at_seconds=at_seconds)
+        self.held = []
 
     def child_id(self, kind: str) -> str:
         """Return the id of the next child span in this attempt.

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict, cast
 
 from outlast.loop.values import JsonObject
 
@@ -51,6 +51,23 @@ class SpanData(ABC):
     def drop_content(self) -> None:  # noqa: B027  most kinds hold no content
         """Remove inputs and outputs; keep names and counts."""
 
+    def conceal(self, hides: Any) -> None:  # noqa: B027  most kinds hold no content
+        """Remove what the run hides from people; `hides` is a `tracing.current.Hides`."""
+
+
+def _concealed(value: Any, hides: Any) -> Any:
+    """Return a value without what a run hides; calls of tools as the desk shows them."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        shown = {key: _concealed(one, hides) for key, one in fields.items()}
+        arguments, name = fields.get("arguments"), fields.get("name")
+        if isinstance(arguments, str) and isinstance(name, str):
+            shown["arguments"] = hides.of_tool(name, arguments)
+        return shown
+    if isinstance(value, list | tuple):
+        return [_concealed(one, hides) for one in cast("Sequence[Any]", value)]
+    return hides.json(value) if isinstance(value, str | int | float) else value
+
 
 class _FieldsData(SpanData):
     """The data of a kind whose fields are exported as they are."""
@@ -69,6 +86,10 @@ class _FieldsData(SpanData):
     def drop_content(self) -> None:
         for name in self.content:
             setattr(self, name, None)
+
+    def conceal(self, hides: Any) -> None:
+        for name in self.content:
+            setattr(self, name, _concealed(getattr(self, name), hides))
 
     def _fields(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name) for one in fields(self)}  # pyright: ignore[reportArgumentType]  dataclasses
@@ -91,19 +112,23 @@ class _StageData(_FieldsData):
     def export(self) -> dict[str, Any]:
         data = {"sdk_span_type": self.kind, **self._fields()}
         del data["metadata"]
-        if data["usage"] is None:
-            del data["usage"]
+        for name in ("usage", *self.content):
+            if data[name] is None:
+                del data[name]
         return {"type": "custom", "name": self.kind, "data": data}
 
 
 @dataclass
 class TaskSpanData(_StageData):
-    """The data of a span from a question to its answer, and all usage."""
+    """The data of a span from a question to its answer, with both, and all usage."""
 
     kind = "task"
+    content: ClassVar[tuple[str, ...]] = ("input", "output")
     name: str
     usage: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+    input: Sequence[Mapping[str, Any]] | None = None
+    output: Any = None
 
 
 @dataclass
@@ -133,6 +158,13 @@ class FunctionSpanData(_FieldsData):
         output = None if self.output is None else str(self.output)
         return {**super().export(), "output": output}
 
+    def conceal(self, hides: Any) -> None:
+        """Remove what the run hides from people."""
+        arguments = self.input
+        super().conceal(hides)
+        if arguments is not None:
+            self.input = hides.of_tool(self.name, arguments)
+
 
 @dataclass
 class GenerationSpanData(_FieldsData):
@@ -155,6 +187,7 @@ class ResponseSpanData(_FieldsData):
     """The data of a span of a model call with a stored response."""
 
     kind = "response"
+    content: ClassVar[tuple[str, ...]] = ("input",)
     response: JsonObject | None = None
     input: str | Sequence[Mapping[str, Any]] | None = None
 
@@ -171,10 +204,17 @@ class ResponseSpanData(_FieldsData):
 
     def drop_content(self) -> None:
         """Remove the input, and the response except for its id, model and usage."""
-        self.input = None
+        super().drop_content()
         if self.response is not None:
             kept = ("id", "model", "usage")
             self.response = {key: self.response[key] for key in kept if key in self.response}
+
+    def conceal(self, hides: Any) -> None:
+        """Remove what the run hides from people."""
+        super().conceal(hides)
+        if self.response is not None:
+            output = _concealed(self.response.get("output"), hides)
+            self.response = {**self.response, "output": output}
 
 
 @dataclass
@@ -215,13 +255,17 @@ class CustomSpanData(_FieldsData):
     name: str
     data: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    def conceal(self, hides: Any) -> None:
+        """Remove what the run hides from people."""
+        self.data = _concealed(self.data, hides)
+
 
 @dataclass
 class WaitSpanData(_FieldsData):
     """The data of a span of a wait for people; backends get it as a custom span.
 
     `asked_for` is what people were asked for, such as `tool` or `budget`, or `takeover`; `outcome`
-    is how the wait ended, such as `approved` or `expired`.
+    is how the wait ended, such as `approved` or `expired`, and `decided_by` who decided, in order.
     """
 
     kind = "wait"
@@ -229,6 +273,7 @@ class WaitSpanData(_FieldsData):
     asked_for: str
     agent_name: str
     outcome: str | None = None
+    decided_by: tuple[str, ...] = ()
 
     def export(self) -> dict[str, Any]:
         """Return the data as an exporter sends it."""

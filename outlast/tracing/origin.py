@@ -1,6 +1,7 @@
 """Where a trace's spans come from: the run, the question and the agent."""
 
-from typing import NamedTuple
+from collections import OrderedDict
+from typing import Final, NamedTuple
 
 
 class Origin(NamedTuple):
@@ -29,3 +30,22 @@ class Origin(NamedTuple):
     customer: str = ""
     caller: str = ""
     queued_seconds: float | None = None
+
+
+MOST_TENANTS: Final = 10_000
+"""Of how many executions the tenant is remembered."""
+
+_TENANTS: Final[OrderedDict[str, str]] = OrderedDict()
+
+
+def remember_tenant(execution: str, tenant: str) -> None:
+    """Remember the tenant of an execution whose workflow tasks run in this process."""
+    if tenant and _TENANTS.get(execution) != tenant:
+        _TENANTS[execution] = tenant
+        while len(_TENANTS) > MOST_TENANTS:
+            _TENANTS.popitem(last=False)
+
+
+def tenant_of(execution: str) -> str:
+    """Return the tenant of an execution; empty if it has none, or none that is remembered."""
+    return _TENANTS.get(execution, "")

@@ -276,6 +276,12 @@ class Inline:
         """Call a method of the processor."""
         self._receiver.deliver(method, *arguments)
 
+    deliver = call
+
+    def report(self, report: Report) -> None:
+        """Call a function that calls `deliver`."""
+        report()
+
 
 Receivers: TypeAlias = tuple[Receiver | Inline, ...]
 

@@ -7,15 +7,16 @@ another.
 
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry, handoffs_of
 from outlast.agents.schemas.agent_output import output_schema_of
 from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
-from outlast.loop.start import Start
+from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
-from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage
+from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage, is_reference, placeholder
+from outlast.rendering import cut, visible
 from outlast.tracing.current import Span, derived_span_id
 from outlast.tracing.effect_spans import (
     TraceScope,
@@ -35,6 +36,10 @@ from outlast.tracing.kinds import (
     tool_error,
 )
 from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
+from outlast.views.redaction import NOTHING, redaction_of
+
+LONGEST_NAME: Final = 80
+"""Of the name of a tool that there is not, spans tell so many characters."""
 
 _METHODS_OF_STARTS = frozenset({"on_trace_start", "on_span_start"})
 
@@ -58,7 +63,7 @@ class StageSpans:
         tenant: str = "",
     ) -> None:
         """Report stages of a run on an engine: its execution, and the tenant of the run."""
-        run = _Run(state.run_id, state.start, execution, tenant)
+        run = _Run(state, execution, tenant)
         ends = tuple(one for one in changes if isinstance(one, StageEnded))
         for receiver in REGISTRATION.active:
             told = ends if receiver.unused >= _METHODS_OF_STARTS else changes
@@ -71,16 +76,19 @@ class StageSpans:
     ) -> None:
         """Report the ends of stages to one receiver at once, as a reader of a history does."""
         ends = tuple(one for one in changes if isinstance(one, StageEnded))
-        self._tell((receiver,), _Run(state.run_id, state.start, "", tenant), ends)
+        self._tell((receiver,), _Run(state, "", tenant), ends)
 
     def _report(self, receiver: Receiver, run: "_Run", changes: tuple[StageChange, ...]) -> None:
         self._tell((Inline(receiver),), run, changes)
 
     def _tell(self, receivers: Receivers, run: "_Run", changes: tuple[StageChange, ...]) -> None:
+        hides = redaction_of(run.state) if changes else NOTHING
         for change in changes:
             scope = _scope(run, change.stage)
             if scope.disabled:
                 continue
+            if hides != NOTHING:
+                scope = scope._replace(hides=hides)
             is_whole = change.stage.kind == "question" and not scope.is_joined
             trace = scope.trace(receivers) if is_whole else None
             span = self._span(scope, change.stage, receivers)
@@ -91,6 +99,8 @@ class StageSpans:
                     span.start(at_seconds=change.stage.since_ms / 1000)
             else:
                 if span is not None:
+                    if scope.sensitive and isinstance(span.span_data, TaskSpanData):
+                        _add_content(span.span_data, run.state, change.stage)
                     _end(span, scope, change)
                 if trace is not None:
                     trace.restore()
@@ -115,6 +125,9 @@ class StageSpans:
                 message = "The model requested several handoffs; only the first takes place."
                 requested: dict[str, Any] = {"requested_agents": list(stage.targets)}
                 error = SpanError(message=message, data=requested)
+        elif stage.kind == "refused_call":  # the model made up what it says
+            data = FunctionSpanData(cut(visible(stage.name), LONGEST_NAME), stage.arguments)
+            span_id = derived_span_id("call", scope.run_id, stage.turn, stage.request)
         elif stage.kind == "wait":
             data = WaitSpanData(stage.name, stage.targets[0], stage.agent)
             span_id = derived_span_id("wait", scope.run_id, stage.request)
@@ -126,6 +139,8 @@ class StageSpans:
         span = scope.span(data, span_id, parent_id, receivers)
         span.error = error
         span.facts["stage"] = stage.kind
+        if stage.kind == "refused_call":
+            span.facts["call_id"] = stage.request.partition(":")[2]
         if stage.caller:
             span.facts["caller"] = stage.caller
         return span
@@ -142,17 +157,33 @@ class StageSpans:
 
 
 class _Run(NamedTuple):
-    run_id: str
-    start: Start
+    state: LoopState
     execution: str
     tenant: str
 
 
+def _add_content(data: TaskSpanData, state: LoopState, stage: Stage) -> None:
+    """Add a question and its answer to its span, from the state at its end."""
+    if stage.question >= len(state.answers):
+        return
+    answer, newest = state.answers[stage.question], len(state.answers) - 1
+    before = [one.item for one in state.answers[: stage.question] if one.item is not None]
+    first = before[-1] + 1 if before else 0
+    last = len(state.items) if answer.item is None else answer.item
+    said = [one.raw for one in state.items[first:last] if one.kind == "input"]
+    data.input = said or None
+    if answer.failure is None and stage.question == newest:
+        output = state.final_output
+        data.output = placeholder(output) if is_reference(output) else output
+    elif answer.failure is None and answer.item is not None:
+        data.output = text_of(state.items[answer.item].raw)
+
+
 def _scope(run: _Run, stage: Stage) -> TraceScope:
     return run_scope(
-        run.start.settings,
-        run.run_id,
-        started_at_ms=run.start.started_at_ms,
+        run.state.start.settings,
+        run.state.run_id,
+        started_at_ms=run.state.start.started_at_ms,
         question=stage.question,
         agent=stage.agent,
         handovers=stage.handovers,
@@ -174,7 +205,7 @@ def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
     elif isinstance(data, FunctionSpanData):
         data.output = over.output
     elif isinstance(data, WaitSpanData):
-        data.outcome = over.output
+        data.outcome, data.decided_by = over.output, over.by
     if over.failure is not None:
         if isinstance(data, TaskSpanData):  # the SDK's spans of tasks have no error
             span.facts["failure"] = over.failure.code

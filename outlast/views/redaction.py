@@ -7,18 +7,20 @@ hidden as well: see `_grams`.
 
 import json
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, cast
 
+from outlast.contract.effects import Hidden
 from outlast.loop.approvals import REDACTED, ApprovalRequest, Decision, reviewed
-from outlast.loop.call_forms import arguments_of
+from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.calls import ModelReply
 from outlast.loop.canonical import canonical_name
 from outlast.loop.effects import Effect, NotifyPeople, RunAgent, RunTool
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.notices import Notice
-from outlast.loop.redacted import Redacted, redacted_by
+from outlast.loop.redacted import Redacted, redacted_by, values_of
 from outlast.loop.state import CALL_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.views.run import AnyState, loop_state
@@ -69,6 +71,13 @@ class Redaction:
             return self.text(shown)
         found = self.json(value)
         return shown if found == value else json.dumps(found, ensure_ascii=False)
+
+    def of_tool(self, name: str, arguments: str) -> str:
+        """Return the arguments of a call of a tool as people may see them, whichever agent made it."""
+        agents = sorted(agent for agent, tool in self.arguments if tool == name)
+        for agent in agents or [""]:
+            arguments = self.call(agent, name, arguments)
+        return arguments
 
     def text(self, text: str) -> str:
         """Return a text with `[redacted]` in place of each value; the text itself without one."""
@@ -172,6 +181,47 @@ def _redaction(
         arguments=arguments,
         names=frozenset(name for tool in arguments for name in tool),
     )
+
+
+def redaction_of_effect(hidden: Hidden | None) -> Redaction:
+    """Return what the spans of an effect hide."""
+    if hidden is None:
+        return NOTHING
+    return _with_calls(
+        redaction_of_texts(hidden.values),
+        {(agent, name): names for agent, name, names in hidden.arguments},
+    )
+
+
+def with_reply(hides: Redaction, agent: str, reply: ModelReply) -> Redaction:
+    """Return a redaction with what people who decide about the calls of a reply may not see."""
+    values, arguments = list(hides.texts), dict[tuple[str, str], tuple[str, ...]]()
+    for plan in reply.calls:
+        if plan.needs_approval and plan.terms.redact and plan.item < len(reply.items):
+            raw = reply.items[plan.item]
+            values += values_of(plan.arguments or arguments_of(raw), plan.terms.redact)
+            arguments[agent, name_of(raw)] = plan.terms.redact
+    if not arguments:
+        return hides
+    return _with_calls(replace(hides, texts=redaction_of_texts(values).texts), arguments)
+
+
+def with_call(hides: Redaction, call: RunTool, names: Sequence[str]) -> Redaction:
+    """Return a redaction with the named arguments of a call that people have to approve."""
+    if not names:
+        return hides
+    texts = redaction_of_texts((*hides.texts, *values_of(call.arguments, names))).texts
+    return _with_calls(replace(hides, texts=texts), {(call.agent, call.name): tuple(names)})
+
+
+def _with_calls(
+    hides: Redaction, arguments: Mapping[tuple[str, str], tuple[str, ...]]
+) -> Redaction:
+    merged = dict(hides.arguments)
+    for tool, names in arguments.items():
+        merged[tool] = tuple(dict.fromkeys((*merged.get(tool, ()), *names)))
+    names = hides.names.union(name for tool in arguments for name in tool)
+    return replace(hides, arguments=merged, names=names)
 
 
 def redaction_of_texts(texts: Iterable[str]) -> Redaction:

@@ -57,6 +57,7 @@ from outlast.ports.blobs import BlobStore
 from outlast.ports.identity import WorkerIdentity
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
+from outlast.tracing.origin import remember_tenant
 from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
@@ -272,6 +273,7 @@ class _Observed(Interceptor):
         if REGISTRATION.active:
             info = workflow.info()
             tenant = info.priority.fairness_key or ""
+            remember_tenant(info.run_id, tenant)
             spans = StageSpans(
                 self._worker.definitions_of(info.namespace, info.run_id, info.workflow_id)
             )

@@ -781,7 +781,9 @@ class AgentRun:
         pending = next((one for one in self._state.pending if one.effect == effect), None)
         if pending is None:
             return {"data": "", "more": False}
-        return records.page_of(records.dump(request_of(self._state, pending)), page)
+        # What the run hides may grow while pages are read.
+        request = self._requests.get(effect) or request_of(self._state, pending)
+        return records.page_of(records.dump(request), page)
 
     @workflow.query(name=names.QUERY_SNAPSHOT, description="For tests: the whole state")
     def query_snapshot(self, page: int = 0) -> JsonObject:

@@ -281,6 +281,8 @@ def state_view(run: AnyState) -> JsonObject:
             "input_tokens": state.usage.input_tokens,
             "output_tokens": state.usage.output_tokens,
             "total_tokens": state.usage.total_tokens,
+            "cached_tokens": state.usage.cached_tokens,
+            "reasoning_tokens": state.usage.reasoning_tokens,
         },
         "held_by": None if state.hold is None else state.hold.by,
         "set_aside": [_aside_view(one, hides) for one in state.aside],

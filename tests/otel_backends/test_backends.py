@@ -1,6 +1,7 @@
 """Runs as a real collector and a real Phoenix see them."""
 
 import asyncio
+import json
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -36,7 +37,10 @@ invoke_workflow Support
 
 QUERY = """{ projects { edges { node {
     name traceCount costSummary { total { cost tokens } }
-    spans(first: 50) { edges { node { name spanKind parentId trace { traceId } } } }
+    spans(first: 50) { edges { node {
+        name spanKind parentId attributes input { value } output { value }
+        trace { traceId session { sessionId } }
+    } } }
 } } } }"""
 
 
@@ -108,9 +112,14 @@ async def test_phoenix_shows_the_tree_with_tokens_and_cost(
     assert kinds["execute_tool refund"] == "tool"
     assert kinds["invoke_agent Billing"] == "agent"
     assert kinds["invoke_workflow Support"] == kinds["turn 1"] == "chain"
-    assert [span["name"] for span in spans if span["parentId"] is None] == [
-        "invoke_workflow Support"
-    ]
+    (root,) = [span for span in spans if span["parentId"] is None]
+    assert root["name"] == "invoke_workflow Support"
+    assert root["input"]["value"] == "My order A-17 is broken."
+    assert root["output"]["value"] == "Your 49.90 EUR are on their way."
+    assert root["trace"]["session"]["sessionId"] == "in-memory"
+    calls = [json.loads(one["attributes"]) for one in spans if one["spanKind"] == "llm"]
+    ends = [one["gen_ai"]["response"]["finish_reasons"] for one in calls]
+    assert sorted(ends) == [["stop"], *[["tool_call"]] * 3]
 
 
 def until_counted(phoenix: str, tokens: float, seconds: float = 60) -> Any:

@@ -495,7 +495,7 @@ async def test_runs_are_replayed_before_a_deploy_when_the_server_has_none_of_the
     )
     options = ("--app-dir", str(tmp_path), "--agent", name, "--since", "30d", "--changed")
     nothing = await cli(desk, tmp_path / "archive", "replay", module, *options)
-    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
     done = await cli(desk, tmp_path / "archive", "replay", module, *options, "--archived")
     assert done.exit_code == 1, done.output
     assert done.stdout.startswith(f"{handles[0].id}: 1 decision differs")

@@ -260,7 +260,7 @@ async def from_the_history(desk: Desk, handle: RunHandle) -> dict[tuple[int, int
     """Return the spans of a run as its history has them, by their ids."""
     converter = SpanConverter()
     async with aclosing(read_spans(desk.client, handle.id)) as stretches:
-        found = [converter.convert(span)[0] async for one in stretches for span in one.spans]
+        found = [converter.convert(span) async for one in stretches for span in one.spans]
     by_id = {id_of(one): one for one in found}
     assert len(by_id) == len(found)
     return by_id

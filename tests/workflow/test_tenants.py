@@ -22,7 +22,8 @@ from outlast.client.start.runner import NewRun, start_workflow
 from outlast.realtime import RealtimeAgent, RealtimeModelConfig, RealtimeRunner
 from outlast.serve.app import desk as web_desk
 from outlast.serve.login import ThisMachine
-from outlast.testing import ScriptedModel, ScriptedRealtimeServer, call
+from outlast.testing import ScriptedModel, ScriptedRealtimeServer, SpanCollector, call
+from outlast.tracing.receivers import REGISTRATION
 from tests.servers import NAMED_ADDRESS
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import ANN
@@ -80,6 +81,25 @@ async def test_a_run_its_activities_and_its_nested_runs_belong_to_the_tenant(des
     (nested,) = await desk.nested(RunHandle(desk.client, run_id))
     assert [await priority_of(desk, one) for one in (run_id, nested.id)] == [ACME] * 2
     assert seen == [("acme", 2.5)] * 2, "one activity of the run, one of the nested run"
+
+
+async def test_every_attempt_of_a_traced_run_says_its_tenant(desk: Desk) -> None:
+    """The server gives an activity that begins at once, with its workflow task, no priority."""
+
+    @function_tool
+    def look() -> str:
+        return "seen"
+
+    agent = Agent[Any](name="Desk", tools=[look])
+    await desk.open(agent, model=ScriptedModel([call("look", "c1")], "Done."))
+    with SpanCollector() as collected:
+        result = await desk.run(agent, tenant=Tenant("acme"))
+        assert result.final_output == "Done."
+        REGISTRATION.flush(10)
+        attempts = [*collected.spans("generation"), *collected.spans("function")]
+    origins = [one.trace.origin for one in attempts]
+    assert [one and one.tenant for one in origins] == ["acme"] * 3
+    assert all(one is not None and one.attempt == 1 for one in origins)
 
 
 async def test_a_conversation_that_goes_on_in_a_new_history_keeps_its_tenant(desk: Desk) -> None:

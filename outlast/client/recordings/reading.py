@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from temporalio.client import Client
@@ -17,7 +17,7 @@ from outlast.archive.locations import archive_of
 from outlast.client.read.history import RunReader
 from outlast.client.recordings.recorder import Recorder, redacted
 from outlast.client.recordings.recording import Recording
-from outlast.client.runs import RunFilter, list_executions, listed_run
+from outlast.client.runs import ListedRun, RunFilter, list_executions, listed_run
 from outlast.client.transport.content import reader_of
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import blobs, names
@@ -147,20 +147,37 @@ def run_keys(
 ) -> AsyncGenerator[Key]:
     """Yield the keys of the runs that match; the arguments are those of `record_runs`."""
     wanted = criteria or RunFilter()
+    if since is not None:
+        wanted = replace(wanted, since=since)
     archive = _archive(client, query) if archived else None
-    listed = _keys(client, wanted, since, query)
+    listed = _keys(client, wanted, query)
     if archive is None:
         return listed
-    return _with_archived(listed, archive, client.namespace, wanted, since)
+    return _with_archived(listed, archive, client.namespace, wanted)
 
 
-async def _keys(
-    client: Client, criteria: RunFilter, since: datetime | None, query: str
-) -> AsyncGenerator[Key]:
+async def archived_runs(
+    client: Client, criteria: RunFilter, *, beside: Collection[Key] = ()
+) -> list[ListedRun]:
+    """Return the runs that match and only the archive has, newest first.
+
+    Args:
+        client: connected to the runs' server.
+        criteria: which runs.
+        beside: the runs of the server, which are left out.
+
+    Raises:
+        UserError: there is no archive.
+    """
+    archive = _archive(client, "")
+    wanted, seen = criteria.on(client), set(beside)
+    async with aclosing(_archived(archive, client.namespace, wanted, seen)) as entries:
+        found = [one async for one in entries]
+    return sorted(found, key=lambda one: one.started, reverse=True)
+
+
+async def _keys(client: Client, criteria: RunFilter, query: str) -> AsyncGenerator[Key]:
     terms = [criteria.on(client).query()]
-    if since is not None:
-        at = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        terms.append(f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')")
     if query.strip():
         terms.append(f"({query})")
     page: bytes | None = None
@@ -182,11 +199,7 @@ def _archive(client: Client, query: str) -> Archive:
 
 
 async def _with_archived(
-    listed: AsyncGenerator[Key],
-    archive: Archive,
-    namespace: str,
-    criteria: RunFilter,
-    since: datetime | None,
+    listed: AsyncGenerator[Key], archive: Archive, namespace: str, criteria: RunFilter
 ) -> AsyncGenerator[Key]:
     """Yield the runs of the server, and then those that only the archive has, in no order."""
     seen = set[Key]()
@@ -194,6 +207,14 @@ async def _with_archived(
         async for key in keys:
             seen.add(key)
             yield key
+    async with aclosing(_archived(archive, namespace, criteria, seen)) as runs:
+        async for run in runs:
+            yield run.run_id, run.execution_id
+
+
+async def _archived(
+    archive: Archive, namespace: str, criteria: RunFilter, seen: Collection[Key]
+) -> AsyncGenerator[ListedRun]:
     async with aclosing(archive.entries()) as entries:
         async for entry in entries:
             key = entry.run_id, entry.execution_id
@@ -201,6 +222,5 @@ async def _with_archived(
             if not is_run or entry.namespace != namespace or key in seen:
                 continue
             run = listed_run(described(entry).workflow_execution_info)
-            is_late = since is None or entry.closed >= since
-            if is_late and criteria.accepts(run) and criteria.status in {None, run.status}:
-                yield key
+            if criteria.accepts(run) and criteria.status in {None, run.status}:
+                yield run

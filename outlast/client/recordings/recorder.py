@@ -268,8 +268,8 @@ def _of_effect(
         yield replace(made, failure=event.failure)
         return
     result = event.result
-    if isinstance(result, ModelReply) and result.unchecked:
-        return  # the model was not called
+    if isinstance(result, ModelReply) and (result.unchecked or result.begun is not None):
+        return  # the model was not called, or has not replied yet
     if isinstance(result, ToolResult) and _has_not_run(result):
         return
     if isinstance(result, AgentResult) and result.required is not None:

@@ -104,6 +104,11 @@ class Entry:
     by: str = ""
     verified: bool = False
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether a model call only began a response in the background, as older files tell."""
+        return self.kind == "model" and bool((self.result or {}).get("begun"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStart:

@@ -117,6 +117,10 @@ class ChatCompletionsModel:
         named = {} if request_id is None else {REQUEST_ID: request_id}
         yield {**last, **named, "response": response}
 
+    def server_url(self) -> str:
+        """Return the URL of the server, for traces."""
+        return self._connection.target(_PATH, self.name).base_url
+
     async def check_access(self) -> str:
         """Check the key, and return the URL of the server."""
         target = self._connection.target(_PATH, self.name)

@@ -111,6 +111,10 @@ class ResponsesModel:
         ResponsesModel.__init__(made, name, connection, is_default=is_default)
         return made
 
+    def server_url(self) -> str:
+        """Return the URL of the server, for traces."""
+        return self._connection.target(_PATH, self.name).base_url
+
     def conversations_at(self) -> str:
         """Return the URL of the server, which keeps conversations for all its models."""
         return self._connection.over_http().target(_PATH, self.name).base_url
@@ -553,6 +557,7 @@ def _converted(response: JsonObject, request_id: str | None) -> ModelResponse:
         response_id=as_text(response.get("id")),
         request_id=request_id,
         raw_usage=as_object(response.get("raw_usage", response.get("usage"))),
+        model=as_text(response.get("model")),
     )
 
 

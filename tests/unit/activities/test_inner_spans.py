@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_a_call_of_the_responses_api_has_the_id_of_its_response(collected: SpanC
         within = scope(trace_include_sensitive_data=is_shown)
         with (
             around_effect(within, effect=effect),
-            ModelSpan("gpt-x", REQUEST, is_response=True) as record_response,
+            ModelSpan("gpt-x", REQUEST, SimpleNamespace(api="responses")) as record_response,
         ):
             record_response(answered)
     shown, hidden = collected.spans()

@@ -100,6 +100,14 @@ def test_an_incomplete_audit_says_so_and_fails(log: dict[str, Any]) -> None:
     assert r"Not read: r\u001b[2J. It is encrypted." in done.stderr
 
 
+def test_an_audit_of_more_runs_than_the_limit_fails(log: dict[str, Any]) -> None:
+    assert run("--since", "1d").exit_code == 0
+    log["it"] = AuditLog(records=(entry(),), is_cut=True)
+    done = run("--since", "1d")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 1)
+    assert "Limited to 1,000 runs" in done.stderr
+
+
 def test_a_table_has_a_column_for_each_field(log: dict[str, Any]) -> None:
     log["it"] = AuditLog(records=(entry(by="ann", groups=("a", "b"), verified=True),))
     header, row = csv.reader(io.StringIO(run("support-42", "--format", "csv").stdout))
@@ -350,6 +358,14 @@ def test_an_incomplete_audit_is_not_signed(chained_log: dict[str, Any]) -> None:
     assert made.exit_code == 1
     assert "sealed" not in made.stdout
     assert "The file is not signed, because it lacks runs." in made.stderr
+
+
+def test_an_audit_with_a_lost_history_fails(chained_log: dict[str, Any]) -> None:
+    lacking = replace(support(), lost=("h-1",))
+    chained_log["it"] = AuditLog(records=support().records, runs=(lacking,))
+    done = run("support-42")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, len(support().records))
+    assert "Incomplete: support-42: its history h-1" in done.stderr
 
 
 def test_runs_with_entries_since_a_time_are_exported_whole(chained_log: dict[str, Any]) -> None:

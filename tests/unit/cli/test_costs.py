@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -91,9 +93,9 @@ async def test_a_conversation_costs_by_question_agent_and_model(
     ]
     lines = [line.split() for line in shown.splitlines()]
     assert ["uncounted", *unknown.split()] in lines
-    assert ["question", "1", "3", "3,000", "≥", dollars(2 * each)] in lines
-    assert ["question", "2", "1", "1,000", dollars(each)] in lines
-    assert ["model", "house-model", "1", "1,000", "unknown"] in lines
+    assert ["question", "1", "3", "3,000", "0", "0", "≥", dollars(2 * each)] in lines
+    assert ["question", "2", "1", "1,000", "0", "0", dollars(each)] in lines
+    assert ["model", "house-model", "1", "1,000", "0", "0", "unknown"] in lines
     assert first.cost.usd == 2 * each
     assert (result.cost.usd, result.cost.total, result.cost.problem) == (3 * each, None, unknown)
     assert result.cost.by_agent["Helper"].total == 3 * each
@@ -160,7 +162,9 @@ async def test_the_last_event_says_what_an_ended_run_used_and_lists_add_it_up(
     assert await by("model") == {"gpt-5-mini": (3, 4 * each), "house-model": (2, Decimal(0))}
     assert day in await by("day")
     shown = (await cli("list", "--agent", agent, "--by", "tenant")).stdout.splitlines()
-    assert shown[0].split() == ["TENANT", "RUNS", "CALLS", "TOKENS", "COST"]
+    assert shown[0].split() == [
+        *("TENANT", "RUNS", "CALLS", "TOKENS", "CACHED", "REASONING", "COST")
+    ]
     assert shown[-1] == f"Sum: ≥ {dollars(4 * each)}, 6,000 tokens in 3 runs."
     whole = await cli("list", "--agent", agent)
     assert f"Sum: ≥ {dollars(4 * each)}, 6,000 tokens in 3 runs." in whole.stdout
@@ -183,3 +187,37 @@ def test_texts_of_models_move_no_terminal(
     assert "\nSum" not in shown
     assert "questions 1 to 10" in shown
     assert len([line for line in shown.splitlines() if line.startswith("question")]) == 21
+
+
+async def test_cached_and_reasoning_tokens_are_told(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    used = replace(USED, cached_tokens=600, reasoning_tokens=40)
+    queue = await open_desk(ScriptedModel(costing(used, "Hi."), costing(used, "Bye.")))
+    for number in range(2):
+        await Runner.run("Helper", "Hi", id=f"{run_id}-{number}", client=client, task_queue=queue)
+    shown = (await cli("show", f"{run_id}-0")).stdout
+    assert "1,000 tokens (600 cached, 40 for reasoning)" in shown
+    record = json.loads((await cli("show", f"{run_id}-0", "--json")).stdout)
+    assert (record["cost"]["cached_tokens"], record["cost"]["reasoning_tokens"]) == (600, 40)
+    assert record["usage"]["cached_tokens"] == 600
+
+
+async def test_sums_count_the_runs_since_a_time(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    agent = f"Desk-{run_id}"
+    queue = await open_desk(paid("Hi."), Agent[Any](name=agent, model="gpt-5-mini"))
+    await Runner.run(agent, "Hi", id=run_id, client=client, task_queue=queue)
+    (row,) = await listed(client, agent, 1)
+    assert row.closed is not None
+    options = ("--agent", agent, "--by", "agent", "--json", "--since")
+    since_then = json.loads((await cli("list", *options, "1h")).stdout)
+    assert [(one["agent"], one["runs"]) for one in since_then] == [(agent, 1)]
+    tomorrow = (row.closed + timedelta(days=1)).strftime("%Y-%m-%d")
+    found = await find_runs(
+        client, RunFilter(agent=agent, since=row.closed + timedelta(days=1)), limit=9
+    )
+    assert (found, tomorrow > row.closed.strftime("%Y-%m-%d")) == ([], True)
+    assert RunFilter(since=row.closed).accepts(row)
+    assert not RunFilter(since=row.closed + timedelta(seconds=1)).accepts(row)

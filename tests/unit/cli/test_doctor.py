@@ -3,6 +3,7 @@ import json
 import os
 import socket
 import stat
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -321,3 +322,19 @@ async def test_without_a_server_no_worker_is_healthy(cli: Invoke, nowhere: Path)
 
     assert done.exit_code == 1
     assert "127.0.0.1:1" in done.stdout
+
+
+def test_packages_that_see_no_call_of_a_run_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.instrumentors() == []
+    versions = {"langfuse": "4.2.0", "openinference-instrumentation-openai": "0.1.40"}
+
+    def version(package: str) -> str:
+        if package in versions:
+            return versions[package]
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(module, "version", version)
+    (found,) = module.instrumentors()
+    assert found.level == "optional"
+    assert "openinference-instrumentation-openai 0.1.40, langfuse 4.2.0 trace" in found.detail
+    assert "add OpenTelemetryProcessor" in found.detail

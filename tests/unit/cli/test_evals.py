@@ -103,7 +103,12 @@ def test_recordings_become_cases_and_changed_cases_stay(folder: Path):
     file = folder / "made" / "evals.yaml"
     file.write_text(file.read_text().replace("Hello from a", "Bonjour"))
     again = outlast("dataset", "made/evals.yaml", "--from", "runs.jsonl", "--json")
-    assert json.loads(again.stdout) == {"dataset": "made/evals.yaml", "added": 0, "unread": 0}
+    assert json.loads(again.stdout) == {
+        "dataset": "made/evals.yaml",
+        "added": 0,
+        "unread": 0,
+        "left_out": 0,
+    }
     messages = [one.inputs.messages for one in load_dataset(file).cases]
     assert messages == [["Bonjour"], ["Hello from b"]]
 
@@ -128,7 +133,7 @@ def test_a_run_without_an_answer_is_left_out(folder: Path):
     )
     done = outlast("dataset", "evals.yaml", "--from", "open.jsonl")
     assert "Left out: The run a has no case: it has no answer yet." in done.stderr
-    assert done.stdout == "0 cases added to evals.yaml.\n"
+    assert (done.exit_code, done.stdout) == (1, "0 cases added to evals.yaml.\n")
 
 
 @pytest.mark.parametrize(
@@ -213,19 +218,35 @@ def test_without_the_extra_the_command_says_what_to_install(
     assert "pip install 'outlast[evals]'" in done.stderr
 
 
+def test_each_case_runs_several_times(dataset: Path, folder: Path):
+    same = module(folder)
+    done = evaluate(folder, "worker_config", "--repeat", "3", "--recorded", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["pass_hat"] == [1.0, 1.0, 1.0]
+    shown = outlast("run", "evals.yaml", same, "--app-dir", str(folder), "--repeat", "2")
+    assert shown.exit_code == 1
+    assert "Each case ran 2 times: pass^1" in shown.stdout
+    assert "run 2 of 2: ToolsCalled failed" in shown.stdout
+
+
 @pytest.mark.smoke
 async def test_runs_of_a_server_become_cases(
     cli: Invoke, client: Client, open_desk: Open, run_id: str, tmp_path: Path
 ) -> None:
-    queue = await open_desk(ScriptedModel([call("refund", "c1", order_id="A-17")], "Done."))
+    queue = await open_desk(ScriptedModel([call("refund", "c1", order_id="A-17")], "Done.", "Hi."))
     handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
     await handle.wait(lambda state: state.status == "waiting")
     await handle.approve("a1")
     await handle.result()
     file = tmp_path / "evals.yaml"
-    done = await cli("evals", "dataset", str(file), "--run", run_id)
+    second = await Runner.start(
+        "Helper", "Hello", id=f"{run_id}-2", client=client, task_queue=queue
+    )
+    await second.result()
+    done = await cli("evals", "dataset", str(file), "--run", run_id, "--run", f"{run_id}-2")
     assert done.exit_code == 0, done.stderr
-    (case,) = load_dataset(file).cases
+    case, other = load_dataset(file).cases
+    assert other.name == f"{run_id}-2"
     assert case.expected_output is not None
     (ran,) = case.expected_output.tool_calls
     assert (case.name, ran.tool, ran.approved) == (run_id, "refund", True)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from outlast.cli import server
 from outlast.cli.app import app
 from outlast.client import recordings
-from outlast.client.recordings import Recording, UnreadRun
+from outlast.client.recordings import Entry, Recording, UnreadRun
 from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call, load_runs, record_in_memory
 from tests.unit.cli.conftest import Invoke, Open, helper
@@ -61,7 +61,7 @@ def test_runs_are_lines(runs: dict[str, Any]) -> None:
     assert found == runs["all"]
     criteria, options = runs["asked"]
     assert (criteria.agent, criteria.status) == ("Helper", "completed")
-    assert (options["query"], options["limit"], options["redact"]) == ("x = 1", 1_000, True)
+    assert (options["query"], options["limit"], options["redact"]) == ("x = 1", 1_001, True)
 
 
 def test_a_run_or_a_search_is_needed(runs: dict[str, Any]) -> None:
@@ -106,7 +106,24 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_there(runs: dict[str, Any])
     assert len(done.stdout.splitlines()) == 3
     assert "It is encrypted." in done.stderr
     assert "\x1b[2J" not in done.stderr
-    assert "Limited to 4 runs" in done.stderr
+    assert "Limited" not in done.stderr
+
+
+async def test_what_is_missing_is_said_and_fails(runs: dict[str, Any], tmp_path: Path) -> None:
+    done = await asyncio.to_thread(run, "--since", "30d", "--limit", "2")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 2)
+    assert "Limited to 2 runs: there are more, see --limit." in done.stderr
+    whole = runs["all"][0]
+    lost = whole.with_entries([*whole.entries, Entry(kind="lost", at_ms=0, id="h-1")])
+    runs["all"] = [lost]
+    done = await asyncio.to_thread(run, "--since", "30d")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (1, 1)
+    assert "The history h-1 of the run, or more before it, is lost" in done.stderr
+    (tmp_path / "desk_of_missing.py").write_text(TARGET)
+    place = ("--target", "desk_of_missing", "--app-dir", str(tmp_path))
+    done = await asyncio.to_thread(run, "--since", "30d", "--format", "chat", *place)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "Left out: The run a cannot be replayed: its history h-1 is lost" in done.stderr
 
 
 async def test_hostile_texts_are_data(runs: dict[str, Any]) -> None:

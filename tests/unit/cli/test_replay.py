@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from typer.testing import CliRunner, Result
 
 from outlast.cli import server
 from outlast.cli.app import app
+from outlast.client import recordings
 from outlast.client.start.runner import Runner
-from outlast.testing import ScriptedModel, call, record_in_memory
+from outlast.testing import ScriptedModel, call, load_runs, record_in_memory
 from tests.unit.cli.conftest import Invoke, Open, helper
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import message, response
@@ -201,7 +203,8 @@ async def test_models_are_called_up_to_a_limit(
     done = await asyncio.to_thread(run, runs, "http", files, *LANES, *limit)
     assert said in done.stderr
     assert "Not replayed to its end: a." in done.stderr
-    assert "0 of 0 runs would go another way." in done.stderr
+    assert "0 of 0 runs would go another way. 2 runs left out." in done.stderr
+    assert done.exit_code == 1, "a limit was reached"
     assert len(model_server.requests) == (3 if "calls" in limit[0] else 2)
 
 
@@ -242,9 +245,49 @@ def test_what_cannot_be_replayed_is_said(runs: Path) -> None:
     document = json.loads((runs / "runs.jsonl").read_text().splitlines()[0])
     (runs / "late.json").write_text(json.dumps(document | {"starts_late": True}))
     done = run(runs, "same", str(runs / "late.json"))
-    assert done.exit_code == 0
+    assert done.exit_code == 1, "nothing was replayed"
     assert "Not replayed: The run a cannot be replayed" in done.stderr
-    assert "0 of 0 runs" in done.stderr
+    assert "0 of 0 runs would go another way. 1 run left out." in done.stderr
+    both = run(runs, "same", str(runs / "late.json"), str(runs / "runs.jsonl"))
+    assert both.exit_code == 0, "what no agents can replay is counted"
+    assert "0 of 2 runs would go another way. 1 run left out." in both.stderr
+
+
+def test_a_target_without_the_agent_of_a_run_is_said_in_words(runs: Path) -> None:
+    text = (runs / "runs.jsonl").read_text()
+    other = text.replace('"Helper"', '"Clerk\\u202e"').splitlines()[0]
+    (runs / "other.jsonl").write_text(other + "\n" + text)
+    done = run(runs, "same", str(runs / "other.jsonl"))
+    assert done.exit_code == 1
+    assert "Not replayed: The run a cannot be replayed: its agent Clerk" in done.stderr
+    assert "is not here, only Helper." in done.stderr
+    assert "\u202e" not in done.stderr
+    assert "0 of 2 runs would go another way. 1 run left out." in done.stderr
+
+
+async def test_more_runs_than_the_limit_are_not_green(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = load_runs(runs / "runs.jsonl")
+
+    async def connect(address: Any, namespace: Any) -> Any:
+        return SimpleNamespace(client="client")
+
+    async def search(client: Any, criteria: Any, **options: Any) -> AsyncGenerator[Any]:
+        for one in found[: options["limit"]]:
+            yield one
+
+    monkeypatch.setattr(server, "connect", connect)
+    monkeypatch.setattr(recordings, "record_runs", search)
+    done = await asyncio.to_thread(run, runs, "same", "--since", "1d", "--limit", "1")
+    assert done.exit_code == 1
+    assert "Limited to 1 runs: there are more, see --limit." in done.stderr
+    done = await asyncio.to_thread(run, runs, "same", "--since", "1d", "--limit", "2")
+    assert (done.exit_code, "Limited" in done.stderr) == (0, False)
+    found.clear()
+    done = await asyncio.to_thread(run, runs, "same", "--since", "1d")
+    assert done.exit_code == 1, "nothing was replayed"
+    assert "0 of 0 runs would go another way." in done.stderr
 
 
 @pytest.mark.smoke

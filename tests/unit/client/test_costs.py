@@ -1,6 +1,6 @@
 """The costs of a run by question, folded from its events."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -69,6 +69,54 @@ async def test_questions_whose_histories_are_deleted_share_a_cost() -> None:
         (1, 2, 7),
         (3, 3, 8),
     ]
+
+
+async def test_a_question_under_way_does_not_share_the_cost_of_those_before() -> None:
+    play = conversation()
+    costs = await costs_of(play, after=len(play.events) - 1)
+    assert [(one.first, one.last, one.cost.usd * 1_000_000) for one in costs.questions] == [
+        (1, 2, 7),
+        (3, 3, 8),
+    ]
+
+
+async def test_questions_of_a_lost_history_share_a_cost_that_says_so() -> None:
+    play = conversation()
+    first = next(number for number in range(1, len(play.events)) if _answers(play, number) == 1)
+    last = next(number for number in range(1, len(play.events)) if _answers(play, number) == 2)
+    costs = await _with_gap(play, first - 1, last)
+    assert [(one.first, one.last, one.cost.usd * 1_000_000) for one in costs.questions] == [
+        (1, 1, 1),
+        (1, 2, 6),
+        (3, 3, 8),
+    ]
+    assert costs.cost == Cost.of_state(snapshot_of(play.state))
+    assert costs.lost_histories == ("lost-1",)
+
+
+async def test_a_nested_run_that_ended_in_a_lost_history_counts_once() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(nested("Lawyer", "c1"), usage=paid(1), model="gpt-5")
+    begun = len(play.events)
+    uses = (ModelUse(agent="Lawyer", model="law", usage=paid(10)),)
+    play.worked(final_output="Yes.", usage=uses[0].usage, uses=uses)
+    play.replies(said("Yes."), usage=paid(2), model="gpt-5")
+    costs = await _with_gap(play, begun, len(play.events))
+    assert costs.cost.usd * 1_000_000 == 13
+    assert costs.cost == Cost.of_state(snapshot_of(play.state))
+    assert (costs.lost, costs.lost_histories) == ((), ("lost-1",))
+
+
+async def _with_gap(play: Play, first: int, last: int) -> RunCosts:
+    """Return the costs of a run, of which the events after the first and up to the last are lost."""
+    fold, state, nowhere = CostFold(), LoopState(), cast("Any", None)
+    for number, event in enumerate(play.events, 1):
+        state, _ = advance(state, event)
+        if number == last:
+            fold.take(Progress(None, state, lost="lost-1"))
+        elif not first < number < last:
+            fold.take(Progress(event, state))
+    return await fold.read(nowhere)
 
 
 def _answers(play: Play, events: int) -> int:

@@ -5,8 +5,11 @@ A block marked `python` is such a program; one marked `py` is only shown, and ha
 """
 
 import ast
+import os
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +62,53 @@ def test_a_program_runs_when_it_is_pasted_into_a_file(
     file.write_text(program, encoding="utf-8")
     runpy.run_path(str(file), run_name="__main__")
     printed = capsys.readouterr().out.splitlines()
+    for expected in re.findall(r"^ *print\(.*\)  # (.+)$", program, re.MULTILINE):
+        assert expected in printed, f"{expected!r} was not printed; after it came {printed}"
+        printed = printed[printed.index(expected) + 1 :]
+
+
+CONNECTS = re.compile(r"\bconnect\(|handle\.client|\bclient=")
+"""What a program has that takes part in more than its own run, and so needs the server's address."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        one
+        if CONNECTS.search(str(one.values[0]))
+        else pytest.param(*one.values, id=one.id, marks=pytest.mark.full)
+        for one in PROGRAMS
+    ],
+)
+def test_a_program_runs_as_printed_on_a_machine_without_a_server(
+    program: str, tmp_path: Path
+) -> None:
+    """In a process of its own, with an empty home; or it says at once that a server is to be started.
+
+    A program that hosts its runs starts a server. One that connects to a worker's does not.
+    """
+    file = tmp_path / "program.py"
+    file.write_text(program, encoding="utf-8")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TEMPORAL_", "OPENAI_", "OUTLAST_", "PYTEST_"))
+    }
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        cwd=tmp_path,
+        env=kept | {"HOME": str(tmp_path), "TEMPORAL_CONFIG_FILE": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode and CONNECTS.search(program):
+        assert "ServerUnavailable" in done.stderr.splitlines()[-1], done.stderr[-2_000:]
+        assert "outlast dev" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr[-2_000:]
+    printed = done.stdout.splitlines()
     for expected in re.findall(r"^ *print\(.*\)  # (.+)$", program, re.MULTILINE):
         assert expected in printed, f"{expected!r} was not printed; after it came {printed}"
         printed = printed[printed.index(expected) + 1 :]

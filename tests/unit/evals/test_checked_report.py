@@ -1,5 +1,6 @@
 """Bars and baselines: which cases pass, and which got worse."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,48 @@ def test_a_case_that_got_worse(then: Any, now: Any, worse: bool):
     assert checked.is_good is not worse
 
 
+def repeated(name: str, *passes: bool) -> list[ReportCase[Any]]:
+    """The runs of one case, as `evaluate(repeat=...)` reports them."""
+    return [
+        dataclasses.replace(
+            case(f"{name} [{number}/{len(passes)}]", {"X": passed}), source_case_name=name
+        )
+        for number, passed in enumerate(passes, 1)
+    ]
+
+
+def test_a_case_that_runs_several_times_passes_if_all_its_runs_do():
+    made = report(*repeated("a", True, True, True), *repeated("b", True, False, True))
+    checked = check_report(made, bar=0.5)
+    assert checked.is_good
+    assert [(one.name, one.runs, one.passed) for one in checked.cases] == [
+        ("a", 3, 3),
+        ("b", 3, 2),
+    ]
+    assert checked.cases[1].problems == ("run 2 of 3: X failed",)
+    assert checked.pass_hat == pytest.approx((5 / 6, (1 + 1 / 3) / 2, 1 / 2))
+    assert checked.rate == checked.pass_hat[-1]
+    lines = checked.report().splitlines()
+    assert lines[-2] == "Each case ran 3 times: pass^1 83.3%, pass^2 66.7%, pass^3 50.0%."
+    assert lines[-1] == "1 of 2 cases pass all their runs (50.0%; the bar is 50.0%)."
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "worse"),
+    [
+        ((True, True), (True, False), True),
+        ((True, False), (True, False), False),
+        ((True, False), (True, True), False),
+        ((True,), (True, True, False), True),
+    ],
+)
+def test_fewer_runs_of_a_case_that_pass_are_worse(then: Any, now: Any, worse: bool):
+    checked = check_report(
+        report(*repeated("a", *now)), bar=0, baseline=report(*repeated("a", *then))
+    )
+    assert checked.cases[0].worse is worse
+
+
 def test_cases_that_are_gone_are_named():
     before = report(case("a", {"X": True}), case("gone", {"X": True}))
     checked = check_report(report(case("a", {"X": False})), bar=0.5, baseline=before)
@@ -120,7 +163,8 @@ def test_cases_that_are_gone_are_named():
         "good": False,
         "rate": 0.0,
         "bar": 0.5,
-        "failed": [{"case": "a", "problems": ["X failed"]}],
+        "pass_hat": [0.0],
+        "failed": [{"case": "a", "problems": ["X failed"], "runs": 1, "passed": 0}],
         "worse": ["a"],
         "removed": ["gone"],
     }

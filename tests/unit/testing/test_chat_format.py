@@ -5,6 +5,7 @@ from typing import Any
 
 from outlast import Agent, ApprovalPolicy, ModelSettings, WebSearchTool, function_tool
 from outlast.client.recordings import Recording
+from outlast.client.recordings.recorder import redacted
 from outlast.testing import ScriptedModel, call, chat_examples, record_in_memory
 
 CARD = "4111-1111-1111-1111"
@@ -18,6 +19,12 @@ def look_up(order_id: str) -> str:
 
 @function_tool(needs_approval=ApprovalPolicy(redact=["card", "pin"]))
 def pay(card: str, pin: int) -> str:
+    """Pay."""
+    return f"paid with {card}"
+
+
+@function_tool(name_override="pay", needs_approval=ApprovalPolicy(redact=["card", "pin"]))
+def pay_by_text(card: str, pin: str) -> str:
     """Pay."""
     return f"paid with {card}"
 
@@ -99,6 +106,30 @@ async def test_redacted_values_are_in_no_example():
     assert CARD in json.dumps(
         (await chat_examples(await recorded(), desk(), redact=False)).examples
     )
+
+
+def weights(example: dict[str, Any]) -> list[int]:
+    return [one.get("weight", 1) for one in example["messages"] if one["role"] == "assistant"]
+
+
+async def test_what_is_redacted_is_not_learned():
+    made = await chat_examples(await recorded(), desk())
+    assert [weights(one) for one in made.examples] == [[1, 1], [0, 0, 0, 0]]
+    exported = redacted(await recorded())
+    texts = Agent(name="Billing", tools=[pay_by_text])
+    made = await chat_examples(exported, [Agent(name="Triage", tools=[look_up], handoffs=[texts])])
+    assert [weights(one) for one in made.examples] == [[1, 1], [0, 0, 0, 0]], made.skipped
+
+
+async def test_a_call_that_could_not_run_is_not_learned():
+    desk = Agent(name="Desk", tools=[look_up])
+    unreadable = {**call("look_up", "c2"), "arguments": '{"order_id": '}
+    model = ScriptedModel(
+        [call("look_up", "c1", order=1)], [unreadable], [call("gone", "c3")], "I cannot."
+    )
+    made = await chat_examples(await record_in_memory(desk, "Look", model=model), desk)
+    (example,) = made.examples
+    assert weights(example) == [0, 0, 0, 1]
 
 
 async def test_a_run_that_goes_another_way_today_teaches_nothing():

@@ -12,7 +12,10 @@ from outlast import (
     Agent,
     ApprovalPolicy,
     Audience,
+    Compaction,
+    FallbackModel,
     GuardrailFunctionOutput,
+    ModelSettings,
     ToolContext,
     function_tool,
     handoff,
@@ -25,9 +28,10 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolInputGuardrailData,
 )
 from outlast.client.recordings import Entry, Recording
+from outlast.evals.trajectory import trajectory_of
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.values import Failure
-from outlast.ports.model import ModelRequest
+from outlast.loop.values import Failure, JsonObject
+from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.testing import (
     Replay,
     ScriptedModel,
@@ -37,6 +41,7 @@ from outlast.testing import (
     replay,
     say,
 )
+from outlast.testing.scripted_model import TOKENS
 
 CALLS: list[str] = []
 
@@ -397,11 +402,82 @@ async def test_what_cannot_be_replayed_says_why():
         await replay(recording.with_entries([line]), desk())
 
 
-async def test_an_agent_that_is_gone_fails_the_run():
-    replayed = await replay(await recorded(), Agent(name="Other"))
-    assert replayed.differences
-    assert replayed.now.status == "failed"
-
-
 def replace_tool(tool: Any, **fields: Any) -> Any:
     return replace(tool, **fields)
+
+
+# --- Agents whose provider does more than reply ---------------------------------------------------
+
+
+class Capable(ScriptedModel):
+    """A model whose provider makes responses in the background, and conversations shorter."""
+
+    def __init__(self, *script: Any) -> None:
+        super().__init__(*script)
+        self.begun: list[ModelResponse] = []
+
+    async def begin_response(self, request: ModelRequest) -> str:
+        self.begun.append(await self.get_response(request))
+        return f"resp_{len(self.begun)}"
+
+    async def read_response(self, response_id: str, request: ModelRequest) -> ModelResponse:
+        return self.begun[int(response_id.removeprefix("resp_")) - 1]
+
+    async def cancel_response(self, response_id: str) -> None:
+        raise AssertionError
+
+    async def compact(self, request: ModelRequest) -> ModelResponse:
+        return ModelResponse([{"type": "compaction", "encrypted_content": "gAAAA"}], TOKENS)
+
+
+def thinker(**fields: Any) -> Agent[Any]:
+    return Agent(name="Thinker", tools=[look_up, refund], **fields)
+
+
+BACKGROUND: dict[str, Any] = {"model_settings": ModelSettings(background=True)}
+COMPACTING: dict[str, Any] = {"compaction": Compaction(window=16, by="provider")}
+LOOKS = ([call("look_up", "c1", order_id="A-1")], [call("look_up", "c2", order_id="A-2")], "Done.")
+
+
+@pytest.mark.parametrize("fields", [BACKGROUND, COMPACTING, BACKGROUND | COMPACTING])
+async def test_background_responses_and_the_provider_s_compaction_replay(fields: Any):
+    agent = thinker(**fields)
+    made = await record_in_memory(agent, "Look", model=Capable(*LOOKS))
+    recording = Recording.from_json(made.to_json())
+    calls = [one for one in recording.entries if one.kind == "model"]
+    assert len(calls) == 3, "a response that was only begun is no reply"
+    replayed = await replay(recording, agent)
+    assert replayed.is_same, replayed.report()
+    assert [one.turn for one in replayed.calls] == [1, 2, 3]
+    assert replayed.calls[0].request.input[0]["content"] == "Look"
+    other = ScriptedModel([call("refund", "x", order_id="A-1", amount=1)], "Done.")
+    evaluated = await replay(recording, agent, model=other)
+    assert "refund" in evaluated.differences[0].now
+    assert evaluated.stopped == ""
+
+
+async def test_a_recording_that_tells_of_begun_responses_replays():
+    agent = thinker(**BACKGROUND)
+    made = await record_in_memory(agent, "Look", model=Capable(*LOOKS))
+    document = json.loads(made.to_json())
+    first = next(one for one in document["entries"] if one["kind"] == "model")
+    begun: JsonObject = {**first, "result": {"items": [], "begun": {"response_id": "resp_1"}}}
+    document["entries"].insert(document["entries"].index(first), begun)
+    recording = Recording.from_json(json.dumps(document))
+    assert (await replay(recording, agent)).is_same
+    assert trajectory_of(recording).model_calls == 3
+
+
+async def test_a_model_that_an_agent_has_as_an_object_is_not_called():
+    own = ScriptedModel(*LOOKS)
+    recording = await record_in_memory(thinker(), "Look", model=ScriptedModel(*LOOKS))
+    for model in (own, FallbackModel(own, "gpt-5")):
+        replayed = await replay(recording, thinker(model=model))
+        assert replayed.is_same, replayed.report()
+    assert own.requests == []
+
+
+async def test_agents_without_that_of_the_run_are_named():
+    recording = await recorded()
+    with pytest.raises(UserError, match="its agent Triage is not here, only Thinker"):
+        await replay(recording, thinker())
