@@ -212,7 +212,7 @@ class OutputGuardrailResult:
 
 
 @overload
-def input_guardrail(func: InputGuardrailFunction[TContext], /) -> InputGuardrail[TContext]: ...
+def input_guardrail(func: InputGuardrailFunction[TContext]) -> InputGuardrail[TContext]: ...
 
 
 @overload
@@ -221,7 +221,7 @@ def input_guardrail(
 ) -> Callable[[InputGuardrailFunction[TContext]], InputGuardrail[TContext]]: ...
 
 
-def input_guardrail(func: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+def input_guardrail(func: Any = None, *, name: str | None = None, **options: Any) -> Any:
     """Make an input guardrail from a function; use it as a decorator.
 
     Args:
@@ -236,7 +236,7 @@ def input_guardrail(func: Any = None, /, *, name: str | None = None, **options: 
 
 
 @overload
-def output_guardrail(func: OutputGuardrailFunction[TContext], /) -> OutputGuardrail[TContext]: ...
+def output_guardrail(func: OutputGuardrailFunction[TContext]) -> OutputGuardrail[TContext]: ...
 
 
 @overload
@@ -245,7 +245,7 @@ def output_guardrail(
 ) -> Callable[[OutputGuardrailFunction[TContext]], OutputGuardrail[TContext]]: ...
 
 
-def output_guardrail(func: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+def output_guardrail(func: Any = None, *, name: str | None = None, **options: Any) -> Any:
     """Make an output guardrail from a function; use it as a decorator.
 
     Args:

@@ -190,7 +190,7 @@ class ToolOutputGuardrailResult:
 
 
 @overload
-def tool_input_guardrail(func: ToolInputGuardrailFunction, /) -> ToolInputGuardrail[Any]: ...
+def tool_input_guardrail(func: ToolInputGuardrailFunction) -> ToolInputGuardrail[Any]: ...
 
 
 @overload
@@ -199,7 +199,7 @@ def tool_input_guardrail(
 ) -> Callable[[ToolInputGuardrailFunction], ToolInputGuardrail[Any]]: ...
 
 
-def tool_input_guardrail(func: Any = None, /, *, name: str | None = None) -> Any:
+def tool_input_guardrail(func: Any = None, *, name: str | None = None) -> Any:
     """Make a tool input guardrail from a function; use it as a decorator.
 
     Raises:
@@ -209,7 +209,7 @@ def tool_input_guardrail(func: Any = None, /, *, name: str | None = None) -> Any
 
 
 @overload
-def tool_output_guardrail(func: ToolOutputGuardrailFunction, /) -> ToolOutputGuardrail[Any]: ...
+def tool_output_guardrail(func: ToolOutputGuardrailFunction) -> ToolOutputGuardrail[Any]: ...
 
 
 @overload
@@ -218,7 +218,7 @@ def tool_output_guardrail(
 ) -> Callable[[ToolOutputGuardrailFunction], ToolOutputGuardrail[Any]]: ...
 
 
-def tool_output_guardrail(func: Any = None, /, *, name: str | None = None) -> Any:
+def tool_output_guardrail(func: Any = None, *, name: str | None = None) -> Any:
     """Make a tool output guardrail from a function; use it as a decorator.
 
     Raises:

@@ -15,7 +15,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
-from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError
+from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
@@ -186,6 +186,18 @@ def test_guardrails_and_what_a_late_tool_does_land_in_the_record() -> None:
     bare = function_tool(empty, tool_input_guardrails=None)
     assert (bare.tool_input_guardrails, bare.tool_output_guardrails) == ([], [])
     assert (bare.timeout_behavior, bare.timeout_error_function) == ("error_as_result", None)
+
+
+def test_the_function_may_be_passed_by_name() -> None:
+    def find(order: str) -> str:
+        """Find an order."""
+        return order
+
+    tool = function_tool(func=find, name_override="look_up")
+    assert (tool.name, tool.description) == ("look_up", "Find an order.")
+    misspelt: Any = {"function": find}
+    with pytest.raises(UserError, match=r"function_tool has no option function\."):
+        function_tool(**misspelt)
 
 
 def test_options_may_be_given_with_the_function() -> None:
