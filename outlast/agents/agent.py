@@ -1,9 +1,9 @@
 """Agents: instructions, tools and handoffs under a name."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, Unpack
+from typing import Any, Final, Generic, TypeAlias, Unpack, cast
 
 from outlast.agents.agent_tools.agent_tool import (
     AgentTool,
@@ -54,7 +54,8 @@ class Agent(Generic[TContext]):
     """A model with instructions, tools and handoffs to other agents.
 
     An agent is a definition: it is registered with a worker and referred to by name, so names
-    are unique within a worker.
+    are unique within a worker. Two agents are equal if their fields are; of agents that they hand
+    over to, the names count.
 
     Attributes:
         name: identifies the agent; also in the Temporal UI.
@@ -126,6 +127,28 @@ class Agent(Generic[TContext]):
                 f"tool_use_behavior={self.tool_use_behavior!r:.60} a tool's output can be the "
                 "answer. Leave one of them out, and set needs_approval on the tools."
             )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another agent has equal fields."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._parts() == cast("Agent[Any]", other)._parts()
+
+    def _parts(self) -> list[Any]:
+        # Handoffs make circles, so they are compared by name.
+        names = [one.name if isinstance(one, Agent) else one for one in self.handoffs]
+        return [names, *(getattr(self, one.name) for one in fields(self) if one.name != "handoffs")]
+
+    def __hash__(self) -> int:
+        """Return the hash of this very object: fields may change, and equal agents are still two."""
+        return id(self)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        """Let models and functions of pydantic take an agent, as it is."""
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls)
 
     def clone(self, **changes: Any) -> "Agent[TContext]":
         """Return a copy with some fields changed. Lists that are not replaced are shared."""

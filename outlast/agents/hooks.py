@@ -25,7 +25,7 @@ else:  # the default is for type checkers only, see `outlast.agents.context.wrap
     TAgent = TypeVar("TAgent")
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class AgentHookContext(RunContextWrapper[TContext]):
     """The context of the hooks at an agent's start and end.
 
