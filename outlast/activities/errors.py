@@ -20,6 +20,11 @@ PROGRAMMING_ERRORS = (
 )
 """Exceptions that mean wrong user code, which a retry would not fix."""
 
+MISTAKES_OF_MODELS = (ArithmeticError, LookupError, ValueError)
+"""Exceptions that mean wrong code in a model, which gets the same request at each attempt."""
+
+BROKEN_RESPONSES = (json.JSONDecodeError, UnicodeDecodeError)
+"""Exceptions of code that reads a response which is not whole."""
 
 USER_CODE_ATTEMPTS = 3
 """Attempts of user code inside an effect whose policy allows more."""
@@ -146,6 +151,18 @@ def of_user_code(what: str, error: Exception) -> EffectError:
         details=failure.details,
         attempts=USER_CODE_ATTEMPTS,
     )
+
+
+def of_model_code(what: str, error: Exception) -> EffectError:
+    """Return the failure of an effect after an exception in a program's own model or provider.
+
+    A mistake in its code ends the call at once, as in the SDK: each attempt may be paid for. A
+    response that came broken may be whole the next time.
+    """
+    failed = of_user_code(what, error)
+    if isinstance(error, MISTAKES_OF_MODELS) and not isinstance(error, BROKEN_RESPONSES):
+        failed.retryable = False
+    return failed
 
 
 def failure_of(what: str, error: Exception) -> Failure:
