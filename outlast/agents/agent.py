@@ -171,11 +171,18 @@ class Agent(Generic[TContext]):
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """Return the tools of a model call with this context.
 
-        Tools of its MCP servers come first; connects to the servers.
+        Tools of its MCP servers come first; connects to the servers. A subclass may override it:
+        runs offer what it returns. It is asked before each model call, and again by a worker that
+        has not been asked when it is to run one of the tools, so names must not change.
         """
         served = await self.get_mcp_tools(run_context)
         own = [tool for tool in self.tools if await _is_enabled(tool, run_context, self)]
         return [*served, *own]
+
+    @property
+    def makes_tools(self) -> bool:
+        """Whether a subclass has its own `get_all_tools`, which each model call asks."""
+        return type(self).get_all_tools is not Agent.get_all_tools
 
     def as_tool(
         self,
@@ -240,11 +247,14 @@ def _tool_fix(entry: object) -> str:
     return "decorate it with @function_tool"
 
 
+check_tools: Final = list_of((FunctionTool, HostedTool), _tool_fix)
+"""Called with a place and a value: refuses what is no list of tools."""
+
 _RULES: Final[dict[str, Rule]] = {
     "instructions": _check_instructions,
     "handoff_description": a((str, type(None)), "a string or None"),
     "prompt": check_prompt,
-    "tools": list_of((FunctionTool, HostedTool), _tool_fix),
+    "tools": check_tools,
     "mcp_servers": list_of(MCPServer, "use a server of outlast.mcp, such as MCPServerStdio"),
     "mcp_config": check_mcp_config,
     "handoffs": list_of((Agent, Handoff), "use an Agent or handoff(agent)"),

@@ -266,8 +266,10 @@ class Registry:
 
         A tool of this name from another MCP server than `source` is another tool.
         """
-        listed = self._listed.get(agent, {})
-        tools = [*listed.values(), *function_tools(self.agent(agent).tools)]
+        found = self.agent(agent)
+        tools = [*self._listed.get(agent, {}).values(), *function_tools(found.tools)]
+        if found.makes_tools:  # what it returned comes before what it has
+            tools.reverse()
         for tool in reversed(tools):
             if tool.called_name == name and source in {"", source_of(tool)}:
                 return tool
