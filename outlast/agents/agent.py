@@ -32,16 +32,23 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
     InputGuardrail,
     OutputGuardrail,
+    adopted_guardrail,
     guardrails,
 )
-from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.handoffs.handoff import Handoff, adopted_handoff
 from outlast.agents.hooks import AgentHooksBase, check_agent_hooks
+from outlast.agents.installed_sdk import adopted
 from outlast.agents.mcp.server import MCPConfig, MCPServer
 from outlast.agents.mcp.tools import check_mcp_config, mcp_tools_of
 from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt, prompt_of
-from outlast.agents.schemas.agent_output import AgentOutputSchemaBase, check_output_type
+from outlast.agents.schemas.agent_output import (
+    AgentOutputSchemaBase,
+    adopted_output_schema,
+    check_output_type,
+)
 from outlast.agents.tools.definition import EnabledPredicate, FunctionTool
 from outlast.agents.tools.hosted import HostedTool, Tool
+from outlast.agents.tools.of_sdk import adopted_tool
 from outlast.agents.tools.use_behavior import ToolUseBehavior, check_tool_use_behavior
 from outlast.loop.values import JsonObject
 
@@ -66,7 +73,7 @@ class Agent(Generic[TContext]):
         tools: the tools of the model.
         mcp_servers: servers whose tools the model may also call.
         mcp_config: the options for these tools, see `MCPConfig`.
-        handoffs: agents, or `handoff(...)` records, to hand over to. Cycles are fine, and may be
+        handoffs: agents, or `handoff(...)` records, to hand over to. A record in `tools` is put here. Cycles are fine, and may be
             closed after construction: `triage.handoffs.append(orders)`.
         model: a model's name, or a model: an object with `get_response`; None for the provider's
             default. A `FallbackModel` has several, which are tried in order.
@@ -114,6 +121,7 @@ class Agent(Generic[TContext]):
     compaction: Compaction | None = None
 
     def __post_init__(self) -> None:
+        self.adopt()
         check_name("Agent name", self.name)
         owner = f"Agent {self.name!r}"
         check_fields(self, _RULES, owner)
@@ -127,6 +135,23 @@ class Agent(Generic[TContext]):
                 f"tool_use_behavior={self.tool_use_behavior!r:.60} a tool's output can be the "
                 "answer. Leave one of them out, and set needs_approval on the tools."
             )
+
+    def adopt(self) -> None:
+        """Take objects of the installed OpenAI Agents SDK as ours, and handoffs out of `tools`.
+
+        Lists that have none stay the same objects. Called again for what was added to them later.
+
+        Raises:
+            UserError: an object cannot be taken, such as an agent of the SDK.
+        """
+        self.tools = adopted(self.tools, adopted_tool)
+        self.handoffs = adopted(self.handoffs, adopted_handoff)
+        if moved := [entry for entry in _entries(self.tools) if isinstance(entry, Handoff)]:
+            self.tools = [tool for tool in self.tools if tool not in moved]
+            self.handoffs = [*self.handoffs, *moved]
+        self.input_guardrails = adopted(self.input_guardrails, adopted_guardrail)
+        self.output_guardrails = adopted(self.output_guardrails, adopted_guardrail)
+        self.output_type = adopted_output_schema(self.output_type)
 
     def __eq__(self, other: object) -> bool:
         """Whether another agent has equal fields."""
@@ -223,6 +248,10 @@ with_checked_fields(Agent)
 
 AgentBase = Agent
 """An alias of `Agent`, which the SDK's programs use to annotate predicates."""
+
+
+def _entries(value: object) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
 
 
 async def _is_enabled(tool: Tool, context: RunContextWrapper[Any], agent: Agent[Any]) -> bool:

@@ -8,8 +8,8 @@ from outlast.agents.context.wrapper import TContext, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
     AnyGuardrail,
+    add_kind,
     decorated,
-    with_advice_on_function,
 )
 
 
@@ -169,8 +169,8 @@ class ToolOutputGuardrail(_ToolGuardrail, Generic[TContext]):
     kind = "Tool output guardrail"
 
 
-with_advice_on_function(ToolInputGuardrail)
-with_advice_on_function(ToolOutputGuardrail)
+add_kind(ToolInputGuardrail)
+add_kind(ToolOutputGuardrail)
 
 
 @dataclass

@@ -7,6 +7,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.installed_sdk import sdk_names
 from outlast.agents.schemas.output_type import (
     WRAPPER_KEY,
     adapter_of,
@@ -260,6 +261,37 @@ class AgentOutputSchema(AgentOutputSchemaBase):
     def _refuse_plain_text(self) -> None:
         if self._plain_text:
             raise UserError("The output type is plain text, which has no JSON Schema.")
+
+
+class _SDKSchema(AgentOutputSchemaBase):
+    """The schema of a class that a program derived from the SDK's base class."""
+
+    def __init__(self, theirs: Any) -> None:
+        self.theirs = theirs
+
+    def is_plain_text(self) -> bool:
+        return self.theirs.is_plain_text()
+
+    def name(self) -> str:
+        return self.theirs.name()
+
+    def json_schema(self) -> JsonObject:
+        return self.theirs.json_schema()
+
+    def is_strict_json_schema(self) -> bool:
+        return self.theirs.is_strict_json_schema()
+
+    def validate_json(self, json_str: str) -> Any:
+        return self.theirs.validate_json(json_str)
+
+
+def adopted_output_schema(output_type: Any) -> Any:
+    """Return a schema of the installed OpenAI Agents SDK as ours; any other value unchanged."""
+    names = sdk_names(output_type)
+    if "AgentOutputSchema" in names:
+        strict = output_type.is_strict_json_schema()
+        return AgentOutputSchema(output_type.output_type, strict_json_schema=strict)
+    return _SDKSchema(output_type) if "AgentOutputSchemaBase" in names else output_type
 
 
 def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
