@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.installed_sdk import sdk_names
 from outlast.contract import failures
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
@@ -226,4 +227,5 @@ def _short_details(details: JsonObject) -> JsonObject:
 
 def is_retryable(error: BaseException) -> bool:
     """Whether a retry of user code can help."""
-    return not isinstance(error, PROGRAMMING_ERRORS)
+    is_sdks = "AgentsException" in sdk_names(error)  # its counterpart of ours
+    return not isinstance(error, PROGRAMMING_ERRORS) and not is_sdks

@@ -144,7 +144,7 @@ class Agent(Generic[TContext]):
         Raises:
             UserError: an object cannot be taken, such as an agent of the SDK.
         """
-        self.tools = adopted(self.tools, adopted_tool)
+        self.tools = adopted(self.tools, lambda entry: adopted_handoff(adopted_tool(entry)))
         self.handoffs = adopted(self.handoffs, adopted_handoff)
         if moved := [entry for entry in _entries(self.tools) if isinstance(entry, Handoff)]:
             self.tools = [tool for tool in self.tools if tool not in moved]

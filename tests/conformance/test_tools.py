@@ -2,8 +2,9 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import agents as sdk
 import pytest
 
 import outlast
@@ -121,6 +122,42 @@ async def test_a_subclass_says_itself_which_tools_there_are(executor: Executor) 
     guests = ScriptedModel("Nothing.")
     await executor.execute(Curated("B", tools=[weather]), model=guests, context="guest")
     assert offered(guests.requests[0]) == ["weather"]
+
+
+@sdk.function_tool
+async def measure(ctx: sdk.RunContextWrapper[Any], city: str) -> str:
+    """Measure the rain."""
+    assert isinstance(ctx, sdk.RunContextWrapper)
+    return f"{ctx.context['unit']} in {city}"
+
+
+@sdk.input_guardrail
+async def polite(_ctx: Any, _agent: Any, asked: Any) -> sdk.GuardrailFunctionOutput:
+    return sdk.GuardrailFunctionOutput(output_info=asked, tripwire_triggered=False)
+
+
+@row(2)
+@also_on_server
+async def test_objects_of_the_installed_sdk_run_where_ours_do(executor: Executor) -> None:
+    billing = Agent[Any](name="Billing")
+    given: dict[str, Any] = {
+        "tools": [measure],
+        "handoffs": [sdk.handoff(cast("Any", billing))],
+        "input_guardrails": [polite],
+        "model_settings": sdk.ModelSettings(temperature=0.5),
+    }
+    model = ScriptedModel(
+        [call("measure", "c1", city="Oslo")], [call("transfer_to_billing", "h1")], "Paid."
+    )
+    session = sdk.SQLiteSession("case-1", session_settings=sdk.SessionSettings(limit=5))
+    result = await executor.execute(
+        Agent[Any](name="A", **given), model=model, context={"unit": "mm"}, session=session
+    )
+    assert (result.final_output, result.last_agent) == ("Paid.", billing)
+    assert outputs(model.requests[1]) == {"c1": "mm in Oslo"}
+    assert model.requests[0].settings.temperature == 0.5
+    assert [one.guardrail.get_name() for one in result.input_guardrail_results] == ["polite"]
+    assert len(await session.get_items(limit=20)) == 6
 
 
 @row(2)

@@ -68,5 +68,5 @@ def _function_tool(tool: Any) -> FunctionTool:
         **function_tool_parts(tool),
         tool_input_guardrails=adopted(tool.tool_input_guardrails or [], adopted_guardrail),
         tool_output_guardrails=adopted(tool.tool_output_guardrails or [], adopted_guardrail),
-        namespace=None if namespace is None else ToolNamespace(*namespace),
+        namespace=namespace and ToolNamespace(name=namespace[0], description=namespace[1]),
     )
