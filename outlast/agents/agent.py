@@ -146,8 +146,9 @@ class Agent(Generic[TContext]):
         """
         self.tools = adopted(self.tools, lambda entry: adopted_handoff(adopted_tool(entry)))
         self.handoffs = adopted(self.handoffs, adopted_handoff)
-        if moved := [entry for entry in _entries(self.tools) if isinstance(entry, Handoff)]:
-            self.tools = [tool for tool in self.tools if tool not in moved]
+        moved: list[Any] = [one for one in _entries(self.tools) if isinstance(one, Handoff)]
+        if moved:
+            self.tools = [tool for tool in self.tools if not isinstance(tool, Handoff)]
             self.handoffs = [*self.handoffs, *moved]
         self.input_guardrails = adopted(self.input_guardrails, adopted_guardrail)
         self.output_guardrails = adopted(self.output_guardrails, adopted_guardrail)

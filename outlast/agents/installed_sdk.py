@@ -98,7 +98,8 @@ def adopted(entries: object, adopt: Callable[[Any], Any]) -> Any:
         return entries
     given = cast("Sequence[object]", entries)
     taken = [adopt(entry) if sdk_names(entry) else entry for entry in given]
-    return entries if all(one is other for one, other in zip(given, taken, strict=True)) else taken
+    is_same = all(one is other for one, other in zip(given, taken, strict=True))
+    return given if is_same else taken
 
 
 # --- Contexts -------------------------------------------------------------------------------------
@@ -132,7 +133,8 @@ def sdk_context(context: RunContextWrapper[Any]) -> Any:
         kind = package.RunContextWrapper
         values["turn_input"] = context.turn_input
     made = kind(**_taken_by(kind, values))
-    vars(made).update(shown)
+    for name, value in shown.items():
+        setattr(made, name, value)
     return made
 
 
@@ -323,14 +325,14 @@ def _filter(function: Callable[..., Any]) -> Callable[..., Any]:
             "new_items": _sdk_items(data.new_items, known),
             "run_context": None if data.run_context is None else sdk_context(data.run_context),
         }
-        got = await call(function, kind(**_taken_by(kind, values)))
+        got: Any = await call(function, kind(**_taken_by(kind, values)))
         if not isinstance(got, kind):
             return got
         shown = getattr(got, "input_items", None)
         return data.clone(
-            input_history=cast("Any", got).input_history,
-            pre_handoff_items=_our_items(cast("Any", got).pre_handoff_items, known),
-            new_items=_our_items(cast("Any", got).new_items, known),
+            input_history=got.input_history,
+            pre_handoff_items=_our_items(got.pre_handoff_items, known),
+            new_items=_our_items(got.new_items, known),
             input_items=None if shown is None else _our_items(shown, known),
         )
 
@@ -430,7 +432,7 @@ def _sdk_tool(tool: Any) -> Any:
         raise UserError(
             f"A model of the OpenAI Agents SDK knows no tool {tool.name!r}, a {type(tool).__name__}."
         )
-    return kind(**_common_fields(tool, kind))
+    return cast("Any", kind)(**_common_fields(tool, kind))
 
 
 def _sdk_schema(schema: Any) -> Any:

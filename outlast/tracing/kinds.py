@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict, cast
 
 from outlast.agents.items.raw_items import HeldRaw
 from outlast.loop.values import JsonObject
@@ -161,8 +161,9 @@ class _Response:
         return None if held is None else held.shown()
 
     def __set__(self, data: "ResponseSpanData", value: Any) -> None:
-        plain = {"object": "response", **value} if isinstance(value, Mapping) else value
-        data.__dict__["_response"] = None if value is None else HeldRaw(plain)
+        if isinstance(value, Mapping):
+            value = {"object": "response", **cast("JsonObject", value)}
+        vars(data)["_response"] = None if value is None else HeldRaw(value)
 
 
 @dataclass

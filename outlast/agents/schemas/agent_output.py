@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.installed_sdk import sdk_names
@@ -358,15 +358,16 @@ def output_as(output: Any, cls: Any, *, must_fit: bool) -> Any:
 _schema_of = lru_cache(maxsize=_KEPT_SCHEMAS)(AgentOutputSchema)
 
 
-def _field_at(value: Json, place: Sequence[str | int]) -> tuple[dict[Any, Any], str | int]:
+def _field_at(value: Any, place: Sequence[str | int]) -> tuple[dict[Any, Any], str | int]:
     """Return the object with the field at a place, and its name; a place also names types."""
     owner: dict[Any, Any] = {}
     name: str | int = ""
     for step in place:
         if isinstance(value, dict) and step in value:
-            owner, name, value = value, step, value[step]
+            owner, name = cast("dict[Any, Any]", value), step
+            value = owner[step]
         elif isinstance(value, list) and isinstance(step, int):
-            owner, name, value = {}, "", value[step]
+            owner, name, value = {}, "", cast("list[Any]", value)[step]
     return owner, name
 
 

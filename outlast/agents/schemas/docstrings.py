@@ -67,11 +67,11 @@ _MARKS: Final[dict[DocstringStyle, tuple[str, ...]]] = {
 
 def _style_of(text: str) -> DocstringStyle:
     """Return the style of a docstring, as the SDK does."""
-    found = {
+    found: dict[DocstringStyle, int] = {
         style: sum(re.search(mark, text, re.MULTILINE) is not None for mark in marks)
         for style, marks in _MARKS.items()
     }
-    best = max(found, key=found.__getitem__)
+    best: DocstringStyle = max(found, key=lambda style: found[style])
     return best if found[best] else "google"
 
 

@@ -86,13 +86,13 @@ class ToolOptions(TypedDict, total=False):
 
 
 @overload
-def function_tool(func: Callable[..., Any], **options: Unpack[ToolOptions]) -> FunctionTool: ...
+def function_tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
 @overload
-def function_tool(
-    func: None = None, **options: Unpack[ToolOptions]
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def function_tool(func: Callable[..., Any], **options: Unpack[ToolOptions]) -> FunctionTool: ...
 
 
 def function_tool(

@@ -1,7 +1,7 @@
 """`RunResultBase`: the members that all results share, made from a state when they are read."""
 
 from copy import deepcopy
-from dataclasses import Field, make_dataclass, replace
+from dataclasses import Field, fields, make_dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, overload
 
@@ -69,9 +69,9 @@ class RunResultBase:
     made when they are read. As JSON, such as in a tool's output, it is its text.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = make_dataclass(
-        "RunResult", [(name, Any) for name in _FIELDS]
-    ).__dataclass_fields__
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = {
+        one.name: one for one in fields(make_dataclass("RunResult", _FIELDS))
+    }
     __pydantic_serializer__: ClassVar[SchemaSerializer] = SchemaSerializer(
         core_schema.any_schema(serialization=core_schema.to_string_ser_schema())
     )

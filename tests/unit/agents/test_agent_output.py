@@ -433,12 +433,15 @@ def test_a_schema_of_the_users_own_gives_the_same_value_after_it_travelled(
     assert type(rebuilt) is type(value)
 
 
+NOTHING: Any = None
+
+
 class Grade(BaseModel):
     """Its defaults are not of their types, which pydantic does not check."""
 
     name: str = "?"
-    score: int = Field(None)
-    weight: int | float = Field(None, alias="w")
+    score: int = Field(NOTHING)
+    weight: int | float = Field(NOTHING, alias="w")
     parts: "list[Grade]" = []
     by_name: "dict[str, Grade]" = {}
 

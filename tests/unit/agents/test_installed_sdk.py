@@ -269,7 +269,7 @@ async def test_guardrails_of_agents_and_runs_are_taken() -> None:
     assert (checked.guardrail.get_name(), checked.output.output_info["agent"]) == ("polite", "Desk")
     with pytest.raises(outlast.OutputGuardrailTripwireTriggered):
         await run(agent, "Much too long.")
-    lists: Any = {"input_guardrails": [polite], "output_guardrails": [short]}
+    lists: dict[str, Any] = {"input_guardrails": [polite], "output_guardrails": [short]}
     with pytest.raises(outlast.InputGuardrailTripwireTriggered):
         await run_in_memory(
             Agent("Desk"), "Rude.", model=ScriptedModel("Hi."), run_config=RunConfig(**lists)

@@ -439,11 +439,12 @@ def after(_context: RunContextWrapper[Any], error: Exception) -> str:
 async def test_a_call_outside_of_a_run_has_the_tools_time_out(
     options: dict[str, Any], expected: str
 ) -> None:
-    @function_tool(timeout=0.01, **options)
     async def slow() -> None:
         await asyncio.sleep(60)
 
-    output = await call_alone(slow)
+    tool = function_tool(slow, timeout=0.01, **options)
+
+    output = await call_alone(tool)
 
     assert str(output).startswith(expected)
 
@@ -452,12 +453,13 @@ async def test_a_call_outside_of_a_run_has_the_tools_time_out(
     "options", [{"timeout_behavior": "raise_exception"}, {"failure_error_function": None}]
 )
 async def test_or_it_raises(options: dict[str, Any]) -> None:
-    @function_tool(timeout=0.01, **options)
     async def slow() -> None:
         await asyncio.sleep(60)
 
+    tool = function_tool(slow, timeout=0.01, **options)
+
     with pytest.raises(ToolTimeoutError, match=r"slow timed out after 0\.01 seconds"):
-        await call_alone(slow)
+        await call_alone(tool)
 
 
 async def test_a_time_out_of_the_tools_own_is_its_error() -> None:

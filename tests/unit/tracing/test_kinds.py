@@ -112,11 +112,12 @@ def test_a_response_keeps_id_model_and_usage() -> None:
 
 def test_a_response_is_the_typed_one() -> None:
     """Processors of the SDK read it so."""
-    text = {"type": "output_text", "text": "Hi.", "annotations": []}
-    message = {"type": "message", "id": "m", "role": "assistant", "content": [text]}
+    text: Any = {"type": "output_text", "text": "Hi.", "annotations": []}
+    message: Any = {"type": "message", "id": "m", "role": "assistant", "content": [text]}
     usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
     data = ResponseSpanData({"id": "resp_1", "model": "gpt-5", "output": [message], "usage": usage})
     assert isinstance(data.response, Response)
+    assert data.response.usage is not None
     assert (data.response.output_text, data.response.usage.input_tokens) == ("Hi.", 3)
     assert isinstance(data.response.output[0], ResponseOutputMessage)
     data.response.model = "hidden"
