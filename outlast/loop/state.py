@@ -5,7 +5,6 @@ Only modules of `loop/` make new states.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import (
@@ -691,7 +690,11 @@ def _ignored_handoffs(state: LoopState) -> int:
     """Return how many outputs of ignored handoffs end the transcript while another one goes on."""
     if len(state.calls) != 1 or state.calls[0].plan.kind != "handoff":
         return 0
-    return sum(1 for _ in takewhile(_is_ignored_handoff, reversed(state.items)))
+    end = len(state.items)
+    start = end
+    while start and _is_ignored_handoff(state.items[start - 1]):
+        start -= 1
+    return end - start
 
 
 def _is_ignored_handoff(item: Item) -> bool:

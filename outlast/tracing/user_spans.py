@@ -91,7 +91,10 @@ def response_span(
     parent: Parent = None,
     disabled: bool = False,
 ) -> Span[ResponseSpanData]:
-    """Open a span for a model call with a stored response: one of the openai package, or JSON."""
+    """Open a span for a model call with a stored response.
+
+    The response is an object of the openai package, or its JSON.
+    """
     return open_span(ResponseSpanData(response), span_id, parent, disabled)
 
 

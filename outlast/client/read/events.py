@@ -30,7 +30,7 @@ from outlast.loop.run_changes import (
     StatusChanged,
     run_changes,
 )
-from outlast.loop.state import LoopState, Status, visible_item_count
+from outlast.loop.state import LoopState, Status
 from outlast.views.run import RunSnapshot, loop_state
 
 _NOBODY = LocalDefinitions()
@@ -141,11 +141,10 @@ def changes(
     placeholder. Notes to the model and answers that were not approved are not for users, nor is
     what a handoff's filter drops of the items that come with the handoff.
     """
-    dropped = set(after.hidden).difference(before.hidden)
     for change in run_changes(before, None, after):
         match change:
-            case ItemsShown(items=items):
-                for at, entry in enumerate(items, visible_item_count(before)):
+            case ItemsShown(items=items, dropped=dropped):
+                for at, entry in enumerate(items):
                     if entry.kind not in INTERNAL_KINDS and at not in dropped:
                         yield item_event(entry, definitions.run_item(entry), next_id)
                         next_id += 1
