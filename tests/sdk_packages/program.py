@@ -88,4 +88,10 @@ async def guardrails() -> dict[str, Any]:
     return found
 
 
-print(json.dumps(asyncio.run({"stripe": stripe, "composio": composio, "guardrails": guardrails}[sys.argv[1]]())))
+print(
+    json.dumps(
+        asyncio.run(
+            {"stripe": stripe, "composio": composio, "guardrails": guardrails}[sys.argv[1]]()
+        )
+    )
+)
