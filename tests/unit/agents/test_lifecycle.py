@@ -159,7 +159,7 @@ class Both(RunHooks[Any], AgentHooks[Any]):  # pyright: ignore[reportIncompatibl
         (Both(), r"Both has the hooks of an agent"),
         (Diary, r"instances of RunHooks, not type"),
         ("hooks", r"instances of RunHooks, not str"),
-        (sdk.RunHooks(), r"not RunHooks\. .* OpenAI Agents SDK: derive it from outlast's"),
+        (sdk.RunHooks(), r"not RunHooks.*\. .* OpenAI Agents SDK: derive it from outlast's"),
     ],
 )
 def test_what_is_no_run_hooks_is_a_type_error(hooks: object, message: str) -> None:
