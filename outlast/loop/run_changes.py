@@ -44,7 +44,7 @@ class ItemsRecorded:
 class ItemsShown:
     """Items that readers may see from now on.
 
-    `dropped` are the places among them of those that a handoff's filter drops with the handoff.
+    `dropped` are the places among them of outputs that a handoff's filter drops with the handoff.
     """
 
     items: tuple[Item, ...]
@@ -371,8 +371,9 @@ def _conversation_changes(before: LoopState, after: LoopState) -> Iterator[RunCh
         yield ItemsRecorded(len(before.items), recorded)
     start = visible_item_count(before)
     if shown := after.items[start : visible_item_count(after)]:
-        hidden = after.hidden[len(before.hidden) :]
-        yield ItemsShown(shown, tuple(at - start for at in hidden if at >= start))
+        hidden = [at - start for at in after.hidden[len(before.hidden) :] if at >= start]
+        outputs = [at for at in hidden if shown[at].kind == "handoff_output"]
+        yield ItemsShown(shown, tuple(outputs))
     if after.handoff_path is not before.handoff_path:
         by = before.agent if before.hold is None else before.hold.by
         path = ("", *after.handoff_path)

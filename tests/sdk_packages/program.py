@@ -88,10 +88,5 @@ async def guardrails() -> dict[str, Any]:
     return found
 
 
-print(
-    json.dumps(
-        asyncio.run(
-            {"stripe": stripe, "composio": composio, "guardrails": guardrails}[sys.argv[1]]()
-        )
-    )
-)
+PACKAGES = {"stripe": stripe, "composio": composio, "guardrails": guardrails}
+sys.stdout.write(json.dumps(asyncio.run(PACKAGES[sys.argv[1]]())))
