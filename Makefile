@@ -23,6 +23,8 @@ LITELLM := $(CURDIR)/.venv-litellm
 PEERS := $(CURDIR)/.venv-peers
 # The frameworks of docs/coming-from, which its programs run with.
 COMING_FROM := $(CURDIR)/.venv-coming-from
+# Packages that import the OpenAI Agents SDK, whose objects outlast takes.
+SDK_PACKAGES := $(CURDIR)/.venv-sdk-packages
 # The environment of each is .venv-VERSION.
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 # What tests need beside the dependencies of the package.
@@ -50,7 +52,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from scan every-page every-host laws
+NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from sdk-packages scan every-page every-host laws
 # What takes hours.
 SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -63,7 +65,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -97,6 +99,9 @@ litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteL
 
 coming-from: $(VENV)/.test $(COMING_FROM)/.installed ## the programs of docs/coming-from, with the frameworks that they are for
 	@OUTLAST_COMING_FROM=$(COMING_FROM)/bin/python $(BIN)/pytest -q tests/coming_from
+
+sdk-packages: $(VENV)/.test $(SDK_PACKAGES)/.installed ## objects of packages that are made for the OpenAI Agents SDK
+	@OUTLAST_SDK_PACKAGES=$(SDK_PACKAGES)/bin/python $(BIN)/pytest -q tests/sdk_packages
 
 otel: $(VENV)/.test $(PHOENIX)/.installed $(OTELCOL) ## traces in a real collector and a real Phoenix
 	@OUTLAST_OTELCOL=$(OTELCOL) OUTLAST_PHOENIX=$(PHOENIX)/bin/phoenix $(BIN)/pytest -q tests/otel_backends
@@ -306,7 +311,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf dist $(VENV) .venv-3.* $(LOWEST) $(NEWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) .venv-3.* $(LOWEST) $(NEWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(SDK_PACKAGES) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -316,8 +321,10 @@ $(BIN)/uv:
 
 $(LOWEST)/.installed: pyproject.toml | $(BIN)/uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct \
+	@echo openai-agents > $(LOWEST)/excludes.txt  # its own floors are above some of ours
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct --excludes $(LOWEST)/excludes.txt \
 		--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,speed,sqlalchemy]' --group test
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --no-deps 'openai-agents>=0.24,<1'
 	@touch $@
 
 $(LITELLM)/.installed: Makefile | $(BIN)/uv
@@ -329,6 +336,13 @@ $(LITELLM)/.installed: Makefile | $(BIN)/uv
 $(COMING_FROM)/.installed: tests/coming_from/requirements.txt | $(BIN)/uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(COMING_FROM)
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(COMING_FROM) $(BIN)/uv pip install --quiet --requirement tests/coming_from/requirements.txt
+	@touch $@
+
+$(SDK_PACKAGES)/.installed: tests/sdk_packages/requirements.txt pyproject.toml | $(BIN)/uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SDK_PACKAGES)
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(SDK_PACKAGES) $(BIN)/uv pip install --quiet --editable '.[dev]' \
+		--requirement tests/sdk_packages/requirements.txt \
+		|| { echo "make sdk-packages: cannot install the packages. It needs the package index and 600 MB of disk."; exit 1; }
 	@touch $@
 
 $(PHOENIX)/.installed: Makefile | $(BIN)/uv

@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 from typing import Any, Final
 
 from outlast.activities.errors import EffectError, worker_lookup
+from outlast.activities.made_tools import find_made_parent
 from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
@@ -83,6 +84,7 @@ async def attempt_effect(
         with worker_lookup():
             worker = worker.with_recorded_agents(effect.settings)
             worker = await worker.with_live_values(effect.context)
+        await find_made_parent(worker, effect)
     work = partial(_function(kind_of(effect).function), worker, request, attempt)
     if not logger.isEnabledFor(logging.DEBUG):
         return await traced(request, work, attempt=attempt.number)

@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.installed_sdk import sdk_names
 from outlast.contract import failures
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
@@ -20,6 +21,11 @@ PROGRAMMING_ERRORS = (
 )
 """Exceptions that mean wrong user code, which a retry would not fix."""
 
+MISTAKES_OF_MODELS = (ArithmeticError, LookupError, ValueError)
+"""Exceptions that mean wrong code in a model, which gets the same request at each attempt."""
+
+BROKEN_RESPONSES = (json.JSONDecodeError, UnicodeDecodeError)
+"""Exceptions of code that reads a response which is not whole."""
 
 USER_CODE_ATTEMPTS = 3
 """Attempts of user code inside an effect whose policy allows more."""
@@ -154,6 +160,18 @@ def of_user_code(what: str, error: Exception) -> EffectError:
     )
 
 
+def of_model_code(what: str, error: Exception) -> EffectError:
+    """Return the failure of an effect after an exception in a program's own model or provider.
+
+    A mistake in its code ends the call at once, as in the SDK: each attempt may be paid for. A
+    response that came broken may be whole the next time.
+    """
+    failed = of_user_code(what, error)
+    if isinstance(error, MISTAKES_OF_MODELS) and not isinstance(error, BROKEN_RESPONSES):
+        failed.retryable = False
+    return failed
+
+
 def failure_of(what: str, error: Exception) -> Failure:
     """Return the failure of a run from an exception of user code.
 
@@ -215,4 +233,5 @@ def _short_details(details: JsonObject) -> JsonObject:
 
 def is_retryable(error: BaseException) -> bool:
     """Whether a retry of user code can help."""
-    return not isinstance(error, PROGRAMMING_ERRORS)
+    is_sdks = "AgentsException" in sdk_names(error)  # its counterpart of ours
+    return not isinstance(error, PROGRAMMING_ERRORS) and not is_sdks

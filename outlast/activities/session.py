@@ -22,6 +22,7 @@ from outlast.agents.config.session_input import (
 )
 from outlast.agents.config.settings import read_session_settings
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import as_ours
 from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry
 from outlast.contract.names import SETTING_SESSION
@@ -222,6 +223,7 @@ def _settings_of(session: Session) -> SessionSettings:
     settings = getattr(session, "session_settings", None)
     if settings is None:
         return SessionSettings()
+    settings = as_ours(settings, SessionSettings)
     if not isinstance(settings, SessionSettings):
         raise UserError(
             f"session_settings of the session of type {type(session).__name__} must be a "

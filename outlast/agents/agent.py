@@ -1,9 +1,9 @@
 """Agents: instructions, tools and handoffs under a name."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, Unpack
+from typing import Any, Final, Generic, TypeAlias, Unpack, cast
 
 from outlast.agents.agent_tools.agent_tool import (
     AgentTool,
@@ -32,16 +32,23 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
     InputGuardrail,
     OutputGuardrail,
+    adopted_guardrail,
     guardrails,
 )
-from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.handoffs.handoff import Handoff, adopted_handoff
 from outlast.agents.hooks import AgentHooksBase, check_agent_hooks
+from outlast.agents.installed_sdk import adopted
 from outlast.agents.mcp.server import MCPConfig, MCPServer
 from outlast.agents.mcp.tools import check_mcp_config, mcp_tools_of
 from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt, prompt_of
-from outlast.agents.schemas.agent_output import AgentOutputSchemaBase, check_output_type
+from outlast.agents.schemas.agent_output import (
+    AgentOutputSchemaBase,
+    adopted_output_schema,
+    check_output_type,
+)
 from outlast.agents.tools.definition import EnabledPredicate, FunctionTool
 from outlast.agents.tools.hosted import HostedTool, Tool
+from outlast.agents.tools.of_sdk import adopted_tool
 from outlast.agents.tools.use_behavior import ToolUseBehavior, check_tool_use_behavior
 from outlast.loop.values import JsonObject
 
@@ -54,7 +61,8 @@ class Agent(Generic[TContext]):
     """A model with instructions, tools and handoffs to other agents.
 
     An agent is a definition: it is registered with a worker and referred to by name, so names
-    are unique within a worker.
+    are unique within a worker. Two agents are equal if their fields are; of agents that they hand
+    over to, the names count.
 
     Attributes:
         name: identifies the agent; also in the Temporal UI.
@@ -65,7 +73,7 @@ class Agent(Generic[TContext]):
         tools: the tools of the model.
         mcp_servers: servers whose tools the model may also call.
         mcp_config: the options for these tools, see `MCPConfig`.
-        handoffs: agents, or `handoff(...)` records, to hand over to. Cycles are fine, and may be
+        handoffs: agents, or `handoff(...)` records, to hand over to. A record in `tools` is put here. Cycles are fine, and may be
             closed after construction: `triage.handoffs.append(orders)`.
         model: a model's name, or a model: an object with `get_response`; None for the provider's
             default. A `FallbackModel` has several, which are tried in order.
@@ -113,6 +121,7 @@ class Agent(Generic[TContext]):
     compaction: Compaction | None = None
 
     def __post_init__(self) -> None:
+        self.adopt()
         check_name("Agent name", self.name)
         owner = f"Agent {self.name!r}"
         check_fields(self, _RULES, owner)
@@ -126,6 +135,46 @@ class Agent(Generic[TContext]):
                 f"tool_use_behavior={self.tool_use_behavior!r:.60} a tool's output can be the "
                 "answer. Leave one of them out, and set needs_approval on the tools."
             )
+
+    def adopt(self) -> None:
+        """Take objects of the installed OpenAI Agents SDK as ours, and handoffs out of `tools`.
+
+        Lists that have none stay the same objects. Called again for what was added to them later.
+
+        Raises:
+            UserError: an object cannot be taken, such as an agent of the SDK.
+        """
+        self.tools = adopted(self.tools, lambda entry: adopted_handoff(adopted_tool(entry)))
+        self.handoffs = adopted(self.handoffs, adopted_handoff)
+        moved: list[Any] = [one for one in _entries(self.tools) if isinstance(one, Handoff)]
+        if moved:
+            self.tools = [tool for tool in self.tools if not isinstance(tool, Handoff)]
+            self.handoffs = [*self.handoffs, *moved]
+        self.input_guardrails = adopted(self.input_guardrails, adopted_guardrail)
+        self.output_guardrails = adopted(self.output_guardrails, adopted_guardrail)
+        self.output_type = adopted_output_schema(self.output_type)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another agent has equal fields."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._parts() == cast("Agent[Any]", other)._parts()
+
+    def _parts(self) -> list[Any]:
+        # Handoffs make circles, so they are compared by name.
+        names = [one.name if isinstance(one, Agent) else one for one in self.handoffs]
+        return [names, *(getattr(self, one.name) for one in fields(self) if one.name != "handoffs")]
+
+    def __hash__(self) -> int:
+        """Return the hash of this very object: fields may change, and equal agents are still two."""
+        return id(self)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        """Let models and functions of pydantic take an agent, as it is."""
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls)
 
     def clone(self, **changes: Any) -> "Agent[TContext]":
         """Return a copy with some fields changed. Lists that are not replaced are shared."""
@@ -148,11 +197,18 @@ class Agent(Generic[TContext]):
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """Return the tools of a model call with this context.
 
-        Tools of its MCP servers come first; connects to the servers.
+        Tools of its MCP servers come first; connects to the servers. A subclass may override it:
+        runs offer what it returns. It is asked before each model call, and again by a worker that
+        has not been asked when it is to run one of the tools, so names must not change.
         """
         served = await self.get_mcp_tools(run_context)
         own = [tool for tool in self.tools if await _is_enabled(tool, run_context, self)]
         return [*served, *own]
+
+    @property
+    def makes_tools(self) -> bool:
+        """Whether a subclass has its own `get_all_tools`, which each model call asks."""
+        return type(self).get_all_tools is not Agent.get_all_tools
 
     def as_tool(
         self,
@@ -195,6 +251,10 @@ AgentBase = Agent
 """An alias of `Agent`, which the SDK's programs use to annotate predicates."""
 
 
+def _entries(value: object) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
+
+
 async def _is_enabled(tool: Tool, context: RunContextWrapper[Any], agent: Agent[Any]) -> bool:
     if not isinstance(tool, FunctionTool):
         return True
@@ -217,11 +277,14 @@ def _tool_fix(entry: object) -> str:
     return "decorate it with @function_tool"
 
 
+check_tools: Final = list_of((FunctionTool, HostedTool), _tool_fix)
+"""Called with a place and a value: refuses what is no list of tools."""
+
 _RULES: Final[dict[str, Rule]] = {
     "instructions": _check_instructions,
     "handoff_description": a((str, type(None)), "a string or None"),
     "prompt": check_prompt,
-    "tools": list_of((FunctionTool, HostedTool), _tool_fix),
+    "tools": check_tools,
     "mcp_servers": list_of(MCPServer, "use a server of outlast.mcp, such as MCPServerStdio"),
     "mcp_config": check_mcp_config,
     "handoffs": list_of((Agent, Handoff), "use an Agent or handoff(agent)"),

@@ -141,9 +141,11 @@ class ModelRefusalError(AgentsException):
 
     code = "model_refusal"
 
-    def __init__(self, message: str = "", *, refusal: str = "", run_data: Any = None) -> None:
+    def __init__(
+        self, message: str = "", *, refusal: str | None = None, run_data: Any = None
+    ) -> None:
         super().__init__(message, run_data=run_data)
-        self.refusal = refusal
+        self.refusal: str = message if refusal is None else refusal
 
 
 class ModelCallFailed(AgentsException):
@@ -162,8 +164,14 @@ class ModelTimeoutError(AgentsException):
     code = "model_timeout"
 
     def __init__(
-        self, message: str = "", *, timeout_seconds: float | None = None, run_data: Any = None
+        self,
+        message: str | float = "",
+        *,
+        timeout_seconds: float | None = None,
+        run_data: Any = None,
     ) -> None:
+        if not isinstance(message, str):  # as in the SDK: the timeout alone
+            timeout_seconds, message = message, f"The model took longer than {message:g} seconds."
         super().__init__(message, run_data=run_data)
         self.timeout_seconds = timeout_seconds
 
@@ -187,11 +195,16 @@ class ToolTimeoutError(AgentsException):
     def __init__(
         self,
         message: str = "",
+        seconds: float | None = None,
         *,
         tool_name: str | None = None,
         timeout_seconds: float | None = None,
         run_data: Any = None,
     ) -> None:
+        if seconds is not None:  # as in the SDK: the name and the timeout
+            message, tool_name, timeout_seconds = "", message, seconds
+        if not message and tool_name is not None and timeout_seconds is not None:
+            message = f"The tool {tool_name} timed out after {timeout_seconds:g} seconds."
         super().__init__(message, run_data=run_data)
         self.tool_name = tool_name
         self.timeout_seconds = timeout_seconds
@@ -199,14 +212,19 @@ class ToolTimeoutError(AgentsException):
     @classmethod
     def after(cls, seconds: float, tool_name: str) -> Self:
         """Return the error of an attempt that took longer than the timeout."""
-        message = f"The tool {tool_name} timed out after {seconds:g} seconds."
-        return cls(message, tool_name=tool_name, timeout_seconds=seconds)
+        return cls(tool_name=tool_name, timeout_seconds=seconds)
 
 
 class _GuardrailTripwire(Exception):
+    """A tripwire of an agent's guardrail: made of a message, or as in the SDK of the result."""
+
     def __init__(
-        self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
+        self, message: Any = "", *, guardrail_result: Any = None, run_data: Any = None
     ) -> None:
+        if not isinstance(message, str):
+            message, guardrail_result = "", message
+        if guardrail_result is not None:
+            message = message or _triggered(getattr(guardrail_result, "guardrail", None))
         super().__init__(message)
         self.run_data: Any = run_data
         self.guardrail_result: Any = guardrail_result
@@ -216,6 +234,11 @@ class _GuardrailTripwire(Exception):
         """The name of the guardrail, if it is known."""
         result = self.guardrail_result
         return None if result is None else result.guardrail.get_name()
+
+
+def _triggered(guardrail: object) -> str:
+    kind = "guardrail" if guardrail is None else type(guardrail).__name__
+    return f"A {kind} triggered its tripwire."
 
 
 class InputGuardrailTripwireTriggered(_GuardrailTripwire, AgentsException):
@@ -239,11 +262,15 @@ class OutputGuardrailTripwireTriggered(_GuardrailTripwire, AgentsException):
 
 
 class _ToolGuardrailTripwire(Exception):
+    """A tripwire of a tool's guardrail: made of a message, or as in the SDK of both parts."""
+
     def __init__(
-        self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
+        self, message: Any = "", output: Any = None, *, guardrail: Any = None, run_data: Any = None
     ) -> None:
+        if not isinstance(message, str):
+            message, guardrail = "", message
         if guardrail is not None:
-            message = message or f"A {type(guardrail).__name__} triggered its tripwire."
+            message = message or _triggered(guardrail)
         super().__init__(message)
         self.run_data: Any = run_data
         self.guardrail: Any = guardrail

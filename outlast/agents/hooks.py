@@ -12,6 +12,7 @@ from outlast.agents.callables import call, callable_name
 from outlast.agents.checks import InvalidType
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import sdk_names
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
@@ -25,7 +26,7 @@ else:  # the default is for type checkers only, see `outlast.agents.context.wrap
     TAgent = TypeVar("TAgent")
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class AgentHookContext(RunContextWrapper[TContext]):
     """The context of the hooks at an agent's start and end.
 
@@ -223,7 +224,7 @@ def check_run_hooks(hooks: object) -> None:
             "Pass it to Agent(hooks=...), or derive it from RunHooks."
         )
     if not isinstance(hooks, RunHooksBase):
-        raise TypeError(f"Run hooks must be instances of RunHooks, not {name}.")
+        raise TypeError(f"Run hooks must be instances of RunHooks, not {name}.{_fix(hooks)}")
     _check_methods(cast(AnyHooks, hooks), _RUN_METHODS, "Run hooks")
 
 
@@ -234,9 +235,18 @@ def check_agent_hooks(hooks: object, owner: str) -> None:
     if not isinstance(hooks, AgentHooksBase) or isinstance(hooks, RunHooksBase):
         raise InvalidType(
             f"{owner}: Agent hooks must be an AgentHooks instance, "
-            f"not {hooks!r}. RunHooks go to Runner.run(hooks=...)."
+            f"not {hooks!r}. RunHooks go to Runner.run(hooks=...).{_fix(hooks)}"
         )
     _check_methods(cast(AnyHooks, hooks), _AGENT_METHODS, f"{owner}: hooks")
+
+
+def _fix(hooks: object) -> str:
+    """Return what to do with hooks of the installed OpenAI Agents SDK, after a space."""
+    if sdk_names(hooks).isdisjoint(("AgentHooksBase", "RunHooksBase")):
+        return ""
+    return (
+        f" {type(hooks).__name__} has the hooks of the OpenAI Agents SDK: derive it from outlast's."
+    )
 
 
 def _parameters(hooks: object, name: str) -> tuple[list[str], list[str]]:

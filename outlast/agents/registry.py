@@ -21,6 +21,7 @@ from outlast.agents.context.encoding import class_named, has_name, imported_clas
 from outlast.agents.context.wrapper import NamedAgent
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff, handoff
+from outlast.agents.installed_sdk import refuse_agent
 from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPServer
@@ -79,6 +80,7 @@ class Registry:
             UserError: another agent has the same name, or a tool or output type does not fit.
         """
         value = cast("object", agent)
+        refuse_agent(value)
         if not isinstance(value, Agent):
             raise UserError(f"{shown(value)} is not an Agent. Register agents: agents=[my_agent].")
         waiting = [agent]
@@ -266,8 +268,10 @@ class Registry:
 
         A tool of this name from another MCP server than `source` is another tool.
         """
-        listed = self._listed.get(agent, {})
-        tools = [*listed.values(), *function_tools(self.agent(agent).tools)]
+        found = self.agent(agent)
+        tools = [*self._listed.get(agent, {}).values(), *function_tools(found.tools)]
+        if found.makes_tools:  # what it returned comes before what it has
+            tools.reverse()
         for tool in reversed(tools):
             if tool.called_name == name and source in {"", source_of(tool)}:
                 return tool
@@ -475,6 +479,7 @@ def agent_tools_of(agent: Agent[Any]) -> list[AgentTool]:
 
 
 def _targets_of(agent: Agent[Any]) -> list[Agent[Any]]:
+    agent.adopt()  # what was added to its lists
     handoffs = [entry for entry in handoffs_of(agent) if entry.agent is not None]
     return [target_of(entry) for entry in [*handoffs, *agent_tools_of(agent)]]
 

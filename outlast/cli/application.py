@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from outlast.agents.agent import Agent
 from outlast.agents.argument_names import near_name
 from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.installed_sdk import agent_words, is_sdk_agent, refuse_agent
 from outlast.cli.target import Location, locate
 
 if TYPE_CHECKING:
@@ -148,6 +149,9 @@ def _modules(package: ModuleType, location: Location) -> str:
 
 def _choices(location: Location, held: Mapping[str, Any]) -> str:
     offered = [name for name, value in held.items() if _has_agents(value)]
+    theirs = next((value for value in held.values() if is_sdk_agent(value)), None)
+    if not offered and theirs is not None:
+        return f"{agent_words(theirs)}."
     if not offered:
         return "It holds no agents: define one, such as `desk = Agent(name='Desk')`."
     return f"It has {', '.join(f'{location.shown}:{name}' for name in offered)}."
@@ -187,6 +191,7 @@ def _check_names(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 
 def _agents(value: object, where: str) -> list[Agent[Any]]:
+    refuse_agent(value)
     if isinstance(value, Agent):
         return [cast("Agent[Any]", value)]
     if not isinstance(value, list | tuple):
@@ -196,6 +201,7 @@ def _agents(value: object, where: str) -> list[Agent[Any]]:
         )
     entries: list[Any] = [*cast("list[Any]", value)]
     for entry in entries:
+        refuse_agent(entry)
         if not isinstance(entry, Agent):
             raise UserError(
                 f"{where} holds a {type(entry).__name__}, but every entry must be an Agent."

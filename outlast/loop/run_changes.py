@@ -42,9 +42,13 @@ class ItemsRecorded:
 
 @dataclass(frozen=True, slots=True)
 class ItemsShown:
-    """Items that readers may see from now on."""
+    """Items that readers may see from now on.
+
+    `dropped` are the places among them of outputs that a handoff's filter drops with the handoff.
+    """
 
     items: tuple[Item, ...]
+    dropped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,8 +369,11 @@ def people_changes(before: LoopState, after: LoopState) -> Iterator[PeopleChange
 def _conversation_changes(before: LoopState, after: LoopState) -> Iterator[RunChange]:
     if recorded := after.items[len(before.items) :]:
         yield ItemsRecorded(len(before.items), recorded)
-    if shown := after.items[visible_item_count(before) : visible_item_count(after)]:
-        yield ItemsShown(shown)
+    start = visible_item_count(before)
+    if shown := after.items[start : visible_item_count(after)]:
+        hidden = [at - start for at in after.hidden[len(before.hidden) :] if at >= start]
+        outputs = [at for at in hidden if shown[at].kind == "handoff_output"]
+        yield ItemsShown(shown, tuple(outputs))
     if after.handoff_path is not before.handoff_path:
         by = before.agent if before.hold is None else before.hold.by
         path = ("", *after.handoff_path)

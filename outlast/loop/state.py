@@ -32,6 +32,7 @@ from outlast.loop.events import CancelMode
 from outlast.loop.fork import Fork
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
+from outlast.loop.phrases import HANDOFF_IGNORED
 from outlast.loop.redacted import Redacted, passed_on, redacted_by
 from outlast.loop.start import NOT_STARTED, Start
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ModelUse, ServerThread, Usage
@@ -668,7 +669,8 @@ def visible_item_count(state: LoopState) -> int:
     """Return how many items readers may see; output guardrails may withhold the others.
 
     While an answer waits for output guardrails or a person, or tool outputs may become the answer,
-    the items of the newest turn are not shown.
+    the items of the newest turn are not shown. Nor are the outputs of ignored handoffs before the
+    other one has happened, whose filter may drop them.
     """
     if state.gate is not None and state.gate.budget is None:
         return state.gate.shown
@@ -677,11 +679,26 @@ def visible_item_count(state: LoopState) -> int:
     may_change = is_candidate or (state.calls and judged)
     is_guarded = "check_output" in state.required_steps or state.question.answer_terms is not None
     if not (is_guarded and may_change):
-        return len(state.items)
+        return len(state.items) - _ignored_handoffs(state)
     at = turn_start(state)
     while at < len(state.items) and state.items[at].kind not in ANSWER_KINDS:
         at += 1
     return at
+
+
+def _ignored_handoffs(state: LoopState) -> int:
+    """Return how many outputs of ignored handoffs end the transcript while another one goes on."""
+    if len(state.calls) != 1 or state.calls[0].plan.kind != "handoff":
+        return 0
+    end = len(state.items)
+    start = end
+    while start and _is_ignored_handoff(state.items[start - 1]):
+        start -= 1
+    return end - start
+
+
+def _is_ignored_handoff(item: Item) -> bool:
+    return item.kind == "handoff_output" and item.raw.get("output") == HANDOFF_IGNORED
 
 
 def turn_start(state: LoopState) -> int:

@@ -122,7 +122,7 @@ class Describer:
     def _chat(self, data: ResponseSpanData | GenerationSpanData, span: Span[Any]) -> Described:
         facts = span.facts
         is_response = isinstance(data, ResponseSpanData)
-        response: Mapping[str, Any] = (data.response or {}) if is_response else {}
+        response: Mapping[str, Any] = data.raw_response if is_response else {}
         label = str(response.get("model") if is_response else data.model)
         model = str(facts.get("model") or label)
         attributes: dict[str, AttributeValue] = {

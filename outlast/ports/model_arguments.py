@@ -11,6 +11,12 @@ from typing import Any, TypeAlias, TypeGuard, cast
 from outlast.agents.callables import call, takes_model_arguments
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.installed_sdk import (
+    is_sdk_model,
+    response_parts,
+    sdk_model_arguments,
+    sdk_names,
+)
 from outlast.agents.items.raw_items import as_json
 from outlast.agents.items.typed_events import typed_event
 from outlast.agents.schemas.agent_output import AgentOutputSchemaBase
@@ -72,6 +78,8 @@ class _SpreadModel:
 
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         answer = await call(self._model.get_response, **self._leading(request), **_others(request))
+        if "ModelResponse" in sdk_names(answer):
+            return ModelResponse(**response_parts(answer))
         if not isinstance(answer, RunResponse):
             return answer
         return ModelResponse(  # the items of our own models are typed here
@@ -87,7 +95,7 @@ class _SpreadModel:
         return self._model.stream_response(*self._leading(request).values(), **_others(request))
 
     def _leading(self, request: ModelRequest) -> dict[str, Any]:
-        return {
+        leading: dict[str, Any] = {
             "system_instructions": request.instructions,
             "input": deepcopy(list(request.input)),
             "model_settings": request.settings,
@@ -96,6 +104,7 @@ class _SpreadModel:
             "handoffs": list(self._objects.handoffs),
             "tracing": self._objects.tracing,
         }
+        return sdk_model_arguments(leading) if is_sdk_model(self._model) else leading
 
 
 def _others(request: ModelRequest) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypedDict, cast
 
+from outlast.agents.items.raw_items import HeldRaw
 from outlast.loop.values import JsonObject
 
 
@@ -182,18 +183,43 @@ class GenerationSpanData(_FieldsData):
     usage: dict[str, Any] | None = None
 
 
+class _Response:
+    """The descriptor of `response`: stores either form, returns the typed object."""
+
+    def __get__(self, data: "ResponseSpanData | None", owner: type | None = None) -> Any:
+        if data is None:
+            return None  # the default
+        held: HeldRaw | None = data.__dict__["_response"]
+        return None if held is None else held.shown()
+
+    def __set__(self, data: "ResponseSpanData", value: Any) -> None:
+        if isinstance(value, Mapping):
+            value = {"object": "response", **cast("JsonObject", value)}
+        vars(data)["_response"] = None if value is None else HeldRaw(value)
+
+
 @dataclass
 class ResponseSpanData(_FieldsData):
-    """The data of a span of a model call with a stored response."""
+    """The data of a span of a model call with a stored response.
+
+    `response` is a `Response` of the openai package, with what is kept of it: its id, model, output
+    and usage. It may be set as JSON, too.
+    """
 
     kind = "response"
     content: ClassVar[tuple[str, ...]] = ("input",)
-    response: JsonObject | None = None
+    response: Any = None
     input: str | Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def raw_response(self) -> JsonObject:
+        """The response as JSON; empty if there is none."""
+        held: HeldRaw | None = self.__dict__["_response"]
+        return {} if held is None else held.value()
 
     def export(self) -> dict[str, Any]:
         """Return the data as an exporter sends it."""
-        response = self.response or {}
+        response = self.raw_response
         model = {"model": response["model"]} if "model" in response else {}
         return {
             "type": self.kind,
@@ -205,16 +231,17 @@ class ResponseSpanData(_FieldsData):
     def drop_content(self) -> None:
         """Remove the input, and the response except for its id, model and usage."""
         super().drop_content()
-        if self.response is not None:
-            kept = ("id", "model", "usage")
-            self.response = {key: self.response[key] for key in kept if key in self.response}
+        if raw := self.raw_response:
+            self.response = {key: raw[key] for key in ("id", "model", "usage") if key in raw}
 
     def conceal(self, hides: Any) -> None:
         """Remove what the run hides from people."""
         super().conceal(hides)
-        if self.response is not None:
-            output = _concealed(self.response.get("output"), hides)
-            self.response = {**self.response, "output": output}
+        if raw := self.raw_response:
+            self.response = {**raw, "output": _concealed(raw.get("output"), hides)}
+
+
+ResponseSpanData.response = _Response()
 
 
 @dataclass

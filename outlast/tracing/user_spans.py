@@ -9,7 +9,6 @@ or trace; default: the current one) and `disabled` (report neither the span nor 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from outlast.loop.values import JsonObject
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.kinds import (
     AgentSpanData,
@@ -87,12 +86,15 @@ def generation_span(
 
 
 def response_span(
-    response: JsonObject | None = None,
+    response: Any = None,
     span_id: str | None = None,
     parent: Parent = None,
     disabled: bool = False,
 ) -> Span[ResponseSpanData]:
-    """Open a span for a model call with a stored response."""
+    """Open a span for a model call with a stored response.
+
+    The response is an object of the openai package, or its JSON.
+    """
     return open_span(ResponseSpanData(response), span_id, parent, disabled)
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from outlast import Agent, RunConfig, function_tool
+from outlast import Agent, HandoffInputData, RunConfig, function_tool, handoff
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, say
-from tests.conformance.executors import Executor, row
+from tests.conformance.executors import Executor, also_on_server, row
 from tests.conformance.views import shapes
 
 START, END = "<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>"
@@ -111,3 +111,42 @@ async def test_a_state_that_was_stored_hands_over_the_same_history(
         assert START in json.dumps(live)
     else:
         assert await handed(gated=False, stored=False) == live
+
+
+def _without(*call_ids: str) -> Any:
+    def filtered(data: HandoffInputData) -> HandoffInputData:
+        new = (one for one in data.new_items if one.get("call_id") not in call_ids)
+        return data.clone(new_items=tuple(new))
+
+    return filtered
+
+
+NO_FILTER = ["handoff_requested h1", "handoff_requested h2", "tool_output h2", "handoff_occured h1"]
+
+
+@row(22)
+@also_on_server
+@pytest.mark.parametrize(
+    ("input_filter", "seen"),
+    [
+        (None, NO_FILTER),
+        (_without(), NO_FILTER),
+        (_without("h2"), [*NO_FILTER[:2], "handoff_occured h1"]),
+        (_without("h1", "h2"), NO_FILTER[:2]),
+    ],
+    ids=["none", "nothing", "the ignored one", "both"],
+)
+async def test_what_a_filter_drops_with_its_handoff_does_not_come_in_the_stream(
+    executor: Executor, input_filter: Any, seen: list[str]
+) -> None:
+    billing, refunds = Agent[Any](name="Billing"), Agent[Any](name="Refunds")
+    entry = handoff(billing, input_filter=input_filter)
+    triage = Agent[Any](name="Triage", handoffs=[entry, refunds])
+    calls = [call("transfer_to_billing", "h1"), call("transfer_to_refunds", "h2")]
+    stream = await executor.stream(triage, model=ScriptedModel(calls, "Paid."))
+    events = [
+        f"{event.name} {event.item.get('call_id')}"
+        async for event in stream.stream_events()
+        if event.type == "run_item_stream_event"
+    ]
+    assert events == [*seen, "message_output_created None"]

@@ -2,8 +2,9 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import agents as sdk
 import pytest
 
 import outlast
@@ -12,6 +13,8 @@ from outlast import (
     FunctionToolCustomDataContext,
     ModelBehaviorError,
     RunConfig,
+    RunContextWrapper,
+    Tool,
     ToolCallOutputItem,
     ToolContext,
     ToolFailed,
@@ -86,6 +89,85 @@ async def test_a_tools_custom_data_is_for_the_program_alone(executor: Executor) 
     for request in model.requests:
         assert "custom_data" not in str(request.input)
         assert "renderer" not in str(request.input)
+
+
+class Curated(Agent[Any]):
+    """Picks its tools by what the run knows, as some programs do."""
+
+    async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
+        tools = await super().get_all_tools(run_context)
+        clerk: Agent[Any] = Agent("Clerk", model=ScriptedModel("By the clerk."))
+        own = (
+            [] if run_context.context == "guest" else [forecast, clerk.as_tool("ask_clerk", "Ask.")]
+        )
+        return [*tools, *own]
+
+
+@function_tool
+async def forecast(city: str) -> str:
+    """Say how the weather will be."""
+    return f"rain in {city}"
+
+
+@row(2)
+@also_on_server
+async def test_a_subclass_says_itself_which_tools_there_are(executor: Executor) -> None:
+    calls = [call("forecast", "c1", city="Oslo"), call("ask_clerk", "c2", input="Where?")]
+    model = ScriptedModel(calls, "Rain.")
+    agent = Curated("A", tools=[weather], model=model)
+    result = await executor.execute(agent, model=model, context="member")
+    assert offered(model.requests[0]) == ["weather", "forecast", "ask_clerk"]
+    assert outputs(model.requests[1]) == {"c1": "rain in Oslo", "c2": "By the clerk."}
+    assert result.final_output == "Rain."
+    guests = ScriptedModel("Nothing.")
+    await executor.execute(Curated("B", tools=[weather]), model=guests, context="guest")
+    assert offered(guests.requests[0]) == ["weather"]
+
+
+@sdk.function_tool
+async def measure(ctx: sdk.RunContextWrapper[Any], city: str) -> str:
+    """Measure the rain."""
+    assert isinstance(ctx, sdk.RunContextWrapper)
+    return f"{ctx.context['unit']} in {city}"
+
+
+@sdk.input_guardrail
+async def polite(_ctx: Any, _agent: Any, asked: Any) -> sdk.GuardrailFunctionOutput:
+    return sdk.GuardrailFunctionOutput(output_info=asked, tripwire_triggered=False)
+
+
+@row(2)
+@also_on_server
+async def test_objects_of_the_installed_sdk_run_where_ours_do(executor: Executor) -> None:
+    billing = Agent[Any](name="Billing")
+    given: dict[str, Any] = {
+        "tools": [measure],
+        "handoffs": [sdk.handoff(cast("Any", billing))],
+        "input_guardrails": [polite],
+        "model_settings": sdk.ModelSettings(temperature=0.5),
+    }
+    model = ScriptedModel(
+        [call("measure", "c1", city="Oslo")], [call("transfer_to_billing", "h1")], "Paid."
+    )
+    session = sdk.SQLiteSession("case-1", session_settings=sdk.SessionSettings(limit=5))
+    result = await executor.execute(
+        Agent[Any](name="A", **given), model=model, context={"unit": "mm"}, session=session
+    )
+    assert (result.final_output, result.last_agent) == ("Paid.", billing)
+    assert outputs(model.requests[1]) == {"c1": "mm in Oslo"}
+    assert model.requests[0].settings.temperature == 0.5
+    assert [one.guardrail.get_name() for one in result.input_guardrail_results] == ["polite"]
+    assert len(await session.get_items(limit=20)) == 6
+
+
+@row(2)
+async def test_a_get_all_tools_that_returns_something_else_is_named(executor: Executor) -> None:
+    class Wrong(Agent[Any]):
+        async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Any]:
+            return [run_context]
+
+    with pytest.raises(UserError, match=r"get_all_tools of agent 'A' holds .*@function_tool"):
+        await executor.execute(Wrong("A"), model=ScriptedModel("Never."))
 
 
 NO_CUSTOM_DATA: dict[str, tuple[Any, str]] = {

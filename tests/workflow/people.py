@@ -38,17 +38,19 @@ def by(person: Person, kind: Any = "approve", request_id: str = "a1", **fields: 
 
 
 def clerk(
-    policy: ApprovalPolicy | bool = True, ran: list[int] | None = None, **options: Any
+    policy: ApprovalPolicy | bool = True,
+    ran: list[int] | None = None,
+    **options: Any,
 ) -> Agent[Any]:
     """Return an agent whose tool `refund` waits for people, and notes what it has refunded."""
 
-    @function_tool(needs_approval=policy, **options)
     async def refund(order: str, euros: int) -> str:
         if ran is not None:
             ran.append(euros)
         return f"refunded {euros} for {order}"
 
-    return Agent(name="Clerk", tools=[refund])
+    tool = function_tool(refund, needs_approval=policy, **options)
+    return Agent(name="Clerk", tools=[tool])
 
 
 def refunds(*euros: int) -> list[Any]:

@@ -1,7 +1,7 @@
 """Carries out `CancelResponse`: the provider stops a response that nobody waits for any more."""
 
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.errors import of_model, of_user_code, worker_lookup
+from outlast.activities.errors import of_model, of_model_code, worker_lookup
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.choice import model_of
 from outlast.activities.worker_deps import WorkerDeps
@@ -30,4 +30,4 @@ async def cancel_response(
     except ModelError as error:
         raise of_model(error) from error
     except Exception as error:  # a model may be the user's
-        raise of_user_code(f"cancel_response of {type(model).__name__}", error) from error
+        raise of_model_code(f"cancel_response of {type(model).__name__}", error) from error

@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +33,7 @@ from outlast.activities.failure_words import failure_words
 from outlast.activities.guardrails.tool_checks import ToolCheck, check_call, check_result
 from outlast.activities.inner_spans import record_failure, record_server
 from outlast.activities.invocation import Invocation
+from outlast.activities.made_tools import made_tools
 from outlast.activities.planning.mcp_listing import listed_tool
 from outlast.activities.planning.plan_callbacks import formatted_failure, servers_away, tool_context
 from outlast.activities.worker_deps import WorkerDeps
@@ -286,7 +288,12 @@ async def _tool_of(
         if request.evidence is None or begun or not isinstance(tool, MCPFunctionTool):
             return tool, ()
     except UserError as error:
-        agent = Invocation.of(worker, request).agent
+        invocation = Invocation.of(worker, request)
+        agent = invocation.agent
+        if agent.makes_tools:
+            await made_tools(worker.registry, agent, request.agent, invocation.wrapper)
+            with suppress(UserError):
+                return worker.registry.tool(request.agent, name, source), ()
         if not agent.mcp_servers:
             if made.waits_in_vain(worker):
                 return None, ()

@@ -5,7 +5,7 @@ with this id then looks for the response: as long as the provider makes it, each
 the engine tries again later. Between two attempts, no worker is needed.
 """
 
-from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
+from outlast.activities.errors import EffectError, mistake, of_model, of_model_code
 from outlast.activities.inner_spans import span_of_call
 from outlast.activities.invocation import Invocation
 from outlast.agents.config.model_settings import ModelSettings
@@ -49,7 +49,7 @@ async def begin_response(
     except ModelError as error:
         raise of_model(error) from error
     except Exception as error:  # a model may be the user's
-        raise of_user_code(f"begin_response of {type(model).__name__}", error) from error
+        raise of_model_code(f"begin_response of {type(model).__name__}", error) from error
     return BegunResponse(response_id=response_id, number=1 if before is None else before.number + 1)
 
 
@@ -91,7 +91,7 @@ async def read_response(
     except ModelError as error:
         raise of_model(error) from error
     except Exception as error:  # a model may be the user's
-        raise of_user_code(f"read_response of {type(model).__name__}", error) from error
+        raise of_model_code(f"read_response of {type(model).__name__}", error) from error
     if response is None:
         raise EffectError(
             failures.MODEL_WORKING,

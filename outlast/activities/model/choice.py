@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, Final, cast
 
-from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
+from outlast.activities.errors import EffectError, mistake, of_model, of_model_code
 from outlast.activities.inner_spans import own_name
 from outlast.activities.invocation import Invocation
 from outlast.activities.model.retry import OF_THE_MODEL
@@ -100,7 +100,7 @@ def found_model(invocation: Invocation, model: Any) -> tuple[Model, str]:
     except ModelError as error:
         raise of_model(error) from error
     except Exception as error:  # a provider may be the user's
-        raise of_user_code(f"The model provider, asked for {model!r},", error) from error
+        raise of_model_code(f"The model provider, asked for {model!r},", error) from error
     if not callable(getattr(found, "get_response", None)):
         raise mistake(
             f"The model provider {type(provider).__name__}, asked for {model!r} of agent "

@@ -5,7 +5,7 @@ import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import TypeAlias, cast
 
-from outlast.activities.errors import EffectError, mistake, of_model, of_user_code
+from outlast.activities.errors import EffectError, mistake, of_model, of_model_code
 from outlast.activities.nested_stream import NestedStream
 from outlast.agents.callables import call
 from outlast.agents.errors import ModelTimeoutError
@@ -83,7 +83,7 @@ async def compacted(model: CompactingModel, request: ModelRequest, *, of: str) -
     except ModelError as error:
         raise of_model(error) from error
     except Exception as error:  # a model may be the user's
-        raise of_user_code(what, error) from error
+        raise of_model_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
         return answer
     raise mistake(f"{what} returned {type(answer).__name__} instead of a ModelResponse.")
@@ -110,7 +110,7 @@ async def _answer(
     except SystemExit as error:  # would end the worker's task, and be retried for ever
         raise mistake(f"{what} raised SystemExit: {error}") from error
     except Exception as error:  # a model may be the user's
-        raise of_user_code(what, error) from error
+        raise of_model_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
         return answer
     returned = type(answer if not isinstance(answer, ModelResponse) else answer.usage).__name__

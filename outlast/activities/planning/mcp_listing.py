@@ -8,6 +8,7 @@ from outlast.activities.errors import lacking, of_user_code, user_code
 from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import traced_listing
 from outlast.activities.invocation import Invocation
+from outlast.activities.made_tools import made_tools
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
@@ -92,7 +93,9 @@ async def listed_tool(
             the tool: during a deploy, old and new workers share a queue.
     """
     registry, away = invocation.worker.registry, list[str]()
-    if invocation.agent.mcp_servers:
+    if invocation.agent.makes_tools:
+        await made_tools(registry, invocation.agent, invocation.agent_name, invocation.wrapper)
+    elif invocation.agent.mcp_servers:
         listed = await list_mcp_tools(invocation, attempt=attempt, attempts=attempts)
         away.extend(listed.away)
     try:

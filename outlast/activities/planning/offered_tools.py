@@ -7,7 +7,8 @@ from typing import Final, cast
 
 from outlast.activities.errors import EffectError, mistake, user_code
 from outlast.activities.invocation import Invocation
-from outlast.activities.planning.mcp_listing import list_mcp_tools
+from outlast.activities.made_tools import made_tools
+from outlast.activities.planning.mcp_listing import Listing, list_mcp_tools
 from outlast.agents.callables import call
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.logs import get_logger
@@ -70,8 +71,19 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
             one name and the run forbids that.
     """
     agent = invocation.agent
-    listed = await list_mcp_tools(invocation, attempt=attempt, attempts=MODEL.attempts)
-    own, entries = await _enabled(invocation, function_tools(agent.tools), handoffs_of(agent))
+    if agent.makes_tools:  # and says itself which are enabled
+        listed, every = (
+            Listing(()),
+            await made_tools(
+                invocation.worker.registry, agent, invocation.agent_name, invocation.wrapper
+            ),
+        )
+        _, entries = await _enabled(invocation, (), handoffs_of(agent))
+        own = function_tools(every)
+    else:
+        listed = await list_mcp_tools(invocation, attempt=attempt, attempts=MODEL.attempts)
+        every = agent.tools
+        own, entries = await _enabled(invocation, function_tools(every), handoffs_of(agent))
     tools = {tool.called_name: tool for tool in own}
     tools = {tool.name: tool for tool in listed.tools if tool.name not in tools} | tools
     handoffs = {entry.tool_name: entry for entry in entries}
@@ -88,8 +100,8 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
             invocation, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         )
     tools = {name: tool for name, tool in tools.items() if name not in handoffs}
-    hosted = hosted_tools(agent.tools)
-    places = {id(tool): place for place, tool in enumerate(agent.tools)}
+    hosted = hosted_tools(every)
+    places = {id(tool): place for place, tool in enumerate(every)}
     return OfferedTools(
         tools=tools,
         handoffs=handoffs,

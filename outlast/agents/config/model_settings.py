@@ -13,6 +13,7 @@ from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings_field import as_settings, read_settings
 from outlast.agents.durations import ConvertedField, DurationField, duration_field
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import as_ours
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
@@ -189,6 +190,7 @@ class ModelSettings:
     background: bool | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tool_choice", as_ours(self.tool_choice, MCPToolChoice))
         for name, (kinds, expected) in _KINDS.items():
             value = getattr(self, name)
             if value is not None and not _fits(name, value):

@@ -9,6 +9,7 @@ from outlast.agents.callables import call, name_or_called_with
 from outlast.agents.checks import Rule, a, check_count, check_fields, optional
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import as_ours
 from outlast.loop.values import JsonObject
 
 
@@ -199,7 +200,7 @@ _RULES: Final[dict[str, Rule]] = {
 
 async def decision_of(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDecision:
     """Call a policy and return its decision."""
-    verdict = await call(policy, context)
+    verdict = as_ours(await call(policy, context), RetryDecision)
     return verdict if isinstance(verdict, RetryDecision) else RetryDecision(bool(verdict))
 
 

@@ -35,8 +35,14 @@ from outlast.agents.config.session_input import (
 from outlast.agents.config.settings_field import SettingsField, settings_field
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail, guardrails
+from outlast.agents.guardrails.guardrail import (
+    InputGuardrail,
+    OutputGuardrail,
+    adopted_guardrail,
+    guardrails,
+)
 from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputFilter
+from outlast.agents.installed_sdk import adopted, sdk_names
 from outlast.agents.logs import get_logger
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.values import JsonObject
@@ -282,6 +288,8 @@ class RunConfig:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
+        self.input_guardrails = adopted(self.input_guardrails, adopted_guardrail)
+        self.output_guardrails = adopted(self.output_guardrails, adopted_guardrail)
         check_run_config(self)
         if self.model_provider is not None and not is_provider(self.model_provider):
             logger.warning(
@@ -400,6 +408,11 @@ def as_run_config(config: RunConfig | Mapping[str, Any] | None) -> RunConfig:
     if isinstance(config, RunConfig):
         check_run_config(config)
         return config
+    if "RunConfig" in sdk_names(config):
+        raise UserError(
+            "run_config= is a RunConfig of the OpenAI Agents SDK (`agents`): make it with outlast, "
+            "`from outlast import RunConfig`. Its settings, models and guardrails may stay the SDK's."
+        )
     if not isinstance(cast("object", config), Mapping):
         raise UserError(f"run_config= must be a RunConfig or a dict of its fields, not {config!r}.")
     return RunConfig(**config)

@@ -9,6 +9,7 @@ from outlast.agents.argument_names import advice_on
 from outlast.agents.checks import InvalidType
 from outlast.agents.durations import ConvertedField
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import sdk_names, set_fields
 
 Settings = TypeVar("Settings")
 Default = TypeVar("Default")
@@ -25,7 +26,9 @@ _LABELS = {
 
 
 def as_settings(kind: type[Settings], settings: object) -> Settings:
-    """Return a dict of settings as the record, and any other value unchanged."""
+    """Return a dict of settings, or the SDK's record, as the record; any other value unchanged."""
+    if kind.__name__ in sdk_names(settings):
+        settings = set_fields(settings)
     if not isinstance(settings, Mapping):
         return cast("Settings", settings)
     values = cast("Mapping[str, Any]", settings)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
 from outlast.agents.callables import call
 from outlast.agents.context.wait_address import WaitAddress
@@ -132,6 +132,11 @@ def _raw_value(item: Any, key: str) -> str | None:
     return raw.get(key) if isinstance(raw, dict) else getattr(raw, key, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
+if TYPE_CHECKING:
+    AnyDecisions: TypeAlias = Decisions | None
+else:  # a schema of a context, as pydantic makes it, leaves protocols out
+    AnyDecisions = Any
+
 _SHOWN = "_shown"
 """The attribute of a context that holds what returns the original items of `turn_input`."""
 
@@ -149,7 +154,7 @@ def show_turn(wrapper: "RunContextWrapper[Any]", raws: Callable[[], Sequence[Jso
     vars(wrapper)[_SHOWN] = raws
 
 
-@dataclass
+@dataclass(eq=False)
 class RunContextWrapper(Generic[TContext]):
     """The context of a run, as a callable receives it.
 
@@ -178,7 +183,7 @@ class RunContextWrapper(Generic[TContext]):
     turn: int = 0
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
     tool_input: Any = None
-    decisions: Decisions | None = field(default=None, init=False, repr=False, compare=False)
+    decisions: "AnyDecisions" = field(default=None, init=False, repr=False, compare=False)
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute name
 
@@ -336,7 +341,7 @@ class _ToolCall:
 
     def __get__(self, context: "ToolContext[Any] | None", owner: type | None = None) -> Any:
         if context is None:
-            raise AttributeError("tool_call exists on objects of the class only")
+            return self  # pydantic would put the default in its place if there were nothing
         held: HeldRaw | None = context.__dict__["_tool_call"]
         return None if held is None else held.shown()
 
@@ -344,7 +349,7 @@ class _ToolCall:
         context.__dict__["_tool_call"] = None if value is None else HeldRaw(value)
 
 
-@dataclass
+@dataclass(eq=False)
 class ToolContext(RunContextWrapper[TContext]):
     """The context of one tool call.
 

@@ -9,6 +9,7 @@ from outlast.agents.callables import call, check_callable, list_of, unwrap_parti
 from outlast.agents.checks import InvalidType, Rule, check_flag, with_checked_fields
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import as_ours, guardrail_parts, sdk_names
 from outlast.loop.values import JsonObject
 
 TRIPPED_RECORD: Final = "record"
@@ -71,7 +72,7 @@ class AnyGuardrail:
         return self.name or function_name(self.guardrail_function)
 
     async def _judge(self, *arguments: Any) -> Any:
-        output = await call(self.guardrail_function, *arguments)
+        output = as_ours(await call(self.guardrail_function, *arguments), self.verdict)
         if not isinstance(output, self.verdict):
             raise UserError(
                 f"{self._owner} returned {type(output).__name__}: return {self.verdict_form}."
@@ -153,8 +154,12 @@ class OutputGuardrail(AnyGuardrail, Generic[TContext]):
         )
 
 
-def with_advice_on_function(kind: type[AnyGuardrail]) -> None:
-    """Let a kind of guardrails that is made without its function say where the function goes."""
+_KINDS: Final[list[type[Any]]] = []
+"""The four kinds of guardrails, whose names the SDK's have, too."""
+
+
+def add_kind(kind: type[AnyGuardrail]) -> None:
+    """Add a kind of guardrails; one that is made without its function says where that goes."""
     init: Callable[..., None] = kind.__init__
 
     @wraps(init)
@@ -164,6 +169,7 @@ def with_advice_on_function(kind: type[AnyGuardrail]) -> None:
         init(self, *arguments, **named)
 
     setattr(kind, "__init__", advised)  # noqa: B010  a type checker refuses the assignment
+    _KINDS.append(kind)
 
 
 def _advice(kind: type[AnyGuardrail]) -> str:
@@ -173,8 +179,15 @@ def _advice(kind: type[AnyGuardrail]) -> str:
     )
 
 
-with_advice_on_function(InputGuardrail)
-with_advice_on_function(OutputGuardrail)
+add_kind(InputGuardrail)
+add_kind(OutputGuardrail)
+
+
+def adopted_guardrail(entry: Any) -> Any:
+    """Return a guardrail of the SDK as ours; any other object unchanged."""
+    names = sdk_names(entry)
+    kind = next((kind for kind in _KINDS if kind.__name__ in names), None)
+    return entry if kind is None else kind(**guardrail_parts(entry))
 
 
 def guardrails(kind: type[AnyGuardrail], *others: type) -> Rule:
@@ -212,7 +225,7 @@ class OutputGuardrailResult:
 
 
 @overload
-def input_guardrail(func: InputGuardrailFunction[TContext], /) -> InputGuardrail[TContext]: ...
+def input_guardrail(func: InputGuardrailFunction[TContext]) -> InputGuardrail[TContext]: ...
 
 
 @overload
@@ -221,7 +234,7 @@ def input_guardrail(
 ) -> Callable[[InputGuardrailFunction[TContext]], InputGuardrail[TContext]]: ...
 
 
-def input_guardrail(func: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+def input_guardrail(func: Any = None, *, name: str | None = None, **options: Any) -> Any:
     """Make an input guardrail from a function; use it as a decorator.
 
     Args:
@@ -236,7 +249,7 @@ def input_guardrail(func: Any = None, /, *, name: str | None = None, **options: 
 
 
 @overload
-def output_guardrail(func: OutputGuardrailFunction[TContext], /) -> OutputGuardrail[TContext]: ...
+def output_guardrail(func: OutputGuardrailFunction[TContext]) -> OutputGuardrail[TContext]: ...
 
 
 @overload
@@ -245,7 +258,7 @@ def output_guardrail(
 ) -> Callable[[OutputGuardrailFunction[TContext]], OutputGuardrail[TContext]]: ...
 
 
-def output_guardrail(func: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+def output_guardrail(func: Any = None, *, name: str | None = None, **options: Any) -> Any:
     """Make an output guardrail from a function; use it as a decorator.
 
     Args:

@@ -8,8 +8,8 @@ from outlast.agents.context.wrapper import TContext, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
     AnyGuardrail,
+    add_kind,
     decorated,
-    with_advice_on_function,
 )
 
 
@@ -169,8 +169,8 @@ class ToolOutputGuardrail(_ToolGuardrail, Generic[TContext]):
     kind = "Tool output guardrail"
 
 
-with_advice_on_function(ToolInputGuardrail)
-with_advice_on_function(ToolOutputGuardrail)
+add_kind(ToolInputGuardrail)
+add_kind(ToolOutputGuardrail)
 
 
 @dataclass
@@ -190,7 +190,7 @@ class ToolOutputGuardrailResult:
 
 
 @overload
-def tool_input_guardrail(func: ToolInputGuardrailFunction, /) -> ToolInputGuardrail[Any]: ...
+def tool_input_guardrail(func: ToolInputGuardrailFunction) -> ToolInputGuardrail[Any]: ...
 
 
 @overload
@@ -199,7 +199,7 @@ def tool_input_guardrail(
 ) -> Callable[[ToolInputGuardrailFunction], ToolInputGuardrail[Any]]: ...
 
 
-def tool_input_guardrail(func: Any = None, /, *, name: str | None = None) -> Any:
+def tool_input_guardrail(func: Any = None, *, name: str | None = None) -> Any:
     """Make a tool input guardrail from a function; use it as a decorator.
 
     Raises:
@@ -209,7 +209,7 @@ def tool_input_guardrail(func: Any = None, /, *, name: str | None = None) -> Any
 
 
 @overload
-def tool_output_guardrail(func: ToolOutputGuardrailFunction, /) -> ToolOutputGuardrail[Any]: ...
+def tool_output_guardrail(func: ToolOutputGuardrailFunction) -> ToolOutputGuardrail[Any]: ...
 
 
 @overload
@@ -218,7 +218,7 @@ def tool_output_guardrail(
 ) -> Callable[[ToolOutputGuardrailFunction], ToolOutputGuardrail[Any]]: ...
 
 
-def tool_output_guardrail(func: Any = None, /, *, name: str | None = None) -> Any:
+def tool_output_guardrail(func: Any = None, *, name: str | None = None) -> Any:
     """Make a tool output guardrail from a function; use it as a decorator.
 
     Raises:

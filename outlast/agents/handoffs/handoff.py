@@ -18,6 +18,7 @@ from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TConte
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
 from outlast.agents.hooks import TAgent
+from outlast.agents.installed_sdk import handoff_parts, refuse_agent, sdk_names
 from outlast.agents.schemas.problems import schema_errors
 from outlast.agents.schemas.provider_names import LONGEST_NAME, distinct_name, is_tool_name
 from outlast.agents.schemas.strict_schema import strict_schema
@@ -273,6 +274,7 @@ def handoff(  # noqa: PLR0913  the SDK's options, and one
         needs_approval: whether a person decides before the handoff: yes, no, a predicate called
             with (context, arguments, call id), or an `ApprovalPolicy`.
     """
+    refuse_agent(agent)
     if not isinstance(getattr(agent, "name", None), str):
         raise UserError(f"handoff() needs an Agent, not {agent!r}.")
     name = tool_name_override or Handoff.default_tool_name(agent)
@@ -288,6 +290,16 @@ def handoff(  # noqa: PLR0913  the SDK's options, and one
         is_enabled=is_enabled,
         needs_approval=needs_approval,
     )
+
+
+def adopted_handoff(entry: Any) -> Any:
+    """Return a handoff of the SDK as ours; any other object unchanged.
+
+    Raises:
+        UserError: it is an agent of the SDK, or leads to one.
+    """
+    refuse_agent(entry)
+    return Handoff(**handoff_parts(entry)) if "Handoff" in sdk_names(entry) else entry
 
 
 def _schema(input_type: Any, name: str) -> JsonObject:

@@ -36,8 +36,9 @@ _TYPED: dict[str, str] = {
     "tool_search_output": "ResponseToolSearchOutputItem",
     "program": "response_output_item.Program",
     "program_output": "response_output_item.ProgramOutput",
+    "response": "Response",
 }
-"""The class in `openai.types.responses` of each item type that a model writes."""
+"""The class in `openai.types.responses` of each item type that a model writes, and of a response."""
 
 
 _FIELDS = {
@@ -147,7 +148,7 @@ def as_json(value: object) -> Any:
 
 
 class HeldRaw:
-    """The raw form of one item.
+    """The raw form of one item, or of a whole response.
 
     Callers get a copy, because a run's own state may hold the JSON; changes of it change the item.
     """
@@ -191,7 +192,7 @@ def _plain(shown: Any) -> JsonObject:
 
 
 def _to_typed(raw: JsonObject) -> Any:
-    kind = raw.get("type")
+    kind = raw.get("type") or raw.get("object")
     if kind == "message" and raw.get("role") != "assistant":
         return raw
     model = _model(kind) if isinstance(kind, str) else None

@@ -1,11 +1,13 @@
 """The schema of an agent's final output, and the output as JSON and as a value."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import lru_cache
 from json import dumps
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.installed_sdk import sdk_names
 from outlast.agents.schemas.output_type import (
     WRAPPER_KEY,
     adapter_of,
@@ -17,6 +19,9 @@ from outlast.agents.schemas.output_type import (
 from outlast.agents.schemas.problems import output_problems
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 _KEPT_SCHEMAS = 256  # types are few; those that a program makes in a loop must not pile up
 
@@ -170,12 +175,12 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             UserError: the value is not of the type, or cannot be written as JSON.
         """
         from pydantic import ValidationError
-        from pydantic_core import PydanticSerializationError, from_json
+        from pydantic_core import PydanticSerializationError
 
         if self._plain_text:
             return _plain_json(value, self._name)
         try:
-            data = self._values.dump_json(self._to_type(value), by_alias=False, round_trip=True)
+            return self._written_json(self._to_type(value))
         except ValidationError as error:
             raise UserError(
                 f"A final output of type {type(value).__name__} does not fit the output type "
@@ -185,7 +190,6 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             raise UserError(
                 f"A final output of type {self._name} cannot be written as JSON: {error}."
             ) from None
-        return from_json(data)
 
     def read_value(self, value: Json) -> Any:
         """Return a final output from its stored JSON.
@@ -202,11 +206,40 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             # Lax mode: strictness is for models, and a serializer may write another JSON type.
             return self._values.validate_json(to_json(value), by_alias=False, by_name=True)
         except ValidationError as error:
+            if (rebuilt := self._with_defaults(value, error)) is not None:
+                return rebuilt
             raise UserError(
                 f"The run's final output cannot be rebuilt as {self._name}: {output_problems(error)}. "
                 "The run was answered with another version of the type, or the type's serializers "
                 "write what its validators do not read."
             ) from None
+
+    def _with_defaults(self, value: Json, error: "ValidationError") -> Any:
+        """Return the value of JSON with defaults that do not fit their own types, or None.
+
+        Pydantic does not check defaults, such as None of `score: int = Field(None)`, when it makes
+        an object, and refuses them in JSON. So what it refuses is left out, and the object must
+        have the same JSON then.
+        """
+        from pydantic import ValidationError
+        from pydantic_core import from_json, to_json
+
+        rest = from_json(to_json(value))  # a copy
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        for owner, name in [_field_at(rest, problem["loc"]) for problem in problems]:
+            owner.pop(name, None)
+        try:
+            rebuilt = self._values.validate_json(to_json(rest), by_alias=False, by_name=True)
+        except ValidationError:
+            return None
+        return rebuilt if self._written_json(rebuilt) == value else None
+
+    def _written_json(self, value: Any) -> Json:
+        from pydantic_core import from_json
+
+        # A default need not be of its type, which is no reason for a warning.
+        data = self._values.dump_json(value, by_alias=False, round_trip=True, warnings=False)
+        return from_json(data)
 
     def model_text(self, written: Json) -> str:
         """Return the JSON text that a model would write for a stored output."""
@@ -228,6 +261,37 @@ class AgentOutputSchema(AgentOutputSchemaBase):
     def _refuse_plain_text(self) -> None:
         if self._plain_text:
             raise UserError("The output type is plain text, which has no JSON Schema.")
+
+
+class _SDKSchema(AgentOutputSchemaBase):
+    """The schema of a class that a program derived from the SDK's base class."""
+
+    def __init__(self, theirs: Any) -> None:
+        self.theirs = theirs
+
+    def is_plain_text(self) -> bool:
+        return self.theirs.is_plain_text()
+
+    def name(self) -> str:
+        return self.theirs.name()
+
+    def json_schema(self) -> JsonObject:
+        return self.theirs.json_schema()
+
+    def is_strict_json_schema(self) -> bool:
+        return self.theirs.is_strict_json_schema()
+
+    def validate_json(self, json_str: str) -> Any:
+        return self.theirs.validate_json(json_str)
+
+
+def adopted_output_schema(output_type: Any) -> Any:
+    """Return a schema of the installed OpenAI Agents SDK as ours; any other value unchanged."""
+    names = sdk_names(output_type)
+    if "AgentOutputSchema" in names:
+        strict = output_type.is_strict_json_schema()
+        return AgentOutputSchema(output_type.output_type, strict_json_schema=strict)
+    return _SDKSchema(output_type) if "AgentOutputSchemaBase" in names else output_type
 
 
 def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
@@ -292,6 +356,19 @@ def output_as(output: Any, cls: Any, *, must_fit: bool) -> Any:
 
 
 _schema_of = lru_cache(maxsize=_KEPT_SCHEMAS)(AgentOutputSchema)
+
+
+def _field_at(value: Any, place: Sequence[str | int]) -> tuple[dict[Any, Any], str | int]:
+    """Return the object with the field at a place, and its name; a place also names types."""
+    owner: dict[Any, Any] = {}
+    name: str | int = ""
+    for step in place:
+        if isinstance(value, dict) and step in value:
+            owner, name = cast("dict[Any, Any]", value), step
+            value = owner[step]
+        elif isinstance(value, list) and isinstance(step, int):
+            owner, name, value = {}, "", cast("list[Any]", value)[step]
+    return owner, name
 
 
 def _plain_json(value: Any, name: str) -> Json:

@@ -14,6 +14,7 @@ from typing_extensions import TypeAliasType
 from outlast.agents.callables import callable_name, implementation
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import sdk_context, sdk_names_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,7 @@ class FunctionSignature:
 
     Attributes:
         parameters: those that the model supplies, in order, with resolved annotations.
+        is_sdk_context: whether the function takes a context of the installed OpenAI Agents SDK.
         context_type: the type argument of the context's annotation, or None.
         names: the names of all parameters, including those that the model does not supply.
         result_type: the annotated return type; None for any type.
@@ -29,6 +31,7 @@ class FunctionSignature:
 
     parameters: tuple[inspect.Parameter, ...]
     context: inspect.Parameter | None = None
+    is_sdk_context: bool = False
     context_type: Any = None
     names: frozenset[str] = frozenset()
     result_type: Any = None
@@ -42,6 +45,7 @@ class FunctionSignature:
         parameters = list(self.parameters)
         if self.context is not None:
             parameters.insert(0, self.context)
+            context = sdk_context(context) if self.is_sdk_context else context
             values = {**values, self.context.name: context}
         for parameter in parameters:
             value = values[parameter.name]
@@ -96,6 +100,7 @@ def read_signature(
     return FunctionSignature(
         parameters=rest,
         context=first,
+        is_sdk_context=not _sdk_context_names(_plain(first.annotation)).isdisjoint(_CONTEXTS),
         context_type=_context_type(first, owner),
         names=names,
         result_type=result_type,
@@ -164,17 +169,31 @@ def _plain(annotation: Any) -> Any:
             return annotation
 
 
+_CONTEXTS = frozenset({"RunContextWrapper", "ToolContext"})
+
+
+def _sdk_context_names(annotation: Any) -> frozenset[str]:
+    origin = get_origin(annotation) or annotation
+    return sdk_names_of(origin) if inspect.isclass(origin) else frozenset()
+
+
 def _mentions_context(annotation: Any) -> bool:
     annotation = _plain(annotation)
     origin = get_origin(annotation) or annotation
     if inspect.isclass(origin) and issubclass(origin, RunContextWrapper):
+        return True
+    if not _sdk_context_names(annotation).isdisjoint(_CONTEXTS):
         return True
     return any(_mentions_context(argument) for argument in get_args(annotation))
 
 
 def _context_type(parameter: inspect.Parameter, owner: str) -> Any:
     annotation = _plain(parameter.annotation)
-    if (get_origin(annotation) or annotation) not in (RunContextWrapper, ToolContext):
+    is_sdk = not _sdk_context_names(annotation).isdisjoint(_CONTEXTS)
+    if not is_sdk and (get_origin(annotation) or annotation) not in (
+        RunContextWrapper,
+        ToolContext,
+    ):
         raise UserError(
             f"{owner}: {parameter.name!r} must be annotated with RunContextWrapper or ToolContext "
             f"itself, with or without a type argument, not with {parameter.annotation}."

@@ -24,8 +24,9 @@ from outlast.agents.checks import (
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field
 from outlast.agents.errors import MCPTaskEnded, ToolTimeoutError, UserError, WaitTimeout
-from outlast.agents.guardrails.guardrail import guardrails
+from outlast.agents.guardrails.guardrail import adopted_guardrail, guardrails
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.agents.installed_sdk import adopted
 from outlast.agents.logs import get_logger
 from outlast.agents.schemas.provider_names import is_tool_name
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
@@ -288,8 +289,8 @@ class FunctionTool:
             self.timeout = timeout_seconds
         elif self.timeout is None:  # pyright: ignore[reportUnnecessaryComparison]  as an option
             self.timeout = DEFAULT_TIMEOUT
-        self.tool_input_guardrails = self.tool_input_guardrails or []  # None means unset
-        self.tool_output_guardrails = self.tool_output_guardrails or []
+        for name in ("tool_input_guardrails", "tool_output_guardrails"):  # None means unset
+            setattr(self, name, adopted(getattr(self, name) or [], adopted_guardrail))
         self.retry = _retry_policy(self.retry, owner)
         check_fields(self, _RULES, owner)
         if self.fast and self.needs_approval is not False:

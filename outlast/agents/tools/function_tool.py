@@ -87,18 +87,16 @@ class ToolOptions(TypedDict, total=False):
 
 @overload
 def function_tool(
-    function: Callable[..., Any], /, **options: Unpack[ToolOptions]
-) -> FunctionTool: ...
-
-
-@overload
-def function_tool(
     **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
 
+@overload
+def function_tool(func: Callable[..., Any], **options: Unpack[ToolOptions]) -> FunctionTool: ...
+
+
 def function_tool(
-    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+    func: Callable[..., Any] | None = None, **options: Unpack[ToolOptions]
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool from a function; use it as a decorator.
 
@@ -114,15 +112,16 @@ def function_tool(
     The tool's `__wrapped__` is the function, for tests; calling it bypasses validation.
 
     Args:
-        function: the function, if the decorator is used without options.
+        func: the function, if this is not used as a decorator with options.
         **options: see `ToolOptions`.
 
     Raises:
         UserError: the function or an option is invalid. The message names the tool and the
             fix.
     """
-    if function is not None:
-        return _make_tool(function, _caller(), options)
+    if func is not None:
+        return _make_tool(func, _caller(), options)
+    check_options("function_tool", options, ToolOptions)  # now: what follows may never be called
 
     def decorate(function: Callable[..., Any]) -> FunctionTool:
         return _make_tool(function, _caller(), options)

@@ -8,6 +8,7 @@ from outlast.agents.callables import call, check_callable
 from outlast.agents.checks import InvalidType, InvalidValue, check_count
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
+from outlast.agents.installed_sdk import as_ours
 from outlast.agents.items.run_items import RunItem
 from outlast.agents.logs import get_logger
 from outlast.agents.tools.definition import FunctionTool
@@ -158,6 +159,7 @@ async def judge(
 ) -> ToolsToFinalOutputResult:
     """Call a callable that decides whether the results of a turn end the run."""
     verdict: object = await call(behavior, context, results)
+    verdict = as_ours(verdict, ToolsToFinalOutputResult)
     if not isinstance(verdict, ToolsToFinalOutputResult):
         raise UserError(
             f"{owner}: tool_use_behavior returned {type(verdict).__name__}: return "

@@ -138,13 +138,14 @@ def changes(
     """Yield the events between two consecutive states, in order, numbered from `next_id`.
 
     An answer that needs output guardrails comes after they pass; a blocked answer comes as its
-    placeholder. Notes to the model and answers that were not approved are not for users.
+    placeholder. Notes to the model and answers that were not approved are not for users, nor is
+    what a handoff's filter drops of the items that come with the handoff.
     """
     for change in run_changes(before, None, after):
         match change:
-            case ItemsShown(items=items):
-                for entry in items:
-                    if entry.kind not in INTERNAL_KINDS:
+            case ItemsShown(items=items, dropped=dropped):
+                for at, entry in enumerate(items):
+                    if entry.kind not in INTERNAL_KINDS and at not in dropped:
                         yield item_event(entry, definitions.run_item(entry), next_id)
                         next_id += 1
             case AgentChanged(agent=agent):

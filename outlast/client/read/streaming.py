@@ -125,6 +125,11 @@ class RunResultStreaming(RunResultBase):
         """
         return self._final_output if self.is_complete else None
 
+    @final_output.setter
+    def final_output(self, value: Any) -> None:
+        """Show another answer in this object, as in the SDK; the run keeps its own."""
+        self._final_output = value
+
     @property
     def current_agent(self) -> Any:
         """The active agent."""

@@ -28,6 +28,10 @@ class ResultDecisions:
         self.reject: Final = waiting.reject
         self._snapshot = snapshot
 
+    def __deepcopy__(self, _memo: object) -> "ResultDecisions":
+        """Return the same decisions: a copy of a context, as `asdict` makes it, decides no other run."""
+        return self
+
     def is_approved(self, tool_name: str, call_id: str) -> bool | None:
         """Return the decision about a call, or the remembered one for its tool; or None."""
         decision = self._decision(tool_name, call_id)

@@ -1,9 +1,11 @@
 """`RunResultBase`: the members that all results share, made from a state when they are read."""
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import Field, fields, make_dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, overload
+
+from pydantic_core import SchemaSerializer, core_schema
 
 from outlast.agents.agent_tools.nested_result import AgentToolInvocation
 from outlast.agents.config.session_input import without_reasoning_ids
@@ -52,8 +54,32 @@ NOBODY = LocalDefinitions()
 """Definitions of a process that has none, only names."""
 
 
+_FIELDS = (
+    "input", "new_items", "raw_responses", "final_output", "input_guardrail_results",
+    "output_guardrail_results", "tool_input_guardrail_results", "tool_output_guardrail_results",
+    "context_wrapper", "interruptions", "max_turns", "_last_agent",
+)  # fmt: skip
+"""The fields of the SDK's results, in its order."""
+
+
 class RunResultBase:
-    """The readable members of a run that has ended, waits, or is still running."""
+    """The readable members of a run that has ended, waits, or is still running.
+
+    `dataclasses.asdict` and `replace` take a result as one of the SDK, although its members are
+    made when they are read. As JSON, such as in a tool's output, it is its text.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]] = {
+        one.name: one for one in fields(make_dataclass("RunResult", _FIELDS))
+    }
+    __pydantic_serializer__: ClassVar[SchemaSerializer] = SchemaSerializer(
+        core_schema.any_schema(serialization=core_schema.to_string_ser_schema())
+    )
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> core_schema.CoreSchema:
+        """Let models and functions of pydantic take a result, as it is."""
+        return core_schema.is_instance_schema(cls, serialization=core_schema.to_string_ser_schema())
 
     def __init__(
         self,
@@ -195,6 +221,11 @@ class RunResultBase:
             UserError: the answer does not fit the agent's output type.
         """
         return self._final_output
+
+    @final_output.setter
+    def final_output(self, value: Any) -> None:
+        """Show another answer in this object, as in the SDK; the run keeps its own."""
+        self._final_output = value
 
     @cached_property
     def _final_output(self) -> Any:

@@ -1,6 +1,7 @@
 """Results of runs, and the errors of failed runs."""
 
 from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
 from outlast.agents.agent_tools.nested_result import AgentToolInvocation
@@ -39,7 +40,7 @@ class RunResult(RunResultBase):  # noqa: PLW1641  unhashable: states hold lists
         del args
         return object.__new__(MadeResult if cls is RunResult and "input" in parts else cls)
 
-    @property
+    @cached_property
     def max_turns(self) -> int | None:
         """The maximum number of model calls for the answer; None for no limit."""
         return self._state.start.max_turns
@@ -154,13 +155,16 @@ def result_of_answer(
     return RunResult(snapshot_of(state), definitions, answer=answer, client=client)
 
 
-class FailedRun(RunErrorDetails):
+class FailedRun(RunErrorDetails):  # noqa: PLW1641  unhashable: states hold lists
     """A run up to its failure, with all members of a result."""
 
     def __init__(self, result: RunResult) -> None:
         parts = (field.name for field in fields(RunErrorDetails))
         super().__init__(**{name: getattr(result, name) for name in parts})
         self.result = result
+
+    def __eq__(self, other: object) -> bool:
+        return self.result == other.result if isinstance(other, FailedRun) else NotImplemented
 
     def __str__(self) -> str:
         return failure_summary(self)

@@ -27,6 +27,7 @@ from outlast.agents.context.codec import context_class, write_context
 from outlast.agents.context.encoding import type_name
 from outlast.agents.errors import UserError
 from outlast.agents.hooks import RunHooks, RunHooksBase, check_run_hooks, overrides
+from outlast.agents.installed_sdk import refuse_agent
 from outlast.agents.references import RunReferences, base_name
 from outlast.client.start.customer import as_customer
 from outlast.client.start.tenant import Tenant, as_tenant
@@ -259,6 +260,7 @@ def check_place(
 
 def agent_name(agent: object) -> str:
     """Return the name of the starting agent."""
+    refuse_agent(agent)
     name = agent if isinstance(agent, str) else getattr(agent, "name", None)
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"A run starts with an Agent or an agent's name, not {agent!r}.")

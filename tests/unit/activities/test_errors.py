@@ -16,6 +16,7 @@ from outlast.activities.errors import (
     fitting,
     is_retryable,
     of_model,
+    of_model_code,
     of_user_code,
 )
 from outlast.agents.errors import ModelRefusalError, ToolFailed, UserError
@@ -156,3 +157,26 @@ def test_large_details_lose_what_is_large():
     assert error.details is not None
     assert error.details.keys() == {"a"}
     assert len(error.details["a"]) == 4_000
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [
+        (ValueError("x"), False),
+        (KeyError("x"), False),
+        (ZeroDivisionError(), False),
+        (TypeError(), False),
+        (RuntimeError(), True),
+        (ConnectionResetError(), True),
+        (TimeoutError(), True),
+        (json.JSONDecodeError("cut off", "{", 1), True),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "cut off"), True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_mistake_in_a_model_of_the_program_ends_its_call(
+    error: Exception, *, retryable: bool
+) -> None:
+    failed = of_model_code("The model Own", error)
+    assert (failed.retryable, failed.attempts) == (retryable, USER_CODE_ATTEMPTS)
+    assert failed.message.startswith(f"The model Own raised {type(error).__name__}")

@@ -77,10 +77,10 @@ def test_a_call_of_the_responses_api_has_the_id_of_its_response(collected: SpanC
     exported = shown.span_data.export()
     assert (exported["type"], exported["response_id"]) == ("response", "resp_1")
     assert (exported["model"], exported["usage"]["input_tokens"]) == ("gpt-x", 7)
-    assert shown.span_data.response["output"] == [{"type": "message"}]
+    assert shown.span_data.raw_response["output"] == [{"type": "message"}]
     assert shown.span_data.input[0] == {"role": "system", "content": "Be brief."}
     assert hidden.span_data.export() == exported
-    assert (hidden.span_data.input, hidden.span_data.response.get("output")) == (None, None)
+    assert (hidden.span_data.input, hidden.span_data.raw_response.get("output")) == (None, None)
 
 
 def test_a_model_call_tells_what_was_asked_and_answered(collected: SpanCollector) -> None:

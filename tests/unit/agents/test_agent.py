@@ -5,6 +5,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
@@ -119,12 +120,14 @@ def test_an_output_type_may_be_wrapped_in_a_schema(output_type: Any) -> None:
     assert Agent[Any]("A", output_type=schema).output_type is schema
 
 
-def test_an_agent_is_only_the_same_as_itself() -> None:
+def test_agents_in_a_circle_can_be_compared() -> None:
     one = Agent[Any]("A")
     one.handoffs.append(one)
     other = Agent[Any]("A")
     other.handoffs.append(other)
-    assert one != other
+    assert one == other
+    assert one != Agent[Any]("A", handoffs=[Agent("B")])
+    assert one != "A"
     assert len({one, other, one}) == 2
     assert "A" in repr(one)
 
@@ -294,3 +297,15 @@ async def test_tools_of_mcp_servers_come_first() -> None:
 def test_mcp_servers_that_are_none_are_refused(fields: dict[str, Any], problem: str) -> None:
     with pytest.raises(UserError, match=problem):
         AnyAgent(name="A", **fields)
+
+
+def test_agents_are_equal_by_their_fields_and_two_keys() -> None:
+    one, other = Agent[Any](name="Desk"), Agent[Any](name="Desk")
+    assert one == other == one.clone()
+    assert one != Agent[Any](name="Desk", instructions="Help.")
+    assert len({one, other}) == 2
+
+
+def test_pydantic_takes_agents() -> None:
+    desk = Agent[Any](name="Desk")
+    assert TypeAdapter(Agent).validate_python(desk) is desk

@@ -431,3 +431,42 @@ def test_a_schema_of_the_users_own_gives_the_same_value_after_it_travelled(
     rebuilt = read_output(schema, write_output(schema, answered))
     assert rebuilt == value
     assert type(rebuilt) is type(value)
+
+
+NOTHING: Any = None
+
+
+class Grade(BaseModel):
+    """Its defaults are not of their types, which pydantic does not check."""
+
+    name: str = "?"
+    score: int = Field(NOTHING)
+    weight: int | float = Field(NOTHING, alias="w")
+    parts: "list[Grade]" = []
+    by_name: "dict[str, Grade]" = {}
+
+
+@pytest.mark.parametrize(
+    ("output_type", "text"),
+    [
+        (Grade, '{"name": "Ann"}'),
+        (Grade, '{"w": 2, "parts": [{"score": 1}, {}], "by_name": {"score": {}}}'),
+        (list[Grade], '{"response": [{"name": "Ann"}, {"score": 3}]}'),
+        (Grade | int, '{"response": {}}'),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_defaults_that_are_not_of_their_type_survive_the_way(output_type: Any, text: str) -> None:
+    schema = AgentOutputSchema(output_type, strict_json_schema=False)
+    value = schema.validate_json(text)
+    assert schema.read_value(schema.write_value(value)) == value
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{"name": None}, {"score": "many"}, {"parts": [{"score": "many"}]}, {"parts": [None]}],
+)
+def test_other_values_that_do_not_fit_are_still_refused(written: Json) -> None:
+    schema = AgentOutputSchema(Grade, strict_json_schema=False)
+    with pytest.raises(UserError, match="cannot be rebuilt as Grade"):
+        schema.read_value(written)

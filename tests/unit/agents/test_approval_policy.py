@@ -1,7 +1,7 @@
 """Approval policies: their terms, and the mistakes in them that are refused."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
@@ -16,7 +16,7 @@ from outlast.agents.approvals.policy import (
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.registry import worst_effect
-from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.function_tool import ToolOptions, function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, EscalationStep
 from outlast.loop.approvals import Audience as AudienceRecord
@@ -186,7 +186,7 @@ def test_so_is_one_in_its_parts(make: Any, fields: dict[str, Any], problem: str)
 # --- What a policy is for ----------------------------------------------------------------------------
 
 
-def make_tool(**options: Any) -> Any:
+def make_tool(**options: Unpack[ToolOptions]) -> Any:
     @function_tool(**options)
     def pay(amount: int, iban: str) -> None:
         """Pay."""

@@ -32,7 +32,9 @@ AGENT = Agent[Any](name="A")
 
 
 def _tool(**options: Any) -> Any:
-    @function_tool(**options)
+    decorate: Any = function_tool
+
+    @decorate(**options)
     def look() -> str:
         return ""
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from openai.types.responses import ResponseFunctionToolCall
+from pydantic import BaseModel, TypeAdapter
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext, show_turn
@@ -166,3 +167,27 @@ def test_a_tool_knows_whether_a_person_let_its_call_run() -> None:
     assert context.is_tool_approved("refund", "c2") is None
     plain = ToolContext(None, tool_name="refund", tool_call_id="c1", tool_arguments="{}")
     assert plain.is_tool_approved("refund", "c1") is None
+
+
+def test_contexts_are_told_apart_and_can_be_keys() -> None:
+    one, other = RunContextWrapper(1), RunContextWrapper(1)
+    assert one != other
+    assert {one: "a", other: "b"}[one] == "a"
+    tools = ToolContext(None, tool_name="t", tool_call_id="c", tool_arguments="{}")
+    assert {tools: 1}[tools] == 1
+
+
+def test_pydantic_takes_contexts() -> None:
+    """Programs put them into models and validated functions, as with the SDK."""
+
+    class Step(BaseModel):
+        ctx: RunContextWrapper[int]
+        call: ToolContext[int] | None = None
+
+    wrapper = RunContextWrapper(3)
+    assert Step(ctx=wrapper).ctx is wrapper
+    assert TypeAdapter(RunContextWrapper[int]).validate_python({"context": 3}).context == 3
+    assert "usage" in TypeAdapter(RunContextWrapper).json_schema()["properties"]
+    raw = {"type": "function_call", "name": "t", "call_id": "c", "arguments": "{}"}
+    made = ToolContext(3, tool_name="t", tool_call_id="c", tool_arguments="{}", tool_call=raw)
+    assert isinstance(made.tool_call, ResponseFunctionToolCall)

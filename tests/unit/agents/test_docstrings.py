@@ -167,30 +167,51 @@ def test_the_docstring_is_found_on_every_kind_of_callable(
     assert read_docs(function).description == description
 
 
-LOOSE = """Find orders.
-
-    Args:
-        customer (str) - whose orders,
-        by name: the first one counts.
-        limit: how many,
-        at most 100
-        **filters - further - filters.
-
-    Returns:
-        The orders.
-    """
+def find(customer: str, limit: int, **filters: str) -> None:
+    del customer, limit, filters
 
 
+@pytest.mark.parametrize(
+    ("entries", "described"),
+    [
+        # An entry for no parameter, such as the context, is one nevertheless.
+        ("customer: Whose.\n    nobody: No parameter.\n    limit: Most.", ["Whose.", "Most."]),
+        ("customer: Whose.\n    see also: the manual.", ["Whose."]),
+        # Lines that go on.
+        ("customer: One of:\n        - a\n            - b\n      c", ["One of:\n- a\n    - b\nc"]),
+        ("customer:\n        Below.\n\n        More.", ["\nBelow.\n\nMore."]),
+        (
+            "customer: Whose\n        limit: of all\n    limit: Most.",
+            ["Whose\nlimit: of all", "Most."],
+        ),
+        # A line that begins no entry is dropped, and so is what goes on there.
+        ("customer: Whose,\n    by name\n        and town\n    limit: Most.", ["Whose,", "Most."]),
+        # The SDK does not read a dash.
+        ("customer (str) - Whose.\n    **filters - further - ones.", ["Whose.", "further - ones."]),
+        ("other - Whose.\n    limit: Most.", ["Most."]),
+    ],
+)
 @pytest.mark.parametrize("style", ["google", "auto"])
-def test_loose_entries_keep_their_descriptions(style: DocstringStyle) -> None:
-    def find(customer: str, limit: int, **filters: str) -> None:
-        del customer, limit, filters
+def test_entries_are_read_as_in_the_sdk(
+    entries: str, described: list[str], style: DocstringStyle
+) -> None:
+    function = functools.partial(find)
+    find.__doc__ = f"Find orders.\nArgs:\n    {entries}\n\nReturns:\n    customer: x"
+    docs = read_docs(function, style)
+    assert docs.description == "Find orders."
+    names = ("customer", "limit", "filters")
+    assert [docs.parameters[name] for name in names if name in docs.parameters] == described
 
-    find.__doc__ = LOOSE
-    found = read_docs(find, style)
-    assert found.description == "Find orders."
-    assert {name: " ".join(text.split()) for name, text in found.parameters.items()} == {
-        "customer": "whose orders, by name: the first one counts.",
-        "limit": "how many, at most 100",
-        "filters": "further - filters.",
+
+def test_a_field_goes_on_up_to_the_next_one() -> None:
+    text = "Find.\n\n:param customer: One of:\n    - a\n        - b\nor c\n:arg limit:\n    Most.\n"
+    docs = read_docs(documented(f"{text}:key customer: Again.\n:returns: Orders."))
+    assert docs.parameters == {
+        "customer": "One of:\n    - a\n        - b\nor c",
+        "limit": "Most.",
     }
+
+
+def test_a_section_without_entries_is_text() -> None:
+    docs = read_docs(documented("Args:\nare what a function takes."))
+    assert (docs.description, docs.parameters) == ("Args:\nare what a function takes.", {})

@@ -12,6 +12,7 @@ from outlast.agents.errors import (
     AgentsException,
     InputGuardrailTripwireTriggered,
     ModelRefusalError,
+    ModelTimeoutError,
     OutputGuardrailTripwireTriggered,
     RunCancelled,
     RunClosed,
@@ -19,6 +20,21 @@ from outlast.agents.errors import (
     ToolOutputGuardrailTripwireTriggered,
     ToolTimeoutError,
     UserError,
+)
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    InputGuardrailResult,
+)
+
+
+def no_refunds(context: object, agent: object, input: object) -> GuardrailFunctionOutput:  # noqa: A002  the SDK's
+    """Refuse everything."""
+    return GuardrailFunctionOutput(output_info="no", tripwire_triggered=True)
+
+
+RESULT = InputGuardrailResult(
+    guardrail=InputGuardrail(no_refunds), output=GuardrailFunctionOutput("no", True)
 )
 
 KINDS = [
@@ -111,6 +127,27 @@ def test_an_error_survives_being_copied_and_pickled(kind: type[AgentsException])
         ),
         (ToolTimeoutError(), {"tool_name": None, "timeout_seconds": None}),
         (ModelRefusalError("", refusal="No."), {"refusal": "No."}),
+        # Made by hand with the arguments of the SDK.
+        (InputGuardrailTripwireTriggered(RESULT), {"guardrail_result": RESULT}),
+        (OutputGuardrailTripwireTriggered(RESULT), {"guardrail_result": RESULT}),
+        (
+            ToolInputGuardrailTripwireTriggered(RESULT.guardrail, RESULT.output),
+            {"guardrail": RESULT.guardrail, "output": RESULT.output},
+        ),
+        (
+            ToolOutputGuardrailTripwireTriggered(RESULT.guardrail, output=RESULT.output),
+            {"guardrail": RESULT.guardrail, "output": RESULT.output},
+        ),
+        (
+            ToolTimeoutError("refund", 1.5),
+            {
+                "tool_name": "refund",
+                "timeout_seconds": 1.5,
+                "message": "The tool refund timed out after 1.5 seconds.",
+            },
+        ),
+        (ModelTimeoutError(3), {"timeout_seconds": 3}),
+        (ModelRefusalError("No."), {"refusal": "No."}),
     ],
 )
 def test_an_error_says_what_caused_it_also_as_a_copy(
@@ -118,6 +155,15 @@ def test_an_error_says_what_caused_it_also_as_a_copy(
 ) -> None:
     for twin in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert {name: getattr(twin, name) for name in attributes} == attributes
+
+
+def test_a_tripwire_made_by_hand_names_its_guardrail() -> None:
+    assert InputGuardrailTripwireTriggered(RESULT).guardrail_name == "no_refunds"
+    error = ToolInputGuardrailTripwireTriggered(RESULT.guardrail, RESULT.output)
+    assert (error.guardrail_name, str(error)) == (
+        "no_refunds",
+        "A InputGuardrail triggered its tripwire.",
+    )
 
 
 def test_what_a_program_did_wrong_can_be_caught_as_one_kind() -> None:

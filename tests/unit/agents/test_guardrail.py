@@ -15,6 +15,7 @@ from outlast.agents.guardrails.guardrail import (
     input_guardrail,
     output_guardrail,
 )
+from outlast.agents.guardrails.tool_guardrails import tool_input_guardrail, tool_output_guardrail
 
 CONTEXT = RunContextWrapper[Any](context={"customer": "Ann"})
 AGENT = object()
@@ -143,6 +144,18 @@ async def test_what_a_function_raises_is_not_wrapped() -> None:
 
     with pytest.raises(LookupError, match="no such list"):
         await fails.run(CONTEXT, AGENT, "hi")
+
+
+@pytest.mark.parametrize(
+    "make", [input_guardrail, output_guardrail, tool_input_guardrail, tool_output_guardrail]
+)
+def test_the_function_may_be_passed_by_name(make: Any) -> None:
+    def careful(*seen: object) -> GuardrailFunctionOutput:
+        return verdict(*seen)
+
+    guardrail = make(func=careful, name="strict")
+    assert (guardrail.guardrail_function, guardrail.get_name()) == (careful, "strict")
+    assert make(func=careful).get_name() == "careful"
 
 
 def test_a_decorated_guardrail_has_the_name_of_its_function() -> None:

@@ -58,7 +58,7 @@ def test_without_a_description_the_name_has_to_do() -> None:
 
 
 def test_name_and_description_can_be_chosen() -> None:
-    entry = handoff(BILLING, tool_name_override="pay", tool_description_override="For money.")
+    entry = handoff(BILLING, "pay", "For money.")  # in the SDK's order
     assert (entry.tool_name, entry.tool_description) == ("pay", "For money.")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import agents as sdk
 import pytest
 
 from outlast.agents.context.wrapper import RunContextWrapper
@@ -158,6 +159,7 @@ class Both(RunHooks[Any], AgentHooks[Any]):  # pyright: ignore[reportIncompatibl
         (Both(), r"Both has the hooks of an agent"),
         (Diary, r"instances of RunHooks, not type"),
         ("hooks", r"instances of RunHooks, not str"),
+        (sdk.RunHooks(), r"not RunHooks.*\. .* OpenAI Agents SDK: derive it from outlast's"),
     ],
 )
 def test_what_is_no_run_hooks_is_a_type_error(hooks: object, message: str) -> None:
@@ -165,7 +167,7 @@ def test_what_is_no_run_hooks_is_a_type_error(hooks: object, message: str) -> No
         check_run_hooks(hooks)
 
 
-@pytest.mark.parametrize("hooks", [Diary(), Both(), AgentDiary, 7])
+@pytest.mark.parametrize("hooks", [Diary(), Both(), AgentDiary, 7, sdk.AgentHooks()])
 def test_what_is_no_agent_hooks_is_refused_naming_the_agent(hooks: object) -> None:
     with pytest.raises(UserError, match=r"^Agent 'A': Agent hooks must be an AgentHooks instance"):
         check_agent_hooks(hooks, "Agent 'A'")

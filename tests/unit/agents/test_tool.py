@@ -15,7 +15,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
-from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError
+from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
@@ -186,6 +186,18 @@ def test_guardrails_and_what_a_late_tool_does_land_in_the_record() -> None:
     bare = function_tool(empty, tool_input_guardrails=None)
     assert (bare.tool_input_guardrails, bare.tool_output_guardrails) == ([], [])
     assert (bare.timeout_behavior, bare.timeout_error_function) == ("error_as_result", None)
+
+
+def test_the_function_may_be_passed_by_name() -> None:
+    def find(order: str) -> str:
+        """Find an order."""
+        return order
+
+    tool = function_tool(func=find, name_override="look_up")
+    assert (tool.name, tool.description) == ("look_up", "Find an order.")
+    misspelt: Any = {"function": find}
+    with pytest.raises(UserError, match=r"function_tool has no option function\."):
+        function_tool(**misspelt)
 
 
 def test_options_may_be_given_with_the_function() -> None:
@@ -427,11 +439,12 @@ def after(_context: RunContextWrapper[Any], error: Exception) -> str:
 async def test_a_call_outside_of_a_run_has_the_tools_time_out(
     options: dict[str, Any], expected: str
 ) -> None:
-    @function_tool(timeout=0.01, **options)
     async def slow() -> None:
         await asyncio.sleep(60)
 
-    output = await call_alone(slow)
+    tool = function_tool(slow, timeout=0.01, **options)
+
+    output = await call_alone(tool)
 
     assert str(output).startswith(expected)
 
@@ -440,12 +453,13 @@ async def test_a_call_outside_of_a_run_has_the_tools_time_out(
     "options", [{"timeout_behavior": "raise_exception"}, {"failure_error_function": None}]
 )
 async def test_or_it_raises(options: dict[str, Any]) -> None:
-    @function_tool(timeout=0.01, **options)
     async def slow() -> None:
         await asyncio.sleep(60)
 
+    tool = function_tool(slow, timeout=0.01, **options)
+
     with pytest.raises(ToolTimeoutError, match=r"slow timed out after 0\.01 seconds"):
-        await call_alone(slow)
+        await call_alone(tool)
 
 
 async def test_a_time_out_of_the_tools_own_is_its_error() -> None:

@@ -10,6 +10,7 @@ from outlast.cli.application import load_config, load_webhooks
 from outlast.cli.target import locate
 
 AGENTS = "from outlast import Agent\na = Agent(name='A', instructions='')\n"
+THEIRS = "import agents as sdk\ndesk = sdk.Agent(name='Desk')\n"
 TWO = AGENTS + "b = Agent(name='B', instructions='')\n"
 
 
@@ -140,6 +141,9 @@ def test_a_name_may_be_a_function_or_a_dict(
         ("", "", "neither 'worker_config' nor 'agents'. It holds no agents: define one"),
         ("agents = 5", "", "is of type int, but must be an Agent, a list"),
         ("agents = ['A']", "", "holds a str, but every entry must be an Agent"),
+        (THEIRS + "agents = [desk]", "", "'Desk' is an Agent of the OpenAI Agents SDK"),
+        (THEIRS, "desk", "'Desk' is an Agent of the OpenAI Agents SDK"),
+        (THEIRS, "", "'Desk' is an Agent of the OpenAI Agents SDK .*from outlast import Agent"),
         ("agents = []", "", "is empty: a worker needs at least one agent"),
         (AGENTS + "agents = [a]\ncontext_type = 5", "", "context_type must be a class"),
         ("1 / 0", "", "cannot be imported: ZeroDivisionError: division by zero. Add --debug"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from openai.types.responses import Response, ResponseOutputMessage
 
 from outlast.tracing.kinds import (
     AgentSpanData,
@@ -103,8 +104,27 @@ def test_a_response_keeps_id_model_and_usage() -> None:
     data = ResponseSpanData(whole, [ITEM])
     data.drop_content()
     assert data.input is None
-    assert data.response == {"id": "resp_1", "model": "gpt-5", "usage": {"input_tokens": 3}}
+    kept = {"id": "resp_1", "model": "gpt-5", "usage": {"input_tokens": 3}}
+    assert data.raw_response == {"object": "response", **kept}
+    assert data.response.id == "resp_1"
     assert "output" in whole
+
+
+def test_a_response_is_the_typed_one() -> None:
+    """Processors of the SDK read it so."""
+    text: Any = {"type": "output_text", "text": "Hi.", "annotations": []}
+    message: Any = {"type": "message", "id": "m", "role": "assistant", "content": [text]}
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    data = ResponseSpanData({"id": "resp_1", "model": "gpt-5", "output": [message], "usage": usage})
+    assert isinstance(data.response, Response)
+    assert data.response.usage is not None
+    assert (data.response.output_text, data.response.usage.input_tokens) == ("Hi.", 3)
+    assert isinstance(data.response.output[0], ResponseOutputMessage)
+    data.response.model = "hidden"
+    assert data.export()["model"] == "hidden"
+    assert ResponseSpanData(data.response).export() == data.export()
+    data.response = None
+    assert (data.response, data.raw_response, ResponseSpanData().response) == (None, {}, None)
 
 
 @pytest.mark.parametrize(

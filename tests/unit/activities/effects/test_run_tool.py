@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, replace
 from dataclasses import fields as fields_of
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import pytest
 from pydantic import BeforeValidator
@@ -40,7 +40,7 @@ from outlast.agents.tools.definition import (
     FunctionTool,
     ToolRetry,
 )
-from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.function_tool import ToolOptions, function_tool
 from outlast.agents.tools.search import tool_namespace
 from outlast.agents.usage import plain_usage
 from outlast.contract.effects import EffectRequest
@@ -70,7 +70,7 @@ LAST = ExecutionOptions(attempts=1)
 SHORT = ExecutionOptions(timeout_ms=30, attempts=1)
 
 
-def failing(error: Exception, **options: Any) -> FunctionTool:
+def failing(error: Exception, **options: Unpack[ToolOptions]) -> FunctionTool:
     """A tool that fails."""
 
     @function_tool(**options)
@@ -562,7 +562,7 @@ async def test_arguments_that_do_not_fit_are_the_calls_failure() -> None:
 # --- Arguments that do not fit -------------------------------------------------------------------------
 
 
-def misfit(**options: Any) -> FunctionTool:
+def misfit(**options: Unpack[ToolOptions]) -> FunctionTool:
     """A tool that is called with a string where it takes a number."""
 
     @function_tool(**options)
@@ -894,7 +894,7 @@ async def test_what_stands_in_for_a_result_may_be_the_answer_too(
 # --- The run's own words -------------------------------------------------------------------------------
 
 
-def refused(error: Exception, **options: Any) -> FunctionTool:
+def refused(error: Exception, **options: Unpack[ToolOptions]) -> FunctionTool:
     @function_tool(**options)
     async def pay(amount: int = 1) -> None:
         """Fail."""
@@ -951,7 +951,7 @@ async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> No
 # --- Time-outs, as the tool wants them ------------------------------------------------------------------
 
 
-def late(**options: Any) -> FunctionTool:
+def late(**options: Unpack[ToolOptions]) -> FunctionTool:
     @function_tool(**options)
     async def pay() -> None:
         """Hang."""

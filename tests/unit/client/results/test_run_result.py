@@ -1,9 +1,11 @@
 """What a run came to, and the errors that stand for failures."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
 
 from outlast.agents import errors
 from outlast.agents.agent import Agent
@@ -51,6 +53,34 @@ def test_a_result_says_what_the_run_came_to() -> None:
     assert plain_usage(result.usage) == state.usage
     assert (result.items, result.interruptions) == (state.items, [])
     assert "It is on its way." in repr(result)
+
+
+def test_a_result_is_taken_for_a_dataclass_as_those_of_the_sdk() -> None:
+    result = result_of(answered())
+    parts = asdict(result)
+    assert [*parts][:4] == ["input", "new_items", "raw_responses", "final_output"]
+    assert (parts["input"], parts["final_output"]) == ("Hello", "It is on its way.")
+    assert [item["type"] for item in parts["new_items"]] == [item.type for item in result.new_items]
+    assert parts["context_wrapper"]["context"] == {"name": "Ann"}
+    other = replace(result, final_output="No.")
+    assert (other.final_output, other.new_items) == ("No.", result.new_items)
+    assert other.last_agent == result.last_agent
+
+
+def test_a_result_shows_what_a_program_assigns() -> None:
+    result = result_of(answered())
+    for name in ("final_output", "input", "new_items", "max_turns", "interruptions"):
+        setattr(result, name, name)
+        assert getattr(result, name) == name
+    assert result_of(answered()).final_output == "It is on its way."
+
+
+def test_pydantic_takes_a_result_and_writes_its_text() -> None:
+    """A tool may return one."""
+    result = result_of(answered())
+    adapter = TypeAdapter(RunResult)
+    assert adapter.validate_python(result) is result
+    assert from_json(adapter.dump_json(result)) == str(result) == from_json(to_json([result]))[0]
 
 
 def test_results_of_one_state_are_equal() -> None:
