@@ -27,6 +27,7 @@ from outlast.agents.durations import DurationField, as_duration, duration_field
 from outlast.agents.errors import UserError
 from outlast.loop import approvals as records
 from outlast.loop.approvals import ApprovalTerms, DecisionType, EscalationStep, OnExpiry, Risk
+from outlast.loop.canonical import canonical_name
 from outlast.loop.values import JsonObject
 
 ToolEffect: TypeAlias = Literal["read", "reversible", "external_reversible", "irreversible"]
@@ -244,7 +245,8 @@ class ApprovalPolicy:
     def _check_people(self) -> None:
         audiences = [cast("Audience", step.to) for step in self.escalate]
         audiences += [cast("Audience", self.audience)] if self.audience is not None else []
-        people = {name for one in audiences for name in one.subjects or ()}
+        # One person with two spellings of their name is one person.
+        people = {canonical_name(name): name for one in audiences for name in one.subjects or ()}
         first = cast("Audience | None", self.audience)
         is_open = first is None or first.is_open
         if is_open and self.escalate:
@@ -255,7 +257,7 @@ class ApprovalPolicy:
         if not is_open and not any(one.groups for one in audiences) and len(people) < self.quorum:
             raise UserError(
                 f"{_place('quorum')} is {self.quorum}, but only {len(people)} people may decide: "
-                f"{', '.join(sorted(people))}. Name more people, or a group."
+                f"{', '.join(sorted(people.values()))}. Name more people, or a group."
             )
 
     def _check_response(self) -> None:

@@ -192,6 +192,10 @@ class FileReport:
     warnings: tuple[str, ...] = ()
 
 
+_PEOPLE: Final = frozenset({"audience", "escalate", "tiers"})
+"""The keys of a table that say who decides."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalFile:
     """An operators' file: policies, groups and fallback models. Its mistakes are a `UserError`.
@@ -205,6 +209,7 @@ class ApprovalFile:
     text: str = field(repr=False)
     entries: Mapping[Key, FilePolicy] = field(init=False)
     groups: Mapping[str, tuple[str, ...]] = field(init=False)
+    loosening: frozenset[str] = field(init=False)
     fallbacks: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -217,6 +222,7 @@ class ApprovalFile:
         reader.raise_problems()
         object.__setattr__(self, "entries", entries)
         object.__setattr__(self, "groups", reader.groups)
+        object.__setattr__(self, "loosening", frozenset(reader.loosening))
         object.__setattr__(self, "fallbacks", reader.fallbacks)
 
     @classmethod
@@ -254,12 +260,12 @@ class ApprovalFile:
         changes, setting = self.changes(point), point.setting
         if changes:
             return changes[-1].policy or False
-        return self._with_people(setting) if isinstance(setting, ApprovalPolicy) else setting
+        return self._of_code(setting) if isinstance(setting, ApprovalPolicy) else setting
 
     def changes(self, point: ApprovalPoint) -> tuple[Change, ...]:
         """Return what each table changes, in order; see `needs_approval`."""
         asks = point.setting is not False
-        policy = self._with_people(policy_of(point.setting) or DEFAULT_OPTIONS)
+        policy = self._of_code(policy_of(point.setting) or DEFAULT_OPTIONS)
         changes: list[Change] = []
         for table in self.tables(point.kind, point.agent, point.name):
             change = self._change(table, policy, point.effect, asks=asks)
@@ -275,33 +281,44 @@ class ApprovalFile:
             found = loosened(was, None)
             after = None if was is None or table.loosens else _noted(was, table)
             return Change(table=table, policy=after, loosened=found)
+        names_people = not _PEOPLE.isdisjoint(table.named)
+        with_people = self._with_people if names_people else self._of_code
         try:
-            after = self._with_people(table.changed(before))
+            after = with_people(table.changed(before))
             found = loosened(was, after, effect)
             if found and not table.loosens:
-                after = _noted(self._with_people(table.changed(before, found)), table)
+                after = _noted(self._of_code(table.changed(before, found)), table)
         except UserError as error:
             problem = _without_class(error.message)
             return Change(table=table, policy=_noted(before, table), loosened={}, problem=problem)
         return Change(table=table, policy=after, loosened=found)
 
-    def _with_people(self, policy: ApprovalPolicy) -> ApprovalPolicy:
-        if not self.groups:
+    def _of_code(self, policy: ApprovalPolicy) -> ApprovalPolicy:
+        """Return a policy of the code with the people whom the file lets decide, too."""
+        return self._with_people(policy, self.loosening)
+
+    def _with_people(
+        self, policy: ApprovalPolicy, groups: Collection[str] | None = None
+    ) -> ApprovalPolicy:
+        """Return a policy with the people of groups of the file; default: of all of them."""
+        groups = self.groups if groups is None else groups
+        if not groups:
             return policy
         steps = [
-            replace(step, to=self._named_people(cast("Audience", step.to)))
+            replace(step, to=self._named_people(cast("Audience", step.to), groups))
             for step in policy.escalate
         ]
         audience = cast("Audience | None", policy.audience)
         return replace(
             policy,
-            audience=audience and self._named_people(audience),
+            audience=audience and self._named_people(audience, groups),
             escalate=steps,
-            tiers=[self._with_people(tier) for tier in policy.tiers],
+            tiers=[self._with_people(tier, groups) for tier in policy.tiers],
         )
 
-    def _named_people(self, audience: Audience) -> Audience:
-        people = [one for group in audience.groups or () for one in self.groups.get(group, ())]
+    def _named_people(self, audience: Audience, groups: Collection[str]) -> Audience:
+        named = [group for group in audience.groups or () if group in groups]
+        people = [one for group in named for one in self.groups.get(group, ())]
         if not people:
             return audience
         return replace(audience, subjects=[*(audience.subjects or ()), *people])
@@ -316,6 +333,7 @@ class ApprovalFile:
         for agent in self.fallbacks:
             if agent and agent not in known.agents:
                 reader.add(("agent", agent), _missing("agent", agent, known.agents))
+        self._compare_groups(known, reader)
         reader.raise_problems()
         policies = {entry.title: list[ApprovalPolicy]() for entry in self.entries.values()}
         for point in known.points:
@@ -323,6 +341,21 @@ class ApprovalFile:
                 policies[change.table.title] += [change.policy] if change.policy else []
         warnings = self._warnings(known, reader)
         return FileReport(loosened=found, policies=policies, warnings=warnings)
+
+    def _compare_groups(self, known: ApprovalPoints, reader: "_FileReader") -> None:
+        """Refuse people in a group of the code who may decide by their name alone."""
+        for group, people in self.groups.items():
+            for point in known.points if people and group not in self.loosening else ():
+                policy = policy_of(point.setting)
+                if policy is None or not loosened(policy, self._with_people(policy, {group})):
+                    continue
+                reader.add(
+                    ("group", group),
+                    f"{point.title}: {', '.join(people)} may decide by name, where the code names the "
+                    f"group {group!r} of people's identities. If that is meant, add loosens = true to "
+                    f"[group.{_quoted(group)}].",
+                )
+                break
 
     def _warnings(self, known: ApprovalPoints, reader: "_FileReader") -> tuple[str, ...]:
         """Return the groups that only one side names, which are probably misspelt."""
@@ -360,6 +393,7 @@ class _FileReader:
         self._places = places
         self._problems: list[tuple[tuple[int, int], str]] = []
         self.groups: dict[str, tuple[str, ...]] = {}
+        self.loosening: set[str] = set()
         self.fallbacks: dict[str, tuple[str, ...]] = {}
 
     def raise_problems(self) -> None:
@@ -395,8 +429,13 @@ class _FileReader:
         for name, table in self._tables(("group",), groups):
             path = ("group", name)
             for key in table:
-                if key != "subjects":
-                    self.add((*path, key), _unknown("key", key, ["subjects"]))
+                if key not in {"subjects", "loosens"}:
+                    self.add((*path, key), _unknown("key", key, ["subjects", "loosens"]))
+            loosens: object = table.get("loosens", False)
+            if not isinstance(loosens, bool):
+                self.add((*path, "loosens"), "loosens must be true or false.")
+            elif loosens:
+                self.loosening.add(name)
             people = partial(names_of, "Audience(subjects=...)", table.get("subjects", ()))
             found[name] = self._checked(path, people) or ()
         return found

@@ -143,6 +143,7 @@ def test_a_table_without_keys_is_the_default_policy() -> None:
         ("[agent.A]\nanswer = 5", "2:1: answer must be a table"),
         ("[agent.A]\ntool = 5", "2:1: agent.A.tool must be a table of tables"),
         ("[group.a]\nsubject = ['x']", "2:1: unknown key 'subject'. Did you mean 'subjects'?"),
+        ("[group.a]\nloosens = 1", "2:1: loosens must be true or false"),
         ("[group.a]\nsubjects = 'x'", "2:1: subjects must be a list of names"),
         ("\n\n[tool.a]\n  quorum = 0", "4:3: quorum must be a whole number from 1, not 0."),
         ("[tool.a]\nquorum = '2'", "2:1: quorum must be a whole number from 1, not '2'."),
@@ -346,6 +347,8 @@ def test_the_people_of_an_audience_change_together_and_its_other_keys_stay() -> 
 
 def test_a_group_of_the_file_holds_for_policies_in_code() -> None:
     groups = "[group.billing]\nsubjects = ['ann', 'bob']\n[group.leads]\nsubjects = ['eve']\n"
+    assert over(groups, before=TWO).audience.subjects is None  # that would be a right for ann and bob
+    groups = groups.replace("]\n[", "]\nloosens = true\n[") + "loosens = true\n"
     step = Escalation(after=timedelta(hours=1), to="leads")
     changed = over(groups, before=replace(TWO, escalate=[step]))
     assert changed.audience.subjects == ("ann", "bob")
@@ -363,7 +366,7 @@ def test_a_group_makes_void_only_decisions_under_policies_for_it(
 ) -> None:
     step = Escalation(after=timedelta(hours=1), to="leads")
     before = replace(TWO, escalate=[step], expires_in=timedelta(hours=8))
-    after = over(f"[group.{group}]\nsubjects = ['ann']", before)
+    after = over(f"[group.{group}]\nsubjects = ['ann']\nloosens = true", before)
     is_void = terms_digest(before.terms()) != terms_digest(after.terms())
     assert is_void == is_concerned
 
@@ -478,6 +481,9 @@ def test_a_group_that_only_one_side_names_is_a_warning() -> None:
     assert unused == "approvals.toml:3:1: no policy names the group 'leads'."
     text = "[tool.refund]\naudience = 'leads'\n[group.leads]\nsubjects = ['ann']"
     text += "\n[group.billing]\nsubjects = ['ann']"
+    with pytest.raises(UserError, match="ann may decide by name, where the code names the group"):
+        read(text).check(points)
+    text += "\nloosens = true"
     assert read(text).check(points).warnings == ()
     step = "[tool.two]\nescalate = [{ after = '1h', to = 'lead' }]\nloosens = true"
     assert "'lead'" in read(step).check(points).warnings[0]
@@ -718,11 +724,11 @@ def test_a_tier_is_compared_with_the_agents() -> None:
     assert read(text).check(points).loosened == {
         "[tool.two]": ("tiers: calls of the tier 'huge': 2 instead of 3 have to approve",)
     }
-    people = "[group.board]\nsubjects = ['mia']\n[[tool.two.tiers]]\nname = 'huge'\nquorum = 4"
+    people = "[group.board]\nsubjects = ['mia']\nloosens = true\n[[tool.two.tiers]]\nname = 'huge'\nquorum = 4"
     people += "\nescalate = [{ after = '1h', to = 'bord' }]\n[tool.two]\nloosens = true"
     assert over(people, TIERED).tiers[0].audience.subjects == ("mia",)
     (warning,) = read(people).check(points).warnings
-    assert warning.startswith("approvals.toml:6:1: tier 1 of [tool.two]: no [group.bord]")
+    assert warning.startswith("approvals.toml:7:1: tier 1 of [tool.two]: no [group.bord]")
     assert warning.endswith("Did you mean 'board'?")
 
 

@@ -120,6 +120,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"quorum": 0}, "quorum=.* must be a whole number from 1, not 0"),
     ({"quorum": True}, "quorum=.* must be a whole number"),
     ({"quorum": 2, "audience": Audience(subjects=["ann"])}, "only 1 people may decide: ann"),
+    ({"quorum": 2, "audience": Audience(subjects=["ann", "Ann "])}, "only 1 people may decide"),
     ({"expires_in": 0}, "expires_in=.* must be a positive timedelta or seconds"),
     ({"expires_in": "2h"}, "expires_in=.* must be a positive timedelta or seconds, not '2h'"),
     ({"expires_in": timedelta(days=4000)}, "at most ten years"),
