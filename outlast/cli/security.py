@@ -293,6 +293,34 @@ def _loosening_tables(situation: Situation) -> Iterator[Weakness]:
             detail=f"loosens the code's policy of {text}",
             fix="remove what loosens, or change the policy in the code, where it is reviewed",
         )
+    for group in sorted(file.loosening):
+        yield Weakness(
+            what=f"[group.{group}] in {file.source}",
+            detail=f"lets {', '.join(file.groups[group])} decide by their names",
+            fix="let the identity of each of them name the group, and remove the table",
+        )
+
+
+def _unlisted_tools(situation: Situation) -> Iterator[Weakness]:
+    """Find MCP servers of which some tools need an approval, and those that it adds need none."""
+    from outlast.agents.mcp.approval import ApprovalByName
+    from outlast.agents.registry import Registry
+
+    registry = Registry((situation.config or {})["agents"])
+    found: dict[str, None] = {}
+    for name in registry.names:
+        for server in registry.agent(name).mcp_servers:
+            rule = server.approval
+            if isinstance(rule, ApprovalByName) and any(rule.named.values()) and not rule.unlisted:
+                found[server.name] = None
+    for server in found:
+        yield Weakness(
+            what=f"the MCP server {server!r:.200}",
+            detail="runs tools that it adds or renames without a person, since require_approval names "
+            "its tools one by one",
+            fix="give a tool an ApprovalPolicy, which then asks about unlisted tools, too, or set "
+            "require_approval=True",
+        )
 
 
 _PASSWORD: Final = re.compile(r"PASSWORD|PASSWD|PWD\b|SECRET|_PASS\b|^PGPASS")
@@ -405,6 +433,12 @@ CHECKS: Final = (
         name="loosening",
         fine="no table of the operators loosens the code's policies",
         find=_loosening_tables,
+        needs_target=True,
+    ),
+    Check(
+        name="mcp-tools",
+        fine="no MCP server adds a tool that runs without a person, where others need one",
+        find=_unlisted_tools,
         needs_target=True,
     ),
     Check(name="ports", fine="compose publishes ports on this machine only", find=_compose_ports),

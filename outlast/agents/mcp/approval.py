@@ -1,6 +1,7 @@
 """The forms of `require_approval`: which tools of an MCP server need an approval."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.approvals.policy import ApprovalPolicy
@@ -55,8 +56,27 @@ RequireApprovalSetting: TypeAlias = (
 ToolApproval: TypeAlias = bool | ApprovalPolicy
 """Whether a tool needs an approval, and under which policy."""
 
-ServerApproval: TypeAlias = ToolApproval | dict[str, ToolApproval] | LocalMCPApprovalCallable
-"""One answer for all tools of a server, an answer by tool name, or a callable."""
+
+@dataclass(frozen=True, slots=True)
+class ApprovalByName:
+    """Answers by tool name.
+
+    Attributes:
+        named: the answers.
+        unlisted: the answer for other tools, such as those that the server adds later. As in the
+            SDK, they need none, unless a tool has an `ApprovalPolicy`: then that of the first.
+    """
+
+    named: Mapping[str, ToolApproval]
+    unlisted: ToolApproval = False
+
+    def of(self, name: str) -> ToolApproval:
+        """Return the answer for a tool."""
+        return self.named.get(name, self.unlisted)
+
+
+ServerApproval: TypeAlias = ToolApproval | ApprovalByName | LocalMCPApprovalCallable
+"""One answer for all tools of a server, answers by tool name, or a callable."""
 
 _FORMS = (
     "'always', 'never', True, False, an ApprovalPolicy, a dict from a tool's name to one of these, "
@@ -72,8 +92,10 @@ def server_approval(setting: object) -> ServerApproval:
     if isinstance(setting, Mapping):
         entries = cast("Mapping[object, object]", setting)
         if _is_object_form(entries):
-            return _named_policy(entries)
-        return {str(name): _answer(rule, f"for {name!r}") for name, rule in entries.items()}
+            return ApprovalByName(_named_policy(entries))
+        named = {str(name): _answer(rule, f"for {name!r}") for name, rule in entries.items()}
+        policies = (one for one in named.values() if isinstance(one, ApprovalPolicy))
+        return ApprovalByName(named, next(policies, False))
     if callable(setting):
         check_callable(setting, ("context", "agent", "tool"), what="require_approval")
         return cast("LocalMCPApprovalCallable", setting)

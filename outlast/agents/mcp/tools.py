@@ -14,6 +14,7 @@ from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.logs import get_logger
+from outlast.agents.mcp.approval import ApprovalByName
 from outlast.agents.mcp.calls import call_in_run
 from outlast.agents.mcp.names import names_with_server, own_names
 from outlast.agents.mcp.results import output_of
@@ -259,8 +260,8 @@ def _approval(server: MCPServer, tool: Any, agent: ServedAgent) -> NeedsApproval
     rule = server.approval
     if isinstance(rule, bool | ApprovalPolicy):
         return rule
-    if not callable(rule):
-        return rule.get(tool.name, False)
+    if isinstance(rule, ApprovalByName):
+        return rule.of(tool.name)
 
     async def needs_approval(
         context: RunContextWrapper[Any], _arguments: JsonObject, _call_id: str

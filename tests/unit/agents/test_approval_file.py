@@ -347,7 +347,9 @@ def test_the_people_of_an_audience_change_together_and_its_other_keys_stay() -> 
 
 def test_a_group_of_the_file_holds_for_policies_in_code() -> None:
     groups = "[group.billing]\nsubjects = ['ann', 'bob']\n[group.leads]\nsubjects = ['eve']\n"
-    assert over(groups, before=TWO).audience.subjects is None  # that would be a right for ann and bob
+    assert (
+        over(groups, before=TWO).audience.subjects is None
+    )  # that would be a right for ann and bob
     groups = groups.replace("]\n[", "]\nloosens = true\n[") + "loosens = true\n"
     step = Escalation(after=timedelta(hours=1), to="leads")
     changed = over(groups, before=replace(TWO, escalate=[step]))

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.errors import UserError
-from outlast.agents.mcp.approval import server_approval
+from outlast.agents.mcp.approval import ApprovalByName, server_approval
 
 
 @pytest.mark.parametrize(
@@ -17,19 +17,33 @@ from outlast.agents.mcp.approval import server_approval
         ("never", False),
         (True, True),
         (False, False),
-        ({"refund": "always", "find": "never", "tear": True}, {"refund": True, "find": False, "tear": True}),
+        (
+            {"refund": "always", "find": "never", "tear": True},
+            ApprovalByName({"refund": True, "find": False, "tear": True}),
+        ),
         (
             {"always": {"tool_names": ["refund"]}, "never": {"tool_names": ["find"]}},
-            {"refund": True, "find": False},
+            ApprovalByName({"refund": True, "find": False}),
         ),
-        ({"always": {"tool_names": ["refund"]}}, {"refund": True}),
-        ({"always": "never"}, {"always": False}),
+        ({"always": {"tool_names": ["refund"]}}, ApprovalByName({"refund": True})),
+        ({"always": "never"}, ApprovalByName({"always": False})),
         (ApprovalPolicy(quorum=2), ApprovalPolicy(quorum=2)),
-        ({"refund": ApprovalPolicy(quorum=2)}, {"refund": ApprovalPolicy(quorum=2)}),
+        (
+            {"refund": ApprovalPolicy(quorum=2), "find": False},
+            ApprovalByName({"refund": ApprovalPolicy(quorum=2), "find": False}, ApprovalPolicy(quorum=2)),
+        ),
     ],
 )  # fmt: skip
 def test_what_a_setting_means(setting: Any, meaning: Any) -> None:
     assert server_approval(setting) == meaning
+
+
+def test_a_tool_that_a_server_adds_asks_where_a_policy_asks_about_another() -> None:
+    policy = ApprovalPolicy(quorum=2)
+    guarded: Any = server_approval({"refund": policy, "find": "never"})
+    assert [guarded.of(name) for name in ("refund", "find", "refund2")] == [policy, False, policy]
+    as_in_the_sdk: Any = server_approval({"refund": "always"})
+    assert not as_in_the_sdk.of("refund2")
 
 
 def test_a_callable_is_asked_later() -> None:

@@ -15,6 +15,7 @@ from outlast import Agent, ApprovalPolicy, Audience, function_tool
 from outlast.cli.security import CHECKS, Check, Situation, Verdict, Weakness, examine
 from outlast.contract.identity import new_key_pair
 from outlast.encryption import EncryptionCodec
+from outlast.mcp import MCPServerStdio
 from outlast.notifications import Webhook
 from tests.unit.cli.conftest import Invoke
 
@@ -87,6 +88,15 @@ def config(**changes: Any) -> Callable[[Situation], Situation]:
 
 def policy(**changes: Any) -> Callable[[Situation], Situation]:
     return config(agents=[desk(replace(SOUND_POLICY, **changes))])
+
+
+def serving(require_approval: Any) -> Callable[[Situation], Situation]:
+    def change(sound: Situation) -> Situation:
+        server = MCPServerStdio({"command": "bank"}, name="bank", require_approval=require_approval)
+        agent = desk(SOUND_POLICY).clone(mcp_servers=[server])
+        return replace(sound, config={**(sound.config or {}), "agents": [agent]})
+
+    return change
 
 
 def environment(**variables: str) -> Callable[[Situation], Situation]:
@@ -202,6 +212,9 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
     ("ports", compose("        host_ip: 127.0.0.1\n", ""), "port 8081"),
     ("ports", compose("host_ip: 127.0.0.1", "host_ip: 0.0.0.0"), "port 8081"),
     ("ports", compose("${BIND:-127.0.0.1}", "${BIND:-0.0.0.0}"), "port 8083"),
+    ("loosening", table("[group.billing]\nsubjects = ['ann']\nloosens = true\n"), "lets ann decide"),
+    ("mcp-tools", serving({"transfer": "always"}), "'bank' .*adds or renames"),
+    ("mcp-tools", serving({"always": {"tool_names": ["transfer"]}}), "'bank' .*adds or renames"),
     ("ports", compose('["127.0.0.1:8084', '["8084'), "port 8084"),
     ("passwords", compose("${POSTGRES_PASSWORD:?}", "temporal"), "POSTGRES_PASSWORD .*written"),
     ("passwords", compose("${POSTGRES_PASSWORD:?}", "${P:-temporal}"), r"default.*\$\{P:\?\}"),
@@ -273,6 +286,15 @@ def test_a_mounted_secret_is_no_weakness(sound: Situation) -> None:
     mode("keys.toml", 0o440)(sound)
     os.chown(sound.folder / "keys.toml", 12345, 12345)
     assert all(one.level == "ok" for one in examine(sound))
+
+
+@pytest.mark.parametrize(
+    "setting", [None, True, {"find": "never"}, {"transfer": SOUND_POLICY, "find": "never"}]
+)
+def test_a_server_whose_tools_all_ask_or_of_which_none_does_is_fine(
+    sound: Situation, setting: Any
+) -> None:
+    assert all(one.level == "ok" for one in examine(serving(setting)(sound)))
 
 
 def test_what_cannot_be_checked_is_never_fine(sound: Situation) -> None:
