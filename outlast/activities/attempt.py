@@ -8,11 +8,11 @@ from pkgutil import resolve_name
 from typing import Any, Final
 
 from outlast.activities.errors import EffectError, worker_lookup
-from outlast.activities.made_tools import find_made_parent
 from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
 from outlast.contract.effects import EffectRequest, kind_of
+from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.calls import Arrival, ModelReply, ToolResult
 from outlast.loop.effects import AgentEffect, CallModel, Effect
 from outlast.loop.values import Failure, Json, JsonObject
@@ -84,7 +84,10 @@ async def attempt_effect(
         with worker_lookup():
             worker = worker.with_recorded_agents(effect.settings)
             worker = await worker.with_live_values(effect.context)
-        await find_made_parent(worker, effect)
+        if SETTING_AS_TOOL in (effect.settings or {}):
+            from outlast.activities.made_tools import find_made_parent  # few agents make theirs
+
+            await find_made_parent(worker, effect)
     work = partial(_function(kind_of(effect).function), worker, request, attempt)
     if not logger.isEnabledFor(logging.DEBUG):
         return await traced(request, work, attempt=attempt.number)

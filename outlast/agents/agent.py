@@ -48,7 +48,6 @@ from outlast.agents.schemas.agent_output import (
 )
 from outlast.agents.tools.definition import EnabledPredicate, FunctionTool
 from outlast.agents.tools.hosted import HostedTool, Tool
-from outlast.agents.tools.of_sdk import adopted_tool
 from outlast.agents.tools.use_behavior import ToolUseBehavior, check_tool_use_behavior
 from outlast.loop.values import JsonObject
 
@@ -144,7 +143,7 @@ class Agent(Generic[TContext]):
         Raises:
             UserError: an object cannot be taken, such as an agent of the SDK.
         """
-        self.tools = adopted(self.tools, lambda entry: adopted_handoff(adopted_tool(entry)))
+        self.tools = adopted(self.tools, lambda entry: adopted_handoff(_adopted_tool(entry)))
         self.handoffs = adopted(self.handoffs, adopted_handoff)
         moved: list[Any] = [one for one in _entries(self.tools) if isinstance(one, Handoff)]
         if moved:
@@ -249,6 +248,12 @@ with_checked_fields(Agent)
 
 AgentBase = Agent
 """An alias of `Agent`, which the SDK's programs use to annotate predicates."""
+
+
+def _adopted_tool(entry: Any) -> Any:
+    from outlast.agents.tools.of_sdk import adopted_tool  # only where the SDK is there
+
+    return adopted_tool(entry)
 
 
 def _entries(value: object) -> list[Any]:

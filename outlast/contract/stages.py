@@ -437,11 +437,11 @@ def _not_run(
 
 def _ended_calls(before: LoopState, after: LoopState) -> Iterator[Call]:
     """Yield the calls that have ended, and never ran."""
-    now = {one.call_id: one for one in after.calls}
+    now = {(one.plan.item, one.call_id): one for one in after.calls}  # models repeat ids
     for one in before.calls:
         is_tool = one.plan.kind in {"tool", "agent"} and one.plan.problem is None
         if is_tool and one.effect is None and one.status in {"planned", "waiting"}:
-            newer = now.get(one.call_id)
+            newer = now.get((one.plan.item, one.call_id))
             if newer is None or (newer.effect is None and newer.status in {"settled", "recorded"}):
                 yield one
 

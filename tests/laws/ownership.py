@@ -922,7 +922,7 @@ _DATA: Final = {
     "Agent": "name handoff_description reset_tool_choice",
     "AgentTool": "max_turns include_input_schema conversation_id previous_response_id "
     "on_stream_max_pending_events",
-    "FunctionTool": "name description params_json_schema strict_json_schema timeout "
+    "FunctionTool": "name description params_json_schema defaults strict_json_schema timeout "
     "timeout_behavior retry fast effect defer_loading namespace allowed_callers "
     "output_json_schema",
     "Handoff": "tool_name tool_description agent_name input_json_schema nest_handoff_history "

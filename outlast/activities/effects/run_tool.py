@@ -33,7 +33,6 @@ from outlast.activities.failure_words import failure_words
 from outlast.activities.guardrails.tool_checks import ToolCheck, check_call, check_result
 from outlast.activities.inner_spans import record_failure, record_server
 from outlast.activities.invocation import Invocation
-from outlast.activities.made_tools import made_tools
 from outlast.activities.planning.mcp_listing import listed_tool
 from outlast.activities.planning.plan_callbacks import formatted_failure, servers_away, tool_context
 from outlast.activities.worker_deps import WorkerDeps
@@ -291,6 +290,8 @@ async def _tool_of(
         invocation = Invocation.of(worker, request)
         agent = invocation.agent
         if agent.makes_tools:
+            from outlast.activities.made_tools import made_tools  # few agents make theirs
+
             await made_tools(worker.registry, agent, request.agent, invocation.wrapper)
             with suppress(UserError):
                 return worker.registry.tool(request.agent, name, source), ()

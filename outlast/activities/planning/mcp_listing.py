@@ -8,7 +8,6 @@ from outlast.activities.errors import lacking, of_user_code, user_code
 from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import traced_listing
 from outlast.activities.invocation import Invocation
-from outlast.activities.made_tools import made_tools
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
@@ -94,6 +93,8 @@ async def listed_tool(
     """
     registry, away = invocation.worker.registry, list[str]()
     if invocation.agent.makes_tools:
+        from outlast.activities.made_tools import made_tools  # few agents make theirs
+
         await made_tools(registry, invocation.agent, invocation.agent_name, invocation.wrapper)
     elif invocation.agent.mcp_servers:
         listed = await list_mcp_tools(invocation, attempt=attempt, attempts=attempts)

@@ -7,7 +7,6 @@ from typing import Final, cast
 
 from outlast.activities.errors import EffectError, mistake, user_code
 from outlast.activities.invocation import Invocation
-from outlast.activities.made_tools import made_tools
 from outlast.activities.planning.mcp_listing import Listing, list_mcp_tools
 from outlast.agents.callables import call
 from outlast.agents.handoffs.handoff import Handoff
@@ -72,6 +71,8 @@ async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedT
     """
     agent = invocation.agent
     if agent.makes_tools:  # and says itself which are enabled
+        from outlast.activities.made_tools import made_tools  # few agents make theirs
+
         listed, every = (
             Listing(()),
             await made_tools(

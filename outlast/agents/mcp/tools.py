@@ -17,8 +17,6 @@ from outlast.agents.logs import get_logger
 from outlast.agents.mcp.approval import ApprovalByName
 from outlast.agents.mcp.calls import call_in_run
 from outlast.agents.mcp.names import names_with_server, own_names
-from outlast.agents.mcp.results import output_of
-from outlast.agents.mcp.schemas import root_object
 from outlast.agents.mcp.server import (
     MCPConfig,
     MCPServer,
@@ -170,6 +168,8 @@ def function_tool_of(
     """Make a function tool of a server's tool."""
     given = deepcopy(cast("JsonObject", tool.input_schema))
     given.setdefault("properties", {})  # some providers require it, but the protocol does not
+    from outlast.agents.mcp.schemas import root_object  # only where a server lists tools
+
     schema = root_object(given)
     strict = None
     if agent.mcp_config.get("convert_schemas_to_strict", False):
@@ -214,6 +214,8 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
     values: JsonObject = json.loads(arguments or "{}")
     meta = await _meta(server, tool, context, values)
     result = await call_in_run(server, tool.name, values, meta, context)
+    from outlast.agents.mcp.results import output_of  # only where a server is called
+
     output = output_of(result, structured=server.use_structured_content)
     if server.custom_data_extractor is not None:
         about = MCPToolCustomDataContext(

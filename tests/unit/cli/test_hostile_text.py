@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from outlast.cli import editor
 from outlast.client.identity import os_user
+from outlast.client.start import options as start_options
 from outlast.client.start.runner import Runner
 from outlast.loop.approvals import digest
 from outlast.testing import ScriptedModel, call
@@ -53,7 +54,11 @@ def unwrapped(shown: str) -> str:
 
 @pytest.mark.smoke
 async def test_nothing_hidden_reaches_who_decides(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str
+    cli: Invoke,
+    client: Client,
+    open_desk: Open,
+    run_id: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     odd_id = f"{run_id}\x1b[2K\u202e"
     queue = await open_desk(
@@ -65,6 +70,11 @@ async def test_nothing_hidden_reaches_who_decides(
             f"Done: {HOSTILE}",
         )
     )
+
+    def anything(_id: object) -> None:
+        """Clients refuse such an id; who reaches the server starts workflows without them."""
+
+    monkeypatch.setattr(start_options, "_check_new_id", anything)
     handle = await Runner.start("Helper", HOSTILE, id=odd_id, client=client, task_queue=queue)
     await handle.wait(lambda state: state.status == "waiting")
     request, _other = await handle.approvals()

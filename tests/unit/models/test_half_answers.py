@@ -100,6 +100,6 @@ async def test_half_a_sentence_that_stays_says_so(
     assert (cut.final_output, cut.is_cut_short) == ("Half a sen", True)
     assert (whole.final_output, whole.is_cut_short) == ("A sentence.", False)
     calls = [span for span in collector.spans() if span.span_data.type == "generation"]
-    assert [span.facts.get("finish_reasons") for span in calls] == [("length",), None]
+    assert [span.facts.get("finish_reasons") for span in calls] == [("length",), ("stop",)]
     described = Describer(include_content=False, pricing=None).describe(calls[0])
     assert described.attributes["gen_ai.response.finish_reasons"] == ("length",)
