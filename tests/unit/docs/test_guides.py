@@ -71,15 +71,8 @@ CONNECTS = re.compile(r"\bconnect\(|handle\.client|\bclient=")
 """What a program has that takes part in more than its own run, and so needs the server's address."""
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        one
-        if CONNECTS.search(str(one.values[0]))
-        else pytest.param(*one.values, id=one.id, marks=pytest.mark.full)
-        for one in PROGRAMS
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_runs_as_printed_on_a_machine_without_a_server(
     program: str, tmp_path: Path
 ) -> None:
