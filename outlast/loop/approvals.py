@@ -87,6 +87,7 @@ class ApprovalTerms:
         response_schema: JSON Schema of the answer of a `respond` decision; None for a text.
         policy: the name of the policy in the operators' file, if it comes from there.
         customer_text: what the customer reads while the request waits; None for nothing.
+        bound: the digest of the values of the context that a decision is for; empty for none.
     """
 
     effect: str | None = None
@@ -106,6 +107,7 @@ class ApprovalTerms:
     response_schema: JsonObject | None = None
     policy: str = ""
     customer_text: str | None = None
+    bound: str = ""
 
 
 DEFAULT_TERMS: Final = ApprovalTerms()
@@ -136,6 +138,7 @@ def terms_digest(terms: ApprovalTerms) -> str:
             "redact": sorted(terms.redact),
             "takeover": terms.takeover,
             **({"redact_for": sorted(terms.redact_for)} if terms.redact_for else {}),
+            **({"bound": terms.bound} if terms.bound else {}),
         }
     )
 

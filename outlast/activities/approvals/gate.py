@@ -228,6 +228,8 @@ class _Check:
             if not _is_exact(decision):
                 seen = replace(seen, arguments=present.arguments, shown=present.shown)
         differs = difference(seen, present)
+        if differs is not None and self.terms.bound and seen.policy != present.policy:
+            differs = f"{differs}, or for other values of the context"
         return None if differs is None else f"it was made for {differs}"
 
     def _other_edit(self, decision: Decision, present: Seen) -> str | None:

@@ -15,6 +15,7 @@ from outlast.activities.worker_memory import JudgedCall
 from outlast.agents.approvals.conditions import Condition
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS, ApprovalPolicy
 from outlast.agents.callables import call
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.items.raw_items import HeldRaw
 from outlast.agents.items.run_items import ToolApprovalItem
@@ -25,10 +26,12 @@ from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
 from outlast.contract.records import customer_of
-from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, DecisionType
+from outlast.loop.approvals import DEFAULT_TERMS, REDACTED, ApprovalTerms, DecisionType
 from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.canonical import digest_of
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject
+from outlast.rendering import excerpt, json_text, named
 
 NO_CUSTOMER = (
     "The run does not name its customer, so only members of the team who wrote a message of the "
@@ -125,7 +128,7 @@ async def _rule_of_tool(
     tool: FunctionTool, point: "_Point", policy: ApprovalPolicy, decided: Checker | None
 ) -> ApprovalRule:
     if tool.name in point.invocation.decided:
-        return replace(point.gated(policy), is_decided=True)
+        return replace(await point.gated(policy), is_decided=True)
     rule = await point.rule(policy, decided)
     if not rule.needs_approval or not isinstance(tool, LocalTool) or tool.on_approval is None:
         return rule
@@ -147,7 +150,7 @@ async def hosted_approval_rule(
         return APPROVED
     point = _Point(invocation, raw, partial(_fields, {}, raw), WITHOUT_ARGUMENTS)
     if name_of(raw) in invocation.decided:
-        return replace(point.gated(policy), is_decided=True)
+        return replace(await point.gated(policy), is_decided=True)
     rule = await point.rule(policy)
     if not rule.needs_approval or tool is None or tool.on_approval_request is None:
         return rule
@@ -205,19 +208,24 @@ class _Point:
 
     async def rule(self, policy: ApprovalPolicy, decided: Checker | None = None) -> ApprovalRule:
         """Return the rule of the first tier that applies, or of the policy itself."""
-        if decided is not None and not policy.tiers and await decided(self.gated(policy)) is None:
-            return APPROVED  # the predicate need not be called again
+        if decided is not None and not policy.tiers:
+            rule = await self.gated(policy)
+            if await decided(rule) is None:
+                return APPROVED  # the predicate need not be called again
         for one in (*policy.tiers, policy):
             needed, problem = await self._judge(one)
             if needed:
-                rule = _because(self.gated(one), problem)
+                rule = _because(await self.gated(one), problem)
                 missing = "" if decided is None else await decided(rule)
                 return APPROVED if missing is None else _because(rule, missing)
         return APPROVED
 
-    def gated(self, policy: ApprovalPolicy) -> ApprovalRule:
+    async def gated(self, policy: ApprovalPolicy) -> ApprovalRule:
         """Return the rule under which a person decides."""
-        terms = policy.terms(self.effect, possible=self.possible)
+        terms, bound = policy.terms(self.effect, possible=self.possible), ""
+        if policy.binds is not None:
+            values, bound = await _bound(policy.binds, policy.redact, self.invocation.wrapper)
+            terms = replace(terms, bound=digest_of(values))
         customer = customer_of(self.invocation.settings)
         is_unnamed = terms.audience.exclude_requester and not customer.id
         rule = ApprovalRule(
@@ -226,7 +234,7 @@ class _Point:
             terms=terms,
             schema=self.schema if "edit" in terms.allow else None,
         )
-        return _because(rule, NO_CUSTOMER if is_unnamed else "")
+        return _because(_because(rule, bound), NO_CUSTOMER if is_unnamed else "")
 
     async def _judge(self, policy: ApprovalPolicy) -> tuple[bool, str]:
         if policy.when is None:
@@ -240,6 +248,24 @@ class _Point:
         except Exception as error:  # noqa: BLE001  user code
             kind = type(error).__name__
             return True, f"The approval rule failed ({kind}), so a person decides."
+
+
+async def _bound(
+    binds: Callable[..., Any], redact: Sequence[str], wrapper: RunContextWrapper[Any]
+) -> tuple[JsonObject | None, str]:
+    """Return the values of the context that a decision is for, and as people read them.
+
+    None if they cannot be read, which people are told: then they decide without.
+    """
+    try:
+        given: object = await call(binds, wrapper)
+        values: JsonObject = json.loads(json.dumps(given, allow_nan=False))
+        shown = {name: REDACTED if name in redact else value for name, value in values.items()}
+    except Exception as error:  # noqa: BLE001  user code
+        kind = type(error).__name__
+        return None, f"What the decision is for could not be read from the context ({kind})."
+    words = (f"{named(name)} {excerpt(json_text(value))}" for name, value in shown.items())
+    return values, f"The decision is for {', '.join(words)}." if shown else ""
 
 
 def _because(rule: ApprovalRule, problem: str) -> ApprovalRule:

@@ -107,6 +107,8 @@ def _check_ask(place: str, ask: object) -> None:
         check_flag(place, ask)
     elif ask.when is not None:
         raise UserError(f"{place}: a policy for budgets has no `when`.")
+    elif ask.binds is not None:
+        raise UserError(f"{place}: a policy for budgets has no `binds`.")
 
 
 _RULES: Final[dict[str, Rule]] = {

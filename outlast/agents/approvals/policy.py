@@ -163,6 +163,10 @@ class ApprovalPolicy:
             decide, and one person is enough.
         when: which calls need approval: a predicate called with (context, arguments, call id), as
             `needs_approval` is; None: every call. If it fails, the call needs approval.
+        binds: what of the context a decision is for: called with (context), sync or async; returns a
+            dict of names and JSON values, such as `lambda ctx: {"payee": ctx.context.iban}`. People
+            read them, but those that `redact` names. Before the call runs it is called again: a
+            difference asks again. If it fails, people read that, and decide without.
         reason: why a person decides, for the reviewer.
         customer_text: what the customer reads on the desk's pages and in front ends while a request
             waits, such as "A colleague checks this."; None: nothing.
@@ -187,6 +191,7 @@ class ApprovalPolicy:
     takeover: bool = False
     unverified: Unverified | None = None
     when: Callable[[RunContextWrapper[Any], Any, str], bool | Awaitable[bool]] | None = None
+    binds: Callable[[RunContextWrapper[Any]], Any] | None = None
     reason: str | None = None
     customer_text: str | None = None
     response_schema: JsonObject | None = None
@@ -444,6 +449,7 @@ _FIELD_CHECKS: Final[dict[str, Rule]] = {
     "takeover": check_flag,
     "unverified": one_of(*get_args(Unverified)),
     "when": called_with("context", "arguments", "call_id"),
+    "binds": called_with("context"),
     "reason": check_name,
     "customer_text": _check_customer_text,
     "response_schema": _check_schema,

@@ -62,7 +62,7 @@ PointKind: TypeAlias = Literal["tool", "handoff", "answer"]
 Key: TypeAlias = tuple[PointKind, str, str]
 """What a table is about: the kind, the agent (empty for all), the tool or handoff."""
 
-_POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy)]
+_POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy) if one.name != "binds"]  # code
 KEYS: Final = ["needs_approval", *_POLICY_KEYS, "loosens"]
 _TIER_KEYS: Final = [name for name in _POLICY_KEYS if name != "tiers"]
 _TABLES: Final = ["tool", "handoff", "answer", "agent", "group", "fallback"]

@@ -56,6 +56,7 @@ def test_a_budget_that_asks_nobody_has_no_terms() -> None:
         ({"tokens": 1, "agent": ""}, "agent="),
         ({"tokens": 1, "ask": None}, "ask="),
         ({"tokens": 1, "ask": ApprovalPolicy(when=_always)}, "no `when`"),
+        ({"tokens": 1, "ask": ApprovalPolicy(binds=str)}, "no `binds`"),
     ],
 )
 def test_a_budget_that_makes_no_sense_is_refused(fields: dict[str, Any], problem: str) -> None:

@@ -26,8 +26,9 @@ from outlast.agents.tools.definition import (
 )
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
-from outlast.loop.approvals import ApprovalTerms
+from outlast.loop.approvals import ApprovalTerms, terms_digest
 from outlast.loop.approvals import Audience as AudienceRecord
+from outlast.loop.canonical import digest_of
 from outlast.loop.values import JsonObject
 from outlast.machine.shell import ShellActionRequest, ShellTool
 from outlast.testing import call, custom_call, shell_call
@@ -114,6 +115,41 @@ async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
     gate = await approval_rule_of(pay, call("pay", "c1", amount=5), invocation_of())
     assert gate.needs_approval
     assert gate.reason == "The call leaves at out, so a person decides."
+
+
+def returning(value: Any) -> Any:
+    def binds(_context: Any) -> Any:
+        return value
+
+    return binds
+
+
+@pytest.mark.parametrize(
+    ("binds", "redact", "words", "is_read"),
+    [
+        (returning({"payee": "Alice", "limit": 5}), (), 'The decision is for payee "Alice", limit 5.', True),
+        (returning({"payee": "Alice"}), ("payee",), 'The decision is for payee "[redacted]".', True),
+        (returning({}), (), None, True),
+        (raising(KeyError()), (), "could not be read from the context (KeyError).", False),
+        (returning(5), (), "could not be read from the context (AttributeError).", False),
+        (returning({"payee": object()}), (), "could not be read from the context (TypeError).", False),
+        (returning({"payee": "\u202eecilA"}), (), 'payee "\\u202eecilA"', True),
+    ],
+)  # fmt: skip
+async def test_a_decision_is_for_values_of_the_context(
+    binds: Any, redact: Any, words: str | None, *, is_read: bool
+) -> None:
+    @function_tool(needs_approval=ApprovalPolicy(binds=binds, redact=redact))
+    def pay(amount: int, payee: str = "") -> None:
+        """Pay."""
+
+    gate = await approval_rule_of(pay, call("pay", "c1", amount=5), invocation_of())
+    assert gate.needs_approval
+    assert gate.reason == words or str(words) in str(gate.reason)
+    unread = ApprovalPolicy(binds=binds).terms()
+    assert gate.terms.bound
+    assert terms_digest(gate.terms) != terms_digest(unread)
+    assert is_read == (gate.terms.bound != digest_of(None))
 
 
 @pytest.mark.parametrize("strict", [True, False])
