@@ -6,7 +6,7 @@ process that defined them.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, cast
 from weakref import WeakSet
 
@@ -43,6 +43,12 @@ from outlast.loop.canonical import digest_of
 from outlast.loop.values import Json, JsonObject
 
 logger: Final = get_logger(__name__)
+
+
+@lru_cache(maxsize=1000)
+def warn_of_late_failure(problem: str) -> None:
+    """Warn of an agent that no run can use, once a process: each run has definitions of its own."""
+    logger.warning("%s A run that gets to this agent fails.", problem)
 
 
 class Registry:
@@ -90,12 +96,25 @@ class Registry:
                 continue
             name = self._free_name(one)
             _check_tool_names(one)
-            check_output_schema(f"Agent {one.name!r}", one.output_type)
+            self._check_output_type(one, is_first=one is agent)
             self._agents[name] = one
             self._names[id(one)] = name
             for tool in function_tools(one.tools):
                 self.add_context_type(tool.context_type)
             waiting.extend(_targets_of(one))
+
+    def _check_output_type(self, agent: Agent[Any], *, is_first: bool) -> None:
+        """Refuse an output type that no model call can use.
+
+        A process that hosts its own runs may reach such an agent and never use it, as in the SDK:
+        there, only the agent that begins is refused at once, and the others when they are used.
+        """
+        try:
+            check_output_schema(f"Agent {agent.name!r}", agent.output_type)
+        except UserError as error:
+            if is_first or not self._is_hosted:
+                raise
+            warn_of_late_failure(error.message)
 
     def replace(self, agent: Agent[Any]) -> None:
         """Register an agent, replacing one with the same name and its graph.

@@ -290,6 +290,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         self.input_guardrails = adopted(self.input_guardrails, adopted_guardrail)
         self.output_guardrails = adopted(self.output_guardrails, adopted_guardrail)
+        if cast("object", self.tracing_disabled) is None:
+            self.tracing_disabled = False  # what set_tracing_disabled(True) returned, often
         check_run_config(self)
         if self.model_provider is not None and not is_provider(self.model_provider):
             logger.warning(

@@ -18,6 +18,7 @@ from outlast.agents.registry import (
     agent_tools_of,
     handoffs_of,
     target_of,
+    warn_of_late_failure,
 )
 from outlast.agents.schemas.agent_output import AgentOutputSchema
 from outlast.agents.tools.definition import (
@@ -105,6 +106,21 @@ def test_an_output_type_that_cannot_be_strict_is_refused() -> None:
         Registry([agent])
     agent.output_type = AgentOutputSchema(dict[str, int], strict_json_schema=False)
     assert Registry([agent]).names == ["A"]
+
+
+def test_a_program_that_hosts_its_runs_may_have_such_an_agent_as_long_as_none_uses_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loose = Agent[Any](name="Loose", output_type=dict[str, int])
+    warn_of_late_failure.cache_clear()
+    for _ in range(2):
+        registry = Registry([Agent(name="A", handoffs=[loose])], tell_apart=True)
+        assert registry.names == ["A", "Loose"]
+    (warning,) = caplog.messages
+    assert warning.startswith("Agent 'Loose': Output type dict[str, int]: the schema accepts any")
+    assert warning.endswith("strict_json_schema=False). A run that gets to this agent fails.")
+    with pytest.raises(UserError, match=r"^Agent 'Loose': "):
+        Registry([loose], tell_apart=True)
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

@@ -30,6 +30,7 @@ from outlast.agents.guardrails.guardrail import (
 from outlast.agents.references import RunReferences
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.models.multi_provider import MultiProvider
+from outlast.tracing import set_tracing_disabled
 
 
 class InPieces:
@@ -123,6 +124,12 @@ def test_settings_that_are_left_out_have_the_defaults() -> None:
     assert (config.nest_handoff_history, config.tracing_disabled) == (False, False)
     assert config.trace_include_sensitive_data is True
     assert config.tool_not_found_behavior == "return_error_to_model"
+
+
+def test_a_program_may_pass_what_turning_traces_off_returned() -> None:
+    given: Any = set_tracing_disabled(False)
+    assert RunConfig(tracing_disabled=given) == RunConfig()
+    assert as_run_config({"tracing_disabled": given}).tracing_disabled is False
 
 
 @pytest.mark.parametrize("name", ["OUTLAST", "OPENAI_AGENTS"])

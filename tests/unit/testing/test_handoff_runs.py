@@ -256,3 +256,19 @@ async def test_an_error_of_a_handoffs_span_that_cannot_be_recorded_keeps_its_mes
     model = ScriptedModel([call("transfer_to_desk", "h1")], "Done.")
     await run_in_memory(Agent(name="Triage", handoffs=[entry]), "hi", model=model)
     assert collected.spans("handoff")[0].error == {"message": "Odd.", "data": None}
+
+
+# --- An agent whose answers no schema describes ---------------------------------------------------
+
+
+async def test_a_run_fails_at_an_agent_without_a_strict_schema_and_not_before() -> None:
+    loose = Agent[Any](name="Loose", output_type=dict[str, int])
+    triage = Agent(name="Triage", handoffs=[loose])
+    result = await run_in_memory(triage, "hi", model=ScriptedModel("Hello."))
+    assert result.final_output == "Hello."
+    model = ScriptedModel([call("transfer_to_loose", "h1")], "Never.")
+    with pytest.raises(UserError, match=r"Output type dict\[str, int\]: .* accepts any keys"):
+        await run_in_memory(triage, "hi", model=model)
+    assert model.calls == 1
+    with pytest.raises(UserError, match=r"^Agent 'Loose': "):
+        await run_in_memory(loose, "hi", model=ScriptedModel("Never."))
