@@ -18,6 +18,7 @@ from outlast.loop.approvals import Person
 from outlast.serve import routing
 from outlast.serve.access import Customer, Program, RoleRules, Staff
 from outlast.serve.feed import TooManyReaders
+from outlast.serve.keys import ApiKeys
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, DeskRequest, EscapedPaths, route
 from outlast.serve.tokens import ConversationTokens
@@ -76,7 +77,7 @@ def _app(**fields: Any) -> Starlette:
         "login": ThisMachine(ANN),
         "roles": RoleRules(anybody=["viewer", "operator"]),
         "tokens": TOKENS,
-        "api_keys": {"shop": KEY},
+        "api_keys": ApiKeys({"shop": KEY}),
     }
     app.state.desk = Desk(**(settings | fields))
     return app
