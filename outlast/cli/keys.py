@@ -12,6 +12,7 @@ from outlast.cli import options, terminal
 from outlast.cli.durations import coming_time
 
 if TYPE_CHECKING:
+    from outlast.serve.access import Action
     from outlast.serve.keys import ApiKey
 
 FILE_VARIABLE: Final = "OUTLAST_API_KEYS_FILE"
@@ -77,22 +78,14 @@ def add(
     as_json: options.AsJson = False,
 ) -> None:
     """Make an API key, and print it once: the file has only its digest."""
-    from outlast.serve.keys import ACTIONS, ApiKey, new_key, read_keys, write_keys
+    from outlast.serve.keys import ApiKey, new_key, read_keys, write_keys
 
     path = _path(file)
     keys = read_keys(path)
     if any(one.name == name for one in keys):
         raise UserError(f"{path} has a key {name!r:.80}. Replace it with `outlast keys rotate`.")
     _check_name(name)
-    actions = ACTIONS if EVERYTHING in may else tuple(dict.fromkeys(may))
-    if unknown := next((one for one in actions if one not in ACTIONS), None):
-        raise UserError(f"No API key is for {unknown!r:.40}. Actions: {', '.join(ACTIONS)}, or *.")
-    if bool(wait) != ("finish_wait" in actions):
-        raise UserError(
-            "Name the waits that the key may finish: --wait NAME, or --wait '*'."
-            if not wait
-            else "--wait belongs to --may finish_wait."
-        )
+    actions = _actions(may, has_waits=bool(wait))
     key, digest = new_key()
     made = ApiKey(
         name=name,
@@ -155,6 +148,26 @@ def revoke(name: Name, file: KeyFile = None, as_json: options.AsJson = False) ->
         terminal.print_json({"name": name, "file": str(path)})
         return
     terminal.say(terminal.out(), "The key ", (name, "bold"), " does not count any more.")
+
+
+def _actions(may: list[str], *, has_waits: bool) -> "tuple[Action, ...]":
+    """Return what a key is for.
+
+    Raises:
+        UserError: no key is for one of them, or its waits are missing.
+    """
+    from outlast.serve.keys import ACTIONS
+
+    if unknown := next((one for one in may if one not in {*ACTIONS, EVERYTHING}), None):
+        raise UserError(f"No API key is for {unknown!r:.40}. Actions: {', '.join(ACTIONS)}, or *.")
+    actions = tuple(one for one in ACTIONS if EVERYTHING in may or one in may)
+    if has_waits != ("finish_wait" in actions):
+        raise UserError(
+            "--wait belongs to --may finish_wait."
+            if has_waits
+            else "Name the waits that the key may finish: --wait NAME, or --wait '*'."
+        )
+    return actions
 
 
 def _path(file: Path | None) -> Path:

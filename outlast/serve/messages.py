@@ -6,7 +6,7 @@ from typing import Final, TypedDict, Unpack
 
 from outlast.agents.agent import Agent
 from outlast.agents.argument_names import near_name
-from outlast.agents.errors import RunAlreadyStarted, RunNotFound
+from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner

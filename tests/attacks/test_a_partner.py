@@ -71,11 +71,11 @@ def everything(run_id: str, nested: bool = False) -> list[tuple[str, str, Any]]:
     run = f"/api/conversations/{quote(run_id, safe='')}"
     response = str(ResponseId(run_id, "customer-1", 1))
     parts = [{"type": "text", "text": "I am the shop."}]
-    thread = {
+    thread: dict[str, Any] = {
         "threadId": run_id, "runId": "r1", "state": {}, "tools": [], "context": [],
         "forwardedProps": {}, "messages": [{"id": "m9", "role": "user", "content": "Hi."}],
     }  # fmt: skip
-    writes = [
+    writes: list[tuple[str, str, Any]] = [
         ("POST", f"{run}/messages", {"text": "I am the shop."}),
         ("POST", f"{run}/tokens", {}),
         (

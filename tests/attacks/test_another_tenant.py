@@ -188,9 +188,9 @@ async def ask(app: Starlette, method: str, path: str, sent: Sent) -> tuple[int, 
 
     task = asyncio.create_task(app(scope_of(method, path, headers), receive, send))
     task.add_done_callback(lambda _: is_over.set())
+    over = asyncio.create_task(is_over.wait())
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            over = asyncio.create_task(is_over.wait())
             begun = asyncio.create_task(has_begun.wait())
             await asyncio.wait({over, begun}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({over}, timeout=1)

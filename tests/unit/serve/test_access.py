@@ -289,7 +289,7 @@ def test_a_name_in_a_scope_may_have_any_character() -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 def test_a_run_that_has_not_begun_may_be_begun_and_nothing_else(action: Action) -> None:
     staff_of_acme = with_roles(*(f"{role}@tenant:acme" for role in ROLES))
-    key = Program("shop", KeyScope(actions=frozenset(OF_PROGRAMS)))
+    key = program()
     begins = {"start_run", "send_message", "read_messages", "withdraw_message"}
     for caller in (staff_of_acme, key):
         problem = may(seen_at(caller, "support-42", None), action, THEIRS)
@@ -301,7 +301,8 @@ def test_a_run_that_has_not_begun_may_be_begun_and_nothing_else(action: Action) 
 
 
 def program(**scope: Any) -> Program:
-    return Program("shop", KeyScope(**{"actions": frozenset(OF_PROGRAMS), **scope}))
+    fields: dict[str, Any] = {"actions": frozenset(OF_PROGRAMS), **scope}
+    return Program("shop", KeyScope(**fields))
 
 
 OWN = replace(OF_ACME, program="shop")

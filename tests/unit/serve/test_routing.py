@@ -200,7 +200,7 @@ def test_callers_are_told_apart() -> None:
 
 def test_a_role_has_a_name() -> None:
     with pytest.raises(UserError, match="is no role"):
-        RoleRules(anybody=["boss"])  # pyright: ignore[reportArgumentType]
+        RoleRules(anybody=["boss"])
 
 
 async def test_a_page_waits_for_a_slow_answer_only_while_the_server_is_there(
