@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.client.handle import RunHandle
 from outlast.client.runs import RunFilter, find_runs
 from outlast.contract.identity import new_shared_key
@@ -288,4 +289,33 @@ async def test_every_route_that_shows_runs_serves_a_colleague_of_the_tenant(desk
             assert status == expected, (path, text)
             if is_list and not path.startswith("/a2a"):
                 assert handle.id in text, path
+    await handle.cancel()
+
+
+@pytest.mark.parametrize(
+    ("roles", "sees"),
+    [
+        (["viewer@agent:Clerk"], True),
+        (["viewer@agent:Other"], False),
+        (["viewer@team:billing"], True),
+        (["viewer@team:sales"], False),
+        (["viewer@tenant:acme+agent:Other"], False),
+        (["viewer@tenant:globex+tenant:acme+agent:Clerk"], True),
+        (["viewer@tenant:globex", "viewer@team:billing"], True),
+        (["viewer@tenant:globex", "decider@agent:Other"], False),
+        (['viewer@tenant:it\'s "acme"?'], False),
+    ],
+)
+async def test_lists_and_runs_are_those_of_agents_and_teams(
+    desk: Desk, roles: list[str], sees: bool
+) -> None:
+    agent = clerk(ApprovalPolicy(audience="billing"))
+    handle = await run_of_acme(desk, agent)
+    app = app_of(desk, agent, roles=RoleRules({"billing": roles}))
+    async with app.state.desk.feed:
+        for path in ("/api/conversations", "/api/inbox", "/inbox?show=all", "/conversations"):
+            status, text = await ask(app, "GET", path, Sent())
+            assert (status, handle.id in text) == (200, sees), path
+        status, _ = await ask(app, "GET", f"/api/conversations/{handle.id}", Sent())
+        assert status == (200 if sees else 404)
     await handle.cancel()
