@@ -358,6 +358,40 @@ def _program_problem(program: Program, rule: Rule, action: Action, target: Targe
     return None
 
 
+def _role_problem(staff: Staff, rule: Rule) -> str | None:
+    if rule.roles & staff.roles:
+        return None
+    needed = " or ".join(role for role in ROLES if role in rule.roles)
+    return f"You cannot {rule.words}: that needs the role {needed}."
+
+
+def _run_problem(person: Person | None, action: Action, target: Target) -> str | None:
+    """Return why the run would refuse, by its own rules."""
+    if action in {"decide", "claim", "extend_budget"} and person is not None:
+        return _request_problem(person, action, target)
+    act = RUN_ACTS.get(action)
+    if target.state is None or act is None:
+        return None
+    return run_problem(target.state, act, person, target.at_ms, signs=target.signs)
+
+
+def _request_problem(person: Person, action: Action, target: Target) -> str | None:
+    """Return why a person may not decide a request now: its audience, a claim, its end."""
+    request = target.request
+    if request is None:
+        return None
+    if action == "extend_budget" and request.kind != "budget":
+        return f"The request {request.id} is not about a budget."
+    return request_problem(
+        target.state,
+        request,
+        person,
+        target.at_ms,
+        signs=target.signs,
+        authors=target.authors,
+    )
+
+
 # --- Who sees which run ----------------------------------------------------------------------------
 
 NOT_SEEN: Final = "There is no such run."
@@ -481,37 +515,3 @@ def tenant_to_begin(caller: Caller, agent: str, tenant: str | None) -> str | Non
         raise UserError(f"Name the tenant of the conversation: {', '.join(sorted(possible))}.")
     of = "" if tenant is None else f" of the tenant {tenant!r:.80}"
     raise UserError(f"You cannot begin a conversation{of} with the agent {agent!r:.80}.")
-
-
-def _role_problem(staff: Staff, rule: Rule) -> str | None:
-    if rule.roles & staff.roles:
-        return None
-    needed = " or ".join(role for role in ROLES if role in rule.roles)
-    return f"You cannot {rule.words}: that needs the role {needed}."
-
-
-def _run_problem(person: Person | None, action: Action, target: Target) -> str | None:
-    """Return why the run would refuse, by its own rules."""
-    if action in {"decide", "claim", "extend_budget"} and person is not None:
-        return _request_problem(person, action, target)
-    act = RUN_ACTS.get(action)
-    if target.state is None or act is None:
-        return None
-    return run_problem(target.state, act, person, target.at_ms, signs=target.signs)
-
-
-def _request_problem(person: Person, action: Action, target: Target) -> str | None:
-    """Return why a person may not decide a request now: its audience, a claim, its end."""
-    request = target.request
-    if request is None:
-        return None
-    if action == "extend_budget" and request.kind != "budget":
-        return f"The request {request.id} is not about a budget."
-    return request_problem(
-        target.state,
-        request,
-        person,
-        target.at_ms,
-        signs=target.signs,
-        authors=target.authors,
-    )
