@@ -160,7 +160,7 @@ def _actions(may: list[str], *, has_waits: bool) -> "tuple[Action, ...]":
 
     if unknown := next((one for one in may if one not in {*ACTIONS, EVERYTHING}), None):
         raise UserError(f"No API key is for {unknown!r:.40}. Actions: {', '.join(ACTIONS)}, or *.")
-    actions = ACTIONS if EVERYTHING in may else tuple(filter(may.__contains__, ACTIONS))
+    actions = tuple(one for one in ACTIONS if may.count(one) or EVERYTHING in may)
     if has_waits != ("finish_wait" in actions):
         raise UserError(
             "--wait belongs to --may finish_wait."
