@@ -160,14 +160,14 @@ def _actions(may: list[str], *, has_waits: bool) -> "tuple[Action, ...]":
 
     if unknown := next((one for one in may if one not in {*ACTIONS, EVERYTHING}), None):
         raise UserError(f"No API key is for {unknown!r:.40}. Actions: {', '.join(ACTIONS)}, or *.")
-    actions = tuple(one for one in ACTIONS if may.count(one) or EVERYTHING in may)
+    actions: list[Action] = [one for one in ACTIONS if may.count(one) or EVERYTHING in may]
     if has_waits != ("finish_wait" in actions):
         raise UserError(
             "--wait belongs to --may finish_wait."
             if has_waits
             else "Name the waits that the key may finish: --wait NAME, or --wait '*'."
         )
-    return actions
+    return tuple(actions)
 
 
 def _path(file: Path | None) -> Path:
