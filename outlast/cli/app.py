@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import archive, evals, identity, policy, schedule, terminal, traces
+from outlast.cli import archive, evals, identity, keys, policy, schedule, terminal, traces
 from outlast.cli.aside import set_aside, take_back
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
@@ -160,6 +160,12 @@ identities: Final = typer.Typer(
 )
 _add(identities, "Keys", identity.new, identity.show)
 
+api_keys: Final = typer.Typer(
+    help="Make, list, replace and revoke the API keys of programs.", no_args_is_help=True
+)
+_add(api_keys, "Keys", keys.add, list=keys.list_keys)
+_add(api_keys, "Keys", keys.rotate, keys.revoke)
+
 schedules: Final = typer.Typer(
     help="Start runs, and send messages, at set times.", no_args_is_help=True
 )
@@ -177,3 +183,4 @@ app.add_typer(archives, name="archive", rich_help_panel="Runs")
 app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")
 app.add_typer(policies, name="policy", rich_help_panel="Approvals")
 app.add_typer(identities, name="identity", rich_help_panel="Approvals")
+app.add_typer(api_keys, name="keys", rich_help_panel="Approvals")

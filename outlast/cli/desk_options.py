@@ -3,6 +3,7 @@
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from outlast.cli.durations import past_time
 from outlast.hosts import is_this_machine
 
 if TYPE_CHECKING:
-    from outlast.serve.access import Role, RoleRules
+    from outlast.serve.access import RoleRules
     from outlast.serve.routing import Login
 
 SECRET_VARIABLE: Final = "OUTLAST_OIDC_CLIENT_SECRET"  # noqa: S105  the name of a variable
@@ -131,9 +132,10 @@ class TeamOptions:
         Texts,
         _login(
             "--role",
-            "What a group may do: viewer, decider, operator. Repeatable; the group * is everybody "
-            "who can log in.",
-            "GROUP=ROLES",
+            "What a group may do: viewer, decider, operator. After an @, for which runs: such as "
+            "acme=viewer,decider@tenant:acme, or @agent:NAME, or @team:GROUP; + joins several. "
+            "Repeatable; the group * is everybody who can log in.",
+            "GROUP=ROLES[@SCOPE]",
         ),
     ] = None
     origin: Annotated[
@@ -185,14 +187,15 @@ class TeamOptions:
 
         if not self.role:
             return None
-        groups: dict[str, list[Role]] = {}
+        groups: dict[str, list[str]] = {}
         for one in self.role or ():
-            group, equals, names = one.rpartition("=")
-            found: list[Any] = [name.strip() for name in names.split(",") if name.strip()]
+            head, at, scope = _without_scope(one)
+            group, equals, names = head.rpartition("=")
+            found = [f"{name.strip()}{at}{scope}" for name in names.split(",") if name.strip()]
             if not equals or not group.strip() or not found:
                 raise UserError(
                     f"--role {one!r:.80} must be a group and its roles, such as "
-                    "support=viewer,decider."
+                    "support=viewer,decider, or acme=viewer,decider@tenant:acme."
                 )
             groups.setdefault(group.strip(), []).extend(found)
         anybody = groups.pop(EVERYBODY, [])
@@ -244,6 +247,19 @@ class TeamOptions:
         if length is None:
             raise UserError(f"--session {self.session!r:.40} is no duration, such as 8h or 45min.")
         return length
+
+
+_SCOPED: Final = re.compile(r"(?P<head>[^@]*(?:@(?!\w+:)[^@]*)*)@(?P<scope>\w+:.*)", re.DOTALL)
+
+
+def _without_scope(role: str) -> tuple[str, str, str]:
+    """Return the group and roles of an option, and the scope of all these roles.
+
+    A group may be a mail address, so the scope begins at the first `@` with the name of a kind and a
+    colon after it.
+    """
+    found = _SCOPED.fullmatch(role)
+    return (role, "", "") if found is None else (found["head"], "@", found["scope"])
 
 
 def api_keys() -> dict[str, str]:

@@ -17,6 +17,8 @@ from outlast.agents.approvals.policy import ApprovalPolicy, policy_of
 from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
 from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
 from outlast.agents.errors import UserError
+from outlast.cli.desk_options import API_KEYS_VARIABLE
+from outlast.cli.keys import FILE_VARIABLE
 from outlast.client.transport.codecs import CODEC_VARIABLE, load_converter
 from outlast.contract.identity import (
     KEY_VARIABLE,
@@ -40,7 +42,7 @@ COMPOSE_FILES: Final = (
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _KEY_FILES: Final = (".env", ".env.*", "*.pem", "*.key", "keys.toml", "*.keys.toml")
-_KEY_PATH: Final = re.compile(r"(?:_KEY_PATH|_KEY_FILE|_KEYS|_CONFIG_FILE|_CREDENTIALS)$")
+_KEY_PATH: Final = re.compile(r"(?:_KEY_PATH|_KEYS?_FILE|_KEYS|_CONFIG_FILE|_CREDENTIALS)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +169,31 @@ def _is_secret(name: str, value: str) -> bool:
         or name.endswith(("_TOKEN", "_PASSWORD", "_SECRET"))
         or is_secret_text(value)
     )
+
+
+def _keys_without_scope(situation: Situation) -> Iterator[Weakness]:
+    for entry in situation.environment.get(API_KEYS_VARIABLE, "").split(","):
+        name = entry.partition("=")[0].strip()
+        if name:
+            yield Weakness(
+                what=f"the API key {name!r:.80}",
+                detail=f"is in {API_KEYS_VARIABLE}, and has no scope: it reads every conversation, "
+                "and writes to it",
+                fix=f"make one with `outlast keys add {name} --may ...`, and take it out of the "
+                "variable",
+            )
+    path = situation.environment.get(FILE_VARIABLE, "").strip()
+    if not path:
+        return
+    from outlast.serve.keys import read_keys
+
+    for key in read_keys(Path(path)):
+        if key.scope.is_broad:
+            yield Weakness(
+                what=f"the API key {key.name!r:.80} in {path}",
+                detail="is for the conversations of everybody",
+                fix="make it again without --all, or with --tenant or --agent",
+            )
 
 
 def _without_tls(situation: Situation) -> Iterator[Weakness]:
@@ -409,6 +436,11 @@ class Check:
 CHECKS: Final = (
     Check(name="open-files", fine="others read neither data nor key files", find=_open_files),
     Check(name="environment", fine="no keys in the environment", find=_keys_in_environment),
+    Check(
+        name="api-keys",
+        fine="each API key is for its own conversations, or for some tenants or agents",
+        find=_keys_without_scope,
+    ),
     Check(name="tls", fine="no connection without TLS leaves this machine", find=_without_tls),
     Check(name="codec", fine="payloads are encrypted, or stay here", find=_without_codec),
     Check(

@@ -14,6 +14,7 @@ from outlast.agents.errors import UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import use_codec
 from outlast.cli.desk_options import TeamOptions, api_keys, with_team
+from outlast.cli.keys import key_file
 from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
 from outlast.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
@@ -141,6 +142,7 @@ def _options(
         "agents": config.get("agents", ()),
         "task_queue": config.get("task_queue"),
         "api_keys": api_keys(),
+        "api_keys_file": key_file(),
         "url": team.url or "",
         "origins": team.origin or (),
         "temporal_ui": os.environ.get("OUTLAST_UI_URL") or connection.ui_url or "",

@@ -38,6 +38,7 @@ from outlast.loop.approvals import ApprovalRequest, Person, Risk
 from outlast.ports.engine import check_client
 from outlast.views.run import AnyState, loop_state
 from outlast.visibility.queries import before, equals, is_any_of
+from outlast.visibility.scopes import RunScope, any_covers, scopes_query
 
 SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
 
@@ -62,6 +63,7 @@ class InboxEntry:
         risk: the highest risk of the requests.
         due: when the first request expires or goes to further people; None for never.
         held_by: the person who has the conversation; empty for nobody.
+        tenant: the tenant that the run belongs to; empty for none.
         started: when the run started, or its newest history.
         client: connected to the run's server.
     """
@@ -76,6 +78,7 @@ class InboxEntry:
     risk: Risk = "low"
     due: datetime | None = None
     held_by: str = ""
+    tenant: str = ""
     started: datetime
     client: Client = field(repr=False, compare=False)
 
@@ -205,6 +208,7 @@ class InboxCriteria(TypedDict, total=False):
     mine: By
     due_before: datetime | None
     held: bool
+    scopes: tuple[RunScope, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +218,7 @@ class _Filter:
     mine: By = None
     due_before: datetime | None = None
     held: bool = False
+    scopes: tuple[RunScope, ...] = ()
     person: Person = field(init=False)
     their_names: tuple[str, ...] = field(init=False)
     """What a run may list for this person to decide it."""
@@ -245,7 +250,8 @@ class _Filter:
         asks = self._of_requests()
         if self._lists_held:
             asks = f"(({asks}) OR {names.ATTRIBUTE_STATUS} = 'held')"
-        return " AND ".join([base, asks, *more])
+        seen = scopes_query(self.scopes)
+        return " AND ".join([base, asks, *more, *([] if seen is None else [seen])])
 
     @property
     def _lists_held(self) -> bool:
@@ -266,6 +272,8 @@ class _Filter:
 
     def accepts(self, entry: InboxEntry) -> bool:
         """Whether an entry fits."""
+        if not any_covers(self.scopes, tenant=entry.tenant, agent=entry.agent, people=entry.people):
+            return False
         if self._lists_held and entry.status == "held":
             is_theirs = self.mine is None or searchable(self.person.subject) == entry.held_by
             if is_theirs or not entry.pending:
@@ -320,6 +328,7 @@ class Inbox:
                 may decide, also as a member of a group, or because anybody may; the run checks it
                 again. `due_before`: only what expires or goes to further people before this time.
                 `held=True`: also conversations that a person has taken over; with `mine` theirs.
+                `scopes`: only runs of one of these scopes; empty for any.
 
         Raises:
             UserError: an argument does not fit, or the namespace lacks the search attributes.
@@ -579,6 +588,7 @@ def _entry(execution: WorkflowExecutionInfo, found: Attributes, client: Client) 
         risk=found.get(names.ATTRIBUTE_RISK) or "low",
         due=found.get(names.ATTRIBUTE_DUE),
         held_by=waits_for.removeprefix(_HELD_BY) if waits_for.startswith(_HELD_BY) else "",
+        tenant=found.get(names.ATTRIBUTE_TENANT) or execution.priority.fairness_key,
         started=execution.start_time.ToDatetime(UTC),
         client=client,
     )

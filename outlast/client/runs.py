@@ -35,6 +35,7 @@ from outlast.payloads.attributes import listed_as
 from outlast.pricing import Cost
 from outlast.views.run import snapshot_of
 from outlast.visibility.queries import before, equals, is_any_of, search_error, starts_with
+from outlast.visibility.scopes import RunScope, any_covers, scopes_query
 
 PAGE: Final = 100
 LARGEST_PAGE: Final = 1_000
@@ -74,6 +75,7 @@ class RunFilter:
         risk: the highest risk of what the run waits for.
         due_before: only runs with a request that expires or goes to further people before this
             time.
+        scopes: only runs of one of these scopes; empty for any.
         listed_customers: what the customer may be listed as, as `on` says, in the place of its id.
         since: only open runs, and those that ended since this time.
 
@@ -91,6 +93,7 @@ class RunFilter:
     group: str | None = None
     risk: Risk | None = None
     due_before: datetime | None = None
+    scopes: tuple[RunScope, ...] = ()
     listed_customers: tuple[str, ...] = ()
     since: datetime | None = None
 
@@ -113,6 +116,13 @@ class RunFilter:
             and (not self._customers or run.customer in self._customers)
             and (self.group is None or searchable(self.group) in run.people)
             and (self.since is None or run.closed is None or run.closed >= self._since)
+            and any_covers(
+                self.scopes,
+                tenant=run.tenant,
+                agent=run.agent,
+                people=run.people,
+                is_nested=run.is_nested,
+            )
         )
 
     @property
@@ -181,6 +191,7 @@ class RunFilter:
         terms += self._times()
         if self.id_prefix:
             terms.append(starts_with("WorkflowId", self.id_prefix))
+        terms.append(scopes_query(self.scopes))
         return " AND ".join(term for term in terms if term is not None)
 
     def _times(self) -> Iterator[str]:

@@ -182,6 +182,9 @@ MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 MEMO_FORKED_FROM: Final = "outlast_forked_from"
 """The id of the run that a run was forked from."""
 
+MEMO_BEGUN_BY: Final = "outlast_begun_by"
+"""The program that began a run, such as the name of an API key of the desk."""
+
 MEMO_MESSAGE: Final = "outlast_message"
 """The id of the scheduled message with which a schedule started a conversation."""
 

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Literal, TypeVar, cast
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
-from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.argument_names import near_name
@@ -38,11 +38,13 @@ from outlast.client.people.nested_requests import (
 from outlast.client.people.words import read_words
 from outlast.client.runs import RunFilter, list_runs
 from outlast.client.timeline import Timeline
+from outlast.client.transport.run_address import no_such_run
 from outlast.serve.access import (
     Action,
     Customer,
     Program,
     Staff,
+    Target,
     groups_of,
     may,
 )
@@ -210,6 +212,7 @@ async def _list(asked: DeskRequest) -> Response:
         group=query.group,
         risk=query.risk,
         due_before=query.due_before,
+        scopes=asked.scopes("list_runs"),
     )
     page = await list_runs(
         asked.desk.client,
@@ -419,37 +422,39 @@ async def _retry(asked: DeskRequest) -> Response:
 
 
 async def _waits(asked: DeskRequest) -> Response:
-    return _answer(wait_list(await asked.handle.pending_waits()))
+    waits = await asked.handle.pending_waits()
+    place = partial(Target, run_id=asked.run_id)
+    own = [one for one in waits if may(asked.caller, "finish_wait", place(wait=one.name)) is None]
+    return _answer(wait_list(own))
 
 
 async def _finish(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, FinishBody)
-    receipt = await deliver(
-        asked, body.token, body.value, delivery_id=body.delivery_id, source=body.source
-    )
+    receipt = await deliver(asked, body.token, body.value, delivery_id=body.delivery_id)
     view = DeliveryReceiptView(run_id=receipt.run_id, waits_for=receipt.name, at=receipt.at)
     return _answer(view)
 
 
 async def deliver(
-    asked: DeskRequest, token: str, value: Json, *, delivery_id: str = "", source: str = ""
+    asked: DeskRequest, token: str, value: Json, *, delivery_id: str = ""
 ) -> DeliveryReceipt:
-    """Deliver a value to a wait of the run that a path names.
+    """Deliver a value to a wait of the run that a path names, in the name of the caller.
 
     Raises:
-        Refused: the token is that of another run.
+        Refused: the token is that of another run, or the caller may not finish the wait.
         DeliveryRefused: the run refuses the value.
     """
     try:
-        run_id = WaitAddress.parse(token).run_id
+        address = WaitAddress.parse(token)
     except ValueError as error:
         raise Refused(400, "invalid_token", str(error)) from None
+    run_id = address.run_id
     is_own = run_id == asked.run_id
     if not is_own and not await is_nested_in(run_id, asked.run_id, asked.desk.client):
         message = f"The token is not of a wait of the run {asked.run_id!r:.200}."
         raise Refused(409, "other_run", message)
-    if not source:
-        source = asked.caller.name if isinstance(asked.caller, Program) else asked.person.subject
+    asked.check("finish_wait", Target(run_id=asked.run_id, wait=address.name))
+    source = asked.caller.name if isinstance(asked.caller, Program) else asked.person.subject
     return await finish(
         token,
         value,
@@ -612,7 +617,8 @@ async def _unclaim(asked: DeskRequest) -> Response:
 
 async def _inbox(asked: DeskRequest) -> Response:
     query = read_query(asked.http, InboxQuery)
-    box, criteria = Inbox(asked.desk.client, patience=PATIENCE), query.criteria(asked.person)
+    box = Inbox(asked.desk.client, patience=PATIENCE)
+    criteria = query.criteria(asked.person) | {"scopes": asked.scopes("inbox")}
     if query.urgent:
         entries = await box.urgent(limit=query.limit, **criteria)
         return _answer(InboxList(items=list(map(inbox_item, entries)), next=None))
@@ -622,17 +628,18 @@ async def _inbox(asked: DeskRequest) -> Response:
 
 async def _inbox_events(asked: DeskRequest) -> Response:
     query = read_query(asked.http, InboxStreamQuery)
-    return await inbox_stream(asked.desk, asked.person, query)
+    return await inbox_stream(asked.desk, asked.person, query, asked.scopes("inbox"))
 
 
 async def _plan(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, BulkPlanBody)
-    return _answer(bulk_plan(await bulk_steps(asked.desk.client, body.conversations)))
+    return _answer(bulk_plan(await bulk_steps(asked, body.conversations, "decide")))
 
 
 async def _decide_together(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, BulkDecisionBody)
-    steps = await bulk_steps(asked.desk.client, [one.conversation for one in body.requests])
+    named = [one.conversation for one in body.requests]
+    steps = await bulk_steps(asked, named, "decide")
     waiting = {(one.entry.run_id, one.request.id): one for one in steps if one.request is not None}
     unread = {one.entry.run_id: one.problem for one in steps if one.request is None}
     agreed: dict[tuple[str, str], BulkStep] = {}
@@ -673,13 +680,26 @@ def _outcome(
     )
 
 
-async def bulk_steps(client: Client, run_ids: Iterable[str]) -> tuple[BulkStep, ...]:
-    """Return what runs wait for, and which of it may be decided together."""
-    began = datetime.fromtimestamp(0, UTC)
-    entries = [
-        InboxEntry(run_id=one, started=began, client=client) for one in dict.fromkeys(run_ids)
+async def bulk_steps(
+    asked: DeskRequest, run_ids: Iterable[str], action: Action
+) -> tuple[BulkStep, ...]:
+    """Return what runs wait for, and which of it may be decided together.
+
+    A run that the caller does not see is as one that there is not.
+    """
+    client, began = asked.desk.client, datetime.fromtimestamp(0, UTC)
+    named = list(dict.fromkeys(run_ids))
+    seen = frozenset(await asked.seen(named, action))
+    entries = [InboxEntry(run_id=one, started=began, client=client) for one in named]
+    steps = await Inbox(client, patience=PATIENCE).plan_bulk(
+        [one for one in entries if one.run_id in seen]
+    )
+    unseen = [
+        BulkStep(entry=one, problem=str(no_such_run(one.run_id, client.namespace)))
+        for one in entries
+        if one.run_id not in seen
     ]
-    return await Inbox(client, patience=PATIENCE).plan_bulk(entries)
+    return (*steps, *unseen)
 
 
 # --- Shared --------------------------------------------------------------------------------------

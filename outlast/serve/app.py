@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from outlast.ports.engine import check_client
 from outlast.serve import api, openapi
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
+from outlast.serve.keys import ApiKeys
 from outlast.serve.login import TeamLogin, ThisMachine
 from outlast.serve.pages import agents, chat, conversation, conversations, inbox, page, request
 from outlast.serve.pages.page import show_page
@@ -88,7 +90,8 @@ class DeskOptions(TypedDict, total=False):
             everything.
         tokens: checks customers' tokens; default: those of the keys in OUTLAST_CONVERSATION_KEY, or
             of no customer if it is not set.
-        api_keys: the keys of programs, by a name for each.
+        api_keys: keys of programs without a scope, by a name for each.
+        api_keys_file: the file with scoped keys that `outlast keys` writes.
         url: the address of the desk, such as `https://desk.example.com`; needed behind a proxy, and
             with any login but the default.
         origins: addresses of other sites whose pages may call the API with a customer's token.
@@ -104,6 +107,7 @@ class DeskOptions(TypedDict, total=False):
     roles: RoleRules | None
     tokens: ConversationTokens | None
     api_keys: Mapping[str, str]
+    api_keys_file: Path | str | None
     url: str
     origins: Collection[str]
     task_queue: str | None
@@ -159,7 +163,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
     _check_url(url)
     _check_login(login, options.get("roles"), url)
     _check_keys(keys)
-    limits = options.get("limits")
+    limits, file = options.get("limits"), options.get("api_keys_file")
     return Desk(
         client=client,
         feed=Feed(lambda run_id: RunHandle(client, run_id).stream_states(), limits),
@@ -170,7 +174,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         login=login or ThisMachine(os_user()),
         roles=options.get("roles") or RoleRules(anybody=ROLES),
         tokens=options.get("tokens") or tokens_from_environment(url, client.namespace),
-        api_keys=dict(keys),
+        api_keys=ApiKeys(keys, None if file is None else Path(file)),
         agents=tuple(options.get("agents", ())),
         task_queue=options.get("task_queue"),
         url=url,

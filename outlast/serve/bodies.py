@@ -201,12 +201,6 @@ class FinishBody(Body):
         description="A second delivery with the same id changes nothing. Default: made of the token "
         "and the value.",
     )
-    source: str = Field(
-        default="",
-        max_length=LONGEST_ID,
-        description="Who delivers it, for people to read. Default: who is logged in, or the name of "
-        "the API key.",
-    )
 
 
 class NoBody(Body):

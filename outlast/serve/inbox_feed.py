@@ -16,6 +16,7 @@ from temporalio.client import Client
 from outlast.client.inbox import Inbox, InboxCriteria, InboxEntry, accepted, urgency
 from outlast.serve.feed import TooManyReaders
 from outlast.views.records import Person, Risk
+from outlast.visibility.scopes import RunScope
 
 READERS_PER_PERSON: Final = 30
 
@@ -31,16 +32,24 @@ class InboxFilter:
         mine: only what this person may decide, and what they hold; None for everybody's.
         group: only what this group may decide; empty for all.
         risk: only this risk; None for all.
+        scopes: the runs that the reader sees; empty for all.
     """
 
     mine: Person | None = None
     group: str = ""
     risk: Risk | None = None
+    scopes: tuple[RunScope, ...] = ()
 
     @property
     def criteria(self) -> InboxCriteria:
         """The filter as arguments of an `Inbox`."""
-        return InboxCriteria(mine=self.mine, group=self.group or None, risk=self.risk, held=True)
+        return InboxCriteria(
+            mine=self.mine,
+            group=self.group or None,
+            risk=self.risk,
+            held=True,
+            scopes=self.scopes,
+        )
 
 
 @dataclass(eq=False)

@@ -3,8 +3,6 @@
 Each event has the reader's position as its `id:`, and any process goes on from it.
 """
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -32,6 +30,7 @@ from outlast.serve.feed import (
     TextReset,
 )
 from outlast.serve.inbox_feed import InboxFilter
+from outlast.serve.messages import stream_deadline
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import Desk
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
@@ -61,6 +60,7 @@ from outlast.views.proofs import ProofReader
 from outlast.views.records import Person, Status
 from outlast.views.run import RunSnapshot, has_nested, own_requests
 from outlast.views.trouble import QUIET, ServerFacts, with_first_message
+from outlast.visibility.scopes import RunScope
 
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""
@@ -225,15 +225,12 @@ async def event_stream(
     """
     if run_id not in desk.feed.followed:
         await desk.handle(run_id).check()
-    until: float | None = None
     if isinstance(caller, Customer):
         events = _customer_events(desk, run_id, after)
-        left = caller.expires_at_ms / 1000 - time.time()
-        until = asyncio.get_running_loop().time() + left
     else:
         events = _staff_events(desk, caller, run_id, after)
     await anext(events)
-    return EventStream(events, until=until)
+    return EventStream(events, until=stream_deadline(caller))
 
 
 async def _taken(entries: FeedReader, watch: Watch) -> AsyncGenerator[FeedEntry | Exception | None]:
@@ -370,22 +367,30 @@ def _run_event(
 # --- The inbox's stream --------------------------------------------------------------------------
 
 
-async def inbox_stream(desk: Desk, person: Person, query: InboxStreamQuery) -> EventStream:
+async def inbox_stream(
+    desk: Desk, person: Person, query: InboxStreamQuery, scopes: tuple[RunScope, ...] = ()
+) -> EventStream:
     """Return the live inbox of a person. A reader that comes back gets all of it again.
+
+    Args:
+        desk: the desk.
+        person: who reads it.
+        query: what they want of it.
+        scopes: the runs that they see; empty for all.
 
     Raises:
         TooManyReaders: the person has too many readers.
     """
-    events = _inbox_events(desk, person, query)
+    events = _inbox_events(desk, person, query, scopes)
     await anext(events)
     return EventStream(events)
 
 
 async def _inbox_events(
-    desk: Desk, person: Person, query: InboxStreamQuery
+    desk: Desk, person: Person, query: InboxStreamQuery, scopes: tuple[RunScope, ...]
 ) -> AsyncGenerator[ServerSentEvent]:
     mine = person if query.mine else None
-    wanted = InboxFilter(mine=mine, group=query.group or "", risk=query.risk)
+    wanted = InboxFilter(mine=mine, group=query.group or "", risk=query.risk, scopes=scopes)
     before: dict[str, InboxItem] | None = None
     async with desk.inboxes.reader(desk.client, wanted, person=person.subject) as reader:
         yield _OPENED

@@ -6,11 +6,11 @@ from typing import Final, TypedDict, Unpack
 
 from outlast.agents.agent import Agent
 from outlast.agents.argument_names import near_name
-from outlast.agents.errors import RunAlreadyStarted, RunNotFound
+from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
-from outlast.serve.access import Caller, Customer, Staff, Target
+from outlast.serve.access import Caller, Customer, Program, Staff, Target, tenant_to_begin
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import PATIENCE, Desk, DeskRequest
@@ -72,11 +72,13 @@ async def accept_message(
         Refused: the caller may not, the agent is unknown, a picture cannot be read, the
             conversation has ended, or it has another message with this id.
     """
+    asked = await asked.at(run_id)
     state = state or await state_if_any(asked, run_id)
     if state is None:
         asked.check("start_run", Target(run_id=run_id))
         content = await readable_pictures(content)
         state = await _started(asked, run_id, agent, content, message_id)
+        asked = await asked.at(run_id)
     asked.check("send_message", Target(run_id=run_id))
     if state is not None and has_message(state, message_id):
         check_same(state, message_id, content)
@@ -149,19 +151,32 @@ async def begin(
 
     Raises:
         RunAlreadyStarted: another run has the id.
+        RunNotFound: a run that the caller does not see has the id.
+        Refused: the caller may not begin it.
     """
+    if run_id is not None:
+        asked = await asked.at(run_id)
+    asked.check("start_run", Target(run_id=run_id or ""))
+    try:
+        tenant = tenant_to_begin(asked.caller, agent, whose.get("tenant"))
+    except UserError as error:
+        raise Refused(403, "forbidden", str(error)) from None
     options = RunOptions(
         id=run_id,
         client=asked.desk.client,
         task_queue=asked.desk.task_queue,
         author=author_of(asked.caller) or None,
         patience=PATIENCE,
-        tenant=whose.get("tenant"),
+        tenant=tenant,
+        program=asked.caller.name if isinstance(asked.caller, Program) else None,
         customer=whose.get("customer"),
     )
-    return await Runner.start(
+    handle = await Runner.start(
         agent, content, keep_open=True, stream=True, message_id=message_id, **options
     )
+    if run_id is not None:  # the same start by somebody else passes for this one
+        await asked.check_begun(handle.id)
+    return handle
 
 
 def author_of(caller: Caller) -> str:
@@ -185,8 +200,16 @@ async def _started(
 
 
 def stream_deadline(caller: Caller) -> float | None:
-    """Return when a stream has to end, in the time of the event loop: with a customer's token."""
-    if not isinstance(caller, Customer):
+    """Return when a stream has to end, in the time of the event loop; None for never.
+
+    A token ends, and the key of a program may be revoked.
+    """
+    ends_at_ms = None
+    if isinstance(caller, Customer):
+        ends_at_ms = caller.expires_at_ms
+    elif isinstance(caller, Program):
+        ends_at_ms = caller.until_ms
+    if ends_at_ms is None:
         return None
-    left = caller.expires_at_ms / 1000 - time.time()
+    left = ends_at_ms / 1000 - time.time()
     return asyncio.get_running_loop().time() + left

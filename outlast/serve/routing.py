@@ -7,9 +7,8 @@ again, with the state.
 """
 
 import asyncio
-import hmac
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -25,28 +24,35 @@ from temporalio.client import Client
 from outlast.agents.agent import Agent
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
+from outlast.client.run_facts import RunFacts, run_facts
+from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import JSONAnswer
 from outlast.hosts import is_this_machine
 from outlast.proofs import proof_reader
 from outlast.serve.access import (
     NOT_OPENED,
+    NOT_SEEN,
     Action,
     Caller,
     Customer,
-    Program,
     RoleRules,
     Staff,
     Target,
+    is_scoped,
     may,
+    scopes_for,
+    seen_at,
 )
 from outlast.serve.feed import Feed
 from outlast.serve.inbox_feed import InboxFeed
+from outlast.serve.keys import ApiKeys
 from outlast.serve.login import cookies_to_set
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.tokens import ConversationTokens, bearer_of
 from outlast.serve.troubles import RunTroubles
 from outlast.views.proofs import ProofReader
 from outlast.views.records import Person
+from outlast.visibility.scopes import RunScope
 
 CONVERSATION_COOKIE: Final = "outlast_conversation"
 """The cookie with a customer's token, for the pages of the chat: they cannot send headers."""
@@ -93,7 +99,7 @@ class Desk:
         login: how the team logs in.
         roles: what members of the team may do.
         tokens: checks customers' tokens; None if no customer may come in.
-        api_keys: the keys of programs, by the names of the programs.
+        api_keys: the keys of programs.
         agents: the agents that customers and programs may start.
         task_queue: the task queue of the workers that host the runs.
         url: the address of the desk, such as `https://desk.example.com`; empty for this machine.
@@ -108,7 +114,7 @@ class Desk:
     login: Login
     roles: RoleRules
     tokens: ConversationTokens | None = None
-    api_keys: dict[str, str]
+    api_keys: ApiKeys = field(default_factory=ApiKeys)
     agents: tuple[Agent, ...] = ()
     task_queue: str | None = None
     url: str = ""
@@ -129,6 +135,10 @@ class Desk:
     def handle(self, run_id: str) -> RunHandle:
         """Return a handle on a run, which waits `PATIENCE` for a server that does not answer."""
         return RunHandle(self.client, run_id, patience=PATIENCE)
+
+    async def facts(self, run_id: str) -> RunFacts | None:
+        """Return the facts by which the right to see a run is judged; None if there is no run."""
+        return await run_facts(self.client, run_id, patience=PATIENCE)
 
     async def signs(self) -> bool:
         """Whether people's actions are signed, so that runs take the login for a proof."""
@@ -157,12 +167,19 @@ class DeskRequest:
         desk: the desk.
         caller: who sends it.
         run_id: the run that the path names; empty for none.
+        whole: the caller with their rights at every run, where `caller` has those at one run.
     """
 
     http: Request
     desk: Desk
     caller: Caller
     run_id: str = ""
+    whole: Caller = None
+
+    @property
+    def everywhere(self) -> Caller:
+        """The caller with their rights at every run."""
+        return self.whole or self.caller
 
     @property
     def person(self) -> Person:
@@ -189,13 +206,62 @@ class DeskRequest:
 
         Raises:
             Refused: the caller may not do it.
+        RunNotFound: the caller does not see the run.
         """
         problem = may(self.caller, action, target or Target(run_id=self.run_id))
         if problem is None:
             return
+        if problem == NOT_SEEN:
+            run_id = self.run_id if target is None else target.run_id
+            raise no_such_run(run_id, self.desk.client.namespace)
         if self.caller is None or problem == NOT_OPENED:
             raise Refused(401, "not_logged_in" if self.caller is None else "not_opened", problem)
         raise Refused(403, "forbidden", problem)
+
+    async def at(self, run_id: str) -> "DeskRequest":
+        """Return the request with its caller as they are at a run, and at no other one.
+
+        A route whose path names the run is there already; a handler that takes the id from a body
+        asks for it. Whoever sees some runs only has no right to a run before.
+
+        Raises:
+            RunNotFound: the caller does not see the run: the same error as of no run.
+        """
+        whole = self.everywhere
+        if not is_scoped(whole):
+            return self
+        caller = seen_at(whole, run_id, await self.desk.facts(run_id))
+        if caller is None:
+            raise no_such_run(run_id, self.desk.client.namespace)
+        return replace(self, caller=caller, whole=whole)
+
+    async def check_begun(self, run_id: str) -> None:
+        """Check that the caller sees a run that they have just begun, and nobody else has.
+
+        Raises:
+            RunNotFound: somebody else has begun it.
+        """
+        await self.at(run_id)
+
+    async def seen(self, run_ids: Sequence[str], action: Action = "view_run") -> tuple[str, ...]:
+        """Return those of some runs at which the caller may do something."""
+        whole = self.everywhere
+        if not is_scoped(whole):
+            return tuple(run_ids)
+        facts = await asyncio.gather(*map(self.desk.facts, run_ids))
+        callers = [
+            None if found is None else seen_at(whole, run_id, found)
+            for run_id, found in zip(run_ids, facts, strict=True)
+        ]
+        return tuple(
+            run_id
+            for run_id, caller in zip(run_ids, callers, strict=True)
+            if caller is not None and may(caller, action, Target(run_id=run_id)) is None
+        )
+
+    def scopes(self, action: Action) -> tuple[RunScope, ...]:
+        """Return the runs that a list shows the caller; none for all."""
+        return scopes_for(self.everywhere, action)
 
 
 Handler: TypeAlias = Callable[[DeskRequest], Awaitable[Response]]
@@ -279,7 +345,11 @@ async def _answer(
     if by_browser and request.method not in SAFE_METHODS:
         check_origin(desk, request)
     if action is not None:
-        asked.check(action)
+        # First what depends on no run, so that the answer is the same whether there is one.
+        asked.check(action, Target() if is_scoped(caller) else None)
+        if run_id and is_scoped(caller):
+            asked = await asked.at(run_id)
+            asked.check(action)
     return await handler(asked)
 
 
@@ -306,10 +376,10 @@ async def caller_of(
         return None if person is None else desk.roles.staff(person)
     if bearer.startswith("oc1."):
         return _customer(desk, bearer)
-    for name, key in desk.api_keys.items():
-        if hmac.compare_digest(bearer.encode(), key.encode()):
-            return Program(name)
-    raise Refused(401, "unknown_key", "The API key is unknown.")
+    program = desk.api_keys.program(bearer)
+    if program is None:
+        raise Refused(401, "unknown_key", "The API key is unknown.")
+    return program
 
 
 def _customer(desk: Desk, token: str) -> Customer:

@@ -103,6 +103,8 @@ class RunOptions(StartOptions, total=False):
         blob_store: the store for large content; the workers need the same one.
         tenant: whose run it is, a name or a `Tenant` with a weight: tenants take turns where tasks
             wait for workers.
+        program: the program for which the run begins, such as the name of its API key; kept in the
+            run's memo. The desk shows a program with such a key the runs that it began.
     """
 
     id: str | None
@@ -111,6 +113,7 @@ class RunOptions(StartOptions, total=False):
     patience: timedelta | None
     blob_store: BlobStore | None
     tenant: Tenant | str | None
+    program: str | None
 
 
 def check_names(options: Mapping[str, Any], kind: type[Any], *, caller: str) -> None:

@@ -469,6 +469,7 @@ class _Call:
                 record=record,
                 queue=await host.queue(),
                 tenant=as_tenant(self.options.get("tenant")),
+                program=self.options.get("program") or "",
                 is_new_session=is_new_session,
             )
             first, there = await _start(handle.client, new, host)
@@ -488,6 +489,7 @@ class NewRun:
     record: records.RunInput
     queue: str
     tenant: Tenant | None
+    program: str = ""
     is_new_session: bool = False
 
     @property
@@ -607,7 +609,8 @@ async def start_workflow(
 def _memo(run: NewRun) -> dict[str, str]:
     fork = run.record.fork
     source = {} if fork is None else {names.MEMO_FORKED_FROM: fork.run_id}
-    return {names.MEMO_INPUT_DIGEST: run.digest, **source}
+    program = {names.MEMO_BEGUN_BY: run.program} if run.program else {}
+    return {names.MEMO_INPUT_DIGEST: run.digest, **source, **program}
 
 
 def priority_of(tenant: Tenant | None) -> Priority:

@@ -66,6 +66,14 @@ SURELY_SMALL_BYTES: Final = 200_000
 """Payloads with fewer bytes of JSON are not encoded to measure them: no codec adds that much."""
 
 
+def no_such_run(run_id: str, namespace: str) -> RunNotFound:
+    """Return the error that there is no run with an id, or none that its caller may see."""
+    return RunNotFound(
+        f"There is no run {run_id!r} in the namespace {namespace!r}. Is the id right, and is its "
+        "history still retained?"
+    )
+
+
 async def check_size(client: Client, payload: JsonObject) -> None:
     """Refuse a payload that the server would refuse, measured after encoding.
 
@@ -288,10 +296,7 @@ class RunAddress:
                 return RunNotFound(
                     f"The run {self.run_id!r} was deleted on request at {at:%Y-%m-%d %H:%M} UTC."
                 )
-        return RunNotFound(
-            f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is the id "
-            "right, and is its history still retained?"
-        )
+        return no_such_run(self.run_id, self._client.namespace)
 
     def checked(self, description: WorkflowExecutionDescription) -> WorkflowExecutionDescription:
         """Return the server's description of a run, if the workflow is a run."""

@@ -18,6 +18,7 @@ async def _show_agents(asked: DeskRequest) -> Response:
     run_id = asked.http.query_params.get("run", "")
     state = None
     if run_id:
+        asked = await asked.at(run_id)
         state = await asked.desk.handle(run_id).state()
         asked.check("view_run", Target(run_id=run_id, state=state))
     graph = _graph(asked.desk, state)

@@ -13,6 +13,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -26,7 +27,7 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import IdentityRefused, RunNotFound, UserError
 from outlast.agents.logs import get_logger
 from outlast.serve import uploads
-from outlast.serve.access import Customer, Staff, Target, may
+from outlast.serve.access import Customer, Staff, Target, is_scoped, may
 from outlast.serve.content import file_answer, file_of
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.messages import accept_message, startable_agent, stream_deadline
@@ -129,7 +130,8 @@ async def _begin(asked: DeskRequest) -> Response:
     run_id = f"chat-{secrets.token_hex(8)}"
     response = see_other(asked, "chat", "c", run_id, agent=agent.name)
     asked.check("mint_token")
-    token = _minted(asked, run_id)
+    # A customer has no tenant: who sees some runs only begins the conversation as themselves.
+    token = None if is_scoped(asked.caller) else _minted(asked, run_id)
     if token is not None:
         set_token(asked, response, *token)
     return response
@@ -277,7 +279,14 @@ async def _team_links(asked: DeskRequest) -> bool:
         person = await asked.desk.login.person(asked.http)
     except IdentityRefused:
         return False
-    return person is not None and may(asked.desk.roles.staff(person), "view_run") is None
+    if person is None:
+        return False
+    staff = replace(asked, caller=asked.desk.roles.staff(person), whole=None)
+    return (
+        bool(await staff.seen([asked.run_id]))
+        if is_scoped(staff.caller)
+        else (may(staff.caller, "view_run") is None)
+    )
 
 
 def _attachments(asked: DeskRequest, message: CustomerMessage) -> list[dict[str, Any]]:

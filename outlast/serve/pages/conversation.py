@@ -126,7 +126,7 @@ async def _show(asked: DeskRequest) -> Response:
         message_id=_new_message_id(),
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
-        forks=() if _is_away(view) else await asked.desk.forks(asked.run_id),
+        forks=() if _is_away(view) else await asked.seen(await asked.desk.forks(asked.run_id)),
     )
 
 

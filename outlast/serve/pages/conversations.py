@@ -11,7 +11,7 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, cast, get_args
 from weakref import WeakKeyDictionary
@@ -283,7 +283,8 @@ async def _part(asked: DeskRequest) -> Response:
 
 
 async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPage]:
-    found = await list_runs(asked.desk.client, query.filter, limit=PAGE, page=query.page)
+    wanted = replace(query.filter, scopes=asked.scopes("list_runs"))
+    found = await list_runs(asked.desk.client, wanted, limit=PAGE, page=query.page)
     usages = _USAGES.setdefault(asked.desk.client, Usages())
     working = {run.run_id: run.status == "running" for run in found if run.closed is None}
     used, trouble = await asyncio.gather(

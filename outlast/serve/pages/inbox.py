@@ -46,6 +46,7 @@ from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import RequestView, request_view
 from outlast.views.records import Person, Risk
 from outlast.views.trouble import Trouble
+from outlast.visibility.scopes import RunScope
 
 SHOWN: Final = 100
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
@@ -68,12 +69,13 @@ class _Wanted:
     risk: Risk | None = None
     due: str = ""
     limit: int = SHOWN
+    scopes: tuple[RunScope, ...] = ()
 
     @property
     def filter(self) -> InboxFilter:
         """What the server is asked for; the deadline moves, so it is no part of it."""
         mine = None if self.show == "all" else self.person
-        return InboxFilter(mine=mine, group=self.group, risk=self.risk)
+        return InboxFilter(mine=mine, group=self.group, risk=self.risk, scopes=self.scopes)
 
     @property
     def criteria(self) -> InboxCriteria:
@@ -107,6 +109,7 @@ def _wanted(asked: DeskRequest) -> _Wanted:
         risk=cast("Risk", risk) if risk in get_args(Risk) else None,
         due=due if due in filters.DUE else "",
         limit=min(int(limit), MOST_SHOWN) if limit.isdecimal() and int(limit[:5]) else SHOWN,
+        scopes=asked.scopes("inbox"),
     )
 
 
@@ -310,7 +313,7 @@ async def _steps(asked: DeskRequest, form: Form) -> tuple[BulkStep, ...]:
         raise Refused(400, "nothing_chosen", "Choose requests in the inbox first.")
     if len(chosen) > MOST_AT_ONCE:
         raise Refused(400, "too_many", f"Choose at most {MOST_AT_ONCE} runs at once.")
-    return await bulk_steps(asked.desk.client, chosen)
+    return await bulk_steps(asked, chosen, "decide")
 
 
 async def _decide_all(asked: DeskRequest) -> Response:

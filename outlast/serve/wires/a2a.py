@@ -57,7 +57,7 @@ async def _send(call: A2ACall, params: JsonObject) -> JsonObject:
 
 
 async def _get(call: A2ACall, params: JsonObject) -> JsonObject:
-    task_id = call.task_id(_read(params, TaskRequest).id)
+    call, task_id = await call.of_task(_read(params, TaskRequest).id)
     return (await read_task(call, task_id)).record()
 
 
@@ -85,7 +85,7 @@ async def _refuse_method(call: A2ACall, _params: JsonObject) -> JsonObject:
 
 
 async def _stream(call: A2ACall, params: JsonObject) -> AsyncGenerator[JsonObject]:
-    return follow_task(call, await accept(call, _read(params, SendMessageRequest)))
+    return follow_task(*await accept(call, _read(params, SendMessageRequest)))
 
 
 async def _subscribe(call: A2ACall, params: JsonObject) -> AsyncGenerator[JsonObject]:

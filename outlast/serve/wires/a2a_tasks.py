@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, cast
 
@@ -26,7 +26,7 @@ from outlast.a2a.protocol import (
     TaskState,
     TaskStatus,
 )
-from outlast.agents.errors import AgentsException, RunClosed, UserError
+from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, UserError
 from outlast.agents.items.pictures import data_url
 from outlast.client.people.nested_requests import find_request
 from outlast.client.runs import RunFilter, find_runs
@@ -70,6 +70,8 @@ LONGEST_MESSAGE_ID: Final = 1_000
 _READS_AT_ONCE: Final = 10
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9.+-]{1,100}/[A-Za-z0-9.+-]{1,100}", re.ASCII)
 _TASKS_BEGIN: Final = "a2a-"
+_OWN_PART: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+"""What follows the prefix of a context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,10 @@ class A2ACall:
         if self.asked.caller is None:
             self.asked.check("read_messages")
 
-    def check_context(self, run_id: str) -> bool:
-        """Return whether a conversation is the caller's, and so is what it has of tasks.
+    async def within(self, run_id: str) -> "A2ACall | None":
+        """Return the call as it may do something in a conversation; None if that is not its own.
+
+        A run that works for a conversation has a longer id, and is none of the caller's.
 
         Raises:
             Refused: nobody is logged in, or they may read no conversation.
@@ -113,20 +117,30 @@ class A2ACall:
         caller = self.asked.caller
         if isinstance(caller, Customer):
             self.asked.check("read_messages", Target(run_id=caller.run_id))
-            return run_id == caller.run_id
-        self.asked.check("read_messages", Target(run_id=run_id))
-        return isinstance(caller, Staff) or run_id.startswith(self.prefix)
+            return self if run_id == caller.run_id else None
+        self.asked.check("read_messages")
+        rest = run_id.removeprefix(self.prefix)
+        is_own = rest != run_id and _OWN_PART.fullmatch(rest) is not None
+        if not is_own and not isinstance(caller, Staff):
+            return None
+        try:
+            asked = await self.asked.at(run_id)
+            asked.check("read_messages", Target(run_id=run_id))
+        except RunNotFound:
+            return None
+        return replace(self, asked=asked)
 
-    def task_id(self, text: str) -> TaskId:
-        """Return the id of a task that the caller may read.
+    async def of_task(self, text: str) -> "tuple[A2ACall, TaskId]":
+        """Return the call within the conversation of a task that the caller may read, and its id.
 
         Raises:
             Refused: there is no such task, or it is somebody else's.
         """
         found = TaskId.parse(text)
-        if not self.check_context("" if found is None else found.run_id) or found is None:
+        call = await self.within("" if found is None else found.run_id)
+        if call is None or found is None:
             raise no_task(text)
-        return found
+        return call, found
 
     def message_id(self, text: str) -> str:
         """Return the id of a message in its run: the same for the same caller and the same text."""
@@ -143,13 +157,15 @@ def no_task(text: str) -> Refused:
 
 async def send_message(call: A2ACall, request: SendMessageRequest) -> Task:
     """Take a message, and return its task: when it is over, or at once if the client wants that."""
-    task_id = await accept(call, request)
+    call, task_id = await accept(call, request)
     is_quick = request.configuration.return_immediately
     return await read_task(call, task_id, wait=timedelta(0) if is_quick else LONGEST_WAIT)
 
 
-async def accept(call: A2ACall, request: SendMessageRequest) -> TaskId:
+async def accept(call: A2ACall, request: SendMessageRequest) -> tuple[A2ACall, TaskId]:
     """Take a message once for each `messageId`, and return the task that it begins or goes on with.
+
+    With the task comes the call within its conversation.
 
     Raises:
         Refused: the caller may not send it, or it does not fit.
@@ -167,7 +183,7 @@ async def accept(call: A2ACall, request: SendMessageRequest) -> TaskId:
     message_id = call.message_id(message.message_id)
     run_id = await _context(call, message, message_id)
     await accept_message(call.asked, run_id, call.agent, _content(message.parts), message_id)
-    return TaskId(run_id, message_id)
+    return await call.within(run_id) or call, TaskId(run_id, message_id)
 
 
 def no_push() -> Refused:
@@ -183,8 +199,7 @@ async def _context(call: A2ACall, message: Message, message_id: str) -> str:
         return caller.run_id
     if not named:
         return f"{call.prefix}{_digest(message_id)[:32]}"
-    is_own = call.check_context(named)
-    if not is_own or await state_if_any(call.asked, named) is None:
+    if await call.within(named) is None or await state_if_any(call.asked, named) is None:
         raise UserError(
             f"There is no context {named!r:.80}. Leave contextId out to begin a conversation."
         )
@@ -234,9 +249,9 @@ def _digest(*parts: str) -> str:
 # --- Deciding ------------------------------------------------------------------------------------
 
 
-async def _answer_requests(call: A2ACall, message: Message) -> TaskId:
+async def _answer_requests(call: A2ACall, message: Message) -> tuple[A2ACall, TaskId]:
     """Send the decisions in a message to a task that waits for the caller."""
-    task_id = call.task_id(message.task_id)
+    call, task_id = await call.of_task(message.task_id)
     if message.context_id not in {"", task_id.run_id}:
         raise UserError("contextId is another one than that of the task.")
     given = [_decision(part) for part in message.parts if isinstance(part.data, dict)]
@@ -245,7 +260,7 @@ async def _answer_requests(call: A2ACall, message: Message) -> TaskId:
     task = await read_task(call, task_id)
     if task.status.state != "TASK_STATE_INPUT_REQUIRED":
         if given and task.status.state not in TERMINAL:
-            return task_id  # decided already: by a repeated message, or by others
+            return call, task_id  # decided already: by a repeated message, or by others
         raise unsupported(
             "The task takes no message now. Leave taskId out to begin the next task of its context."
         )
@@ -274,7 +289,7 @@ async def _answer_requests(call: A2ACall, message: Message) -> TaskId:
     await decided_at(
         call.asked.desk.feed, run_id, decided
     )  # so that the task is not read as before
-    return task_id
+    return call, task_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +345,7 @@ async def subscribe(call: A2ACall, text: str) -> AsyncGenerator[JsonObject]:
     Raises:
         Refused: there is no such task, or it is over.
     """
-    task_id = call.task_id(text)
+    call, task_id = await call.of_task(text)
     task = await read_task(call, task_id)
     if task.status.state in TERMINAL:
         raise unsupported("The task is over: read it instead of subscribing to it.")
@@ -380,7 +395,7 @@ async def cancel_task(call: A2ACall, text: str) -> Task:
     Raises:
         Refused: the caller may not cancel it, there is no such task, or it is over.
     """
-    task_id = call.task_id(text)
+    call, task_id = await call.of_task(text)
     run_id, handle = task_id.run_id, call.asked.desk.handle(task_id.run_id)
     task = await read_task(call, task_id)
     if task.status.state in TERMINAL:
@@ -460,11 +475,12 @@ async def _contexts(call: A2ACall, named: str) -> list[str]:
     caller = call.asked.caller
     if named or isinstance(caller, Customer):
         run_id = named or cast("Customer", caller).run_id
-        return [run_id] if call.check_context(run_id) else []
-    call.check_context("")
+        return [run_id] if await call.within(run_id) is not None else []
+    call.asked.check("read_messages")
     criteria = RunFilter(id_prefix=call.prefix, nested=False)
     runs = await find_runs(call.asked.desk.client, criteria, limit=MOST_CONTEXTS)
-    return list(dict.fromkeys(one.run_id for one in runs))
+    own = list(dict.fromkeys(one.run_id for one in runs))
+    return list(await call.asked.seen(own, "read_messages"))
 
 
 async def _tasks_of(call: A2ACall, run_id: str) -> list[_Listed]:

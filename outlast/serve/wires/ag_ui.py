@@ -51,6 +51,7 @@ async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
     if asked.caller is None:
         asked.check("read_messages")
     given = await read_input(asked.http)
+    asked = await asked.at(given.thread_id)
     asked.check("read_messages", Target(run_id=given.thread_id))
     last = asked.http.headers.get("Last-Event-ID")
     after = Cursor.parse(last) if last else None

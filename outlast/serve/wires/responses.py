@@ -117,6 +117,7 @@ async def create_response(asked: DeskRequest) -> Response:
     _check_fields(body)
     previous = _previous(body)
     run_id = _run_id(asked, body, previous)
+    asked = await asked.at(run_id)
     given = _read_input(body.get("input"))
     if not given.contents and previous is None:
         raise UserError("input has no message of the user. Send a text, or items with role user.")
@@ -143,6 +144,7 @@ async def create_response(asked: DeskRequest) -> Response:
 async def retrieve_response(asked: DeskRequest) -> Response:
     """Return a response, or stream it from any of its events on."""
     response_id = _named(asked.parameter("response_id"))
+    asked = await asked.at(response_id.run_id)
     asked.check("read_messages", Target(run_id=response_id.run_id))
     await _check_known(asked, response_id)
     query = asked.http.query_params
@@ -154,6 +156,7 @@ async def retrieve_response(asked: DeskRequest) -> Response:
 async def cancel_response(asked: DeskRequest) -> Response:
     """Cancel the run of a response that is not complete."""
     response_id = _named(asked.parameter("response_id"))
+    asked = await asked.at(response_id.run_id)
     asked.check("cancel", Target(run_id=response_id.run_id))
     await _check_known(asked, response_id)
     events = await _read(asked, response_id)

@@ -81,6 +81,7 @@ async def chat(asked: DeskRequest) -> Response:
     run_id, messages = body.get("id"), _messages(body)
     if not isinstance(run_id, str) or not run_id:
         raise Refused(400, "no_id", "id must be the id of the chat.")
+    asked = await asked.at(run_id)
     asked.check("read_messages", Target(run_id=run_id))
     state = await state_if_any(asked, run_id)
     place = None if state is None else await _decide(asked, state, messages)

@@ -17,6 +17,7 @@ from outlast.contract.identity import new_key_pair
 from outlast.encryption import EncryptionCodec
 from outlast.mcp import MCPServerStdio
 from outlast.notifications import Webhook
+from outlast.serve.keys import ApiKey, write_keys
 from tests.unit.cli.conftest import Invoke
 
 SECRET = "a-secret-of-the-receiver"
@@ -147,6 +148,15 @@ def signing_worker(sound: Situation) -> Situation:
     return environment(OUTLAST_IDENTITY_KEY=PRIVATE_KEY)(sound)
 
 
+def broad_key(sound: Situation) -> Situation:
+    path = sound.folder / "api.json"
+    narrow = ApiKey(name="own", digest="0" * 64, actions=("view_run",))
+    broad = narrow.model_copy(update={"name": "all", "conversations": "all"})
+    of_acme = broad.model_copy(update={"name": "acme", "tenants": ("acme",)})
+    write_keys(path, [narrow, broad, of_acme])
+    return environment(OUTLAST_API_KEYS_FILE=str(path))(sound)
+
+
 def webhook(url: str, **options: Any) -> Callable[[Situation], Situation]:
     return config(notifiers=[Webhook(url, SECRET, name="ops", **options)])
 
@@ -172,6 +182,12 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
         environment(DATABASE_URL="postgresql://shop:hunter2@db/shop"),
         "the variable DATABASE_URL is a secret",
     ),
+    (
+        "api-keys",
+        environment(OUTLAST_API_KEYS="crm=abc, shop=def"),
+        r"the API key 'crm' is in OUTLAST_API_KEYS.*outlast keys add crm",
+    ),
+    ("api-keys", broad_key, r"the API key 'all' in \S+/api.json is for the conversations of every"),
     ("tls", connection(tls=None), r"temporal\.example\.com:7233 has no TLS"),
     ("tls", connection(tls=False, api_key="k"), "has no TLS"),
     ("codec", config(codec=None), "payloads of runs are not encrypted"),

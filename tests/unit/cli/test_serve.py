@@ -75,6 +75,47 @@ def test_roles_are_those_of_groups_and_of_everybody() -> None:
     assert rules.anybody == ["viewer"]
 
 
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        (
+            "acme=viewer,decider@tenant:acme",
+            ("acme", ["viewer@tenant:acme", "decider@tenant:acme"]),
+        ),
+        ("team@x.com=viewer@tenant:acme", ("team@x.com", ["viewer@tenant:acme"])),
+        ("team@x.com=viewer", ("team@x.com", ["viewer"])),
+        ("a=viewer@tenant:b=c@d+agent:E", ("a", ["viewer@tenant:b=c@d+agent:E"])),
+    ],
+)
+def test_the_scope_of_an_option_is_that_of_all_its_roles(
+    option: str, expected: tuple[str, list[str]]
+) -> None:
+    rules = TeamOptions(role=[option]).roles()
+    assert rules is not None
+    assert rules.groups == dict([expected])
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("acme=viewer@acme", "has no scope that can be read"),
+        ("acme=viewer@place:Bonn", "has no scope that can be read"),
+        ("acme=viewer@tenant:", "has no scope that can be read"),
+        ("acme=viewer@tenant:a,decider", None),
+        ("acme@tenant:a", "must be a group and its roles"),
+    ],
+)
+def test_no_role_loses_its_scope(option: str, words: str | None) -> None:
+    team = TeamOptions(role=[option])
+    if words is None:  # a name may have a comma: it is no other role
+        rules = team.roles()
+        assert rules is not None
+        assert rules.groups == {"acme": ["viewer@tenant:a,decider"]}
+        return
+    with pytest.raises(UserError, match=words):
+        team.roles()
+
+
 def test_keys_of_programs_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTLAST_API_KEYS", " shop=abc=, crm = def ,")
     assert api_keys() == {"shop": "abc=", "crm": "def"}

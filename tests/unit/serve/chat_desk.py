@@ -123,7 +123,6 @@ def place(*, prefix: str = "", **fields: Any) -> Place:
         "login": Nobody(),
         "roles": RoleRules(anybody=["viewer", "operator"]),
         "tokens": TOKENS,
-        "api_keys": {},
         "agents": (SUPPORT,),
         "runs": runs,
     }

@@ -167,7 +167,6 @@ def app(
         "feed": None,
         "login": ThisMachine(ANN),
         "roles": RoleRules(anybody=roles),
-        "api_keys": {},
         "inboxes": Entries(entries),
     }
     shared = PageDesk(**(settings | fields))

@@ -96,7 +96,6 @@ def desk_of(
         "feed": Feed(runs),
         "login": ThisMachine(person("ann", groups=["billing"])),
         "roles": RoleRules(anybody=roles),
-        "api_keys": {},
     }
     app.state.desk = PlayedDesk(**(settings | fields))
     return app

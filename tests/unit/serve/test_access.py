@@ -1,11 +1,13 @@
 """Who may do what: every role with every action, and the run's own rules in the same sentence."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.client.run_facts import RunFacts
 from outlast.loop import start
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Audience, Claim, Person
 from outlast.loop.state import LoopState
@@ -13,18 +15,25 @@ from outlast.serve.access import (
     ACTIONS,
     NOBODY,
     NOT_OPENED,
+    NOT_SEEN,
     ROLES,
     RULES,
     Action,
     Customer,
+    KeyScope,
     Program,
     Role,
     RoleRules,
     Staff,
     Target,
+    is_scoped,
     may,
+    scopes_for,
+    seen_at,
+    tenant_to_begin,
 )
 from outlast.views.run import snapshot_of
+from outlast.visibility.scopes import RunScope
 from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
 
 EVERYBODY = ("viewer", "decider", "operator")
@@ -193,11 +202,207 @@ def test_a_person_without_a_name_is_nobody(subject: str) -> None:
         ({}, "viewer", "must be a list"),
         ({"": ["viewer"]}, (), "needs a name"),
         ({}, ["admin"], "'admin' of 'everybody' is no role"),
+        ({"a": ["boss@tenant:acme"]}, (), "'boss@tenant:acme' of 'a' is no role"),
+        ({"a": ["viewer@"]}, (), "has no scope that can be read"),
+        ({"a": ["viewer@acme"]}, (), "has no scope that can be read"),
+        ({"a": ["viewer@tenant: "]}, (), "has no scope that can be read"),
+        ({"a": ["viewer@tenant:acme+place:Bonn"]}, (), "Kinds: tenant, agent, team"),
     ],
 )
 def test_wrong_rules_are_refused_at_the_start(groups: Any, anybody: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         RoleRules(groups, anybody)
+
+
+# --- Who sees which run ----------------------------------------------------------------------------
+
+OF_ACME = RunFacts(root_id="support-42", tenant="acme", agent="Billing", people=("payments",))
+ACME_TOO = replace(OF_ACME, root_id="support-43", agent="Support", people=())
+OF_GLOBEX = replace(OF_ACME, root_id="support-44", tenant="globex")
+OF_NOBODY = replace(OF_ACME, root_id="support-45", tenant="")
+NESTED = replace(OF_ACME, is_nested=True)
+
+
+def with_roles(*roles: str) -> Staff:
+    return RoleRules({"billing": roles}).staff(ANN)
+
+
+@pytest.mark.parametrize(
+    ("roles", "seen"),
+    [
+        (["viewer"], ["acme", "acme too", "globex", "nobody"]),
+        (["viewer@tenant:acme"], ["acme", "acme too"]),
+        (["viewer@tenant:acme+tenant:globex"], ["acme", "acme too", "globex"]),
+        (["viewer@tenant:acme", "viewer@tenant:globex"], ["acme", "acme too", "globex"]),
+        (["viewer@tenant:acme+agent:Billing"], ["acme"]),
+        (["viewer@agent:Support"], ["acme too"]),
+        (["viewer@team:payments"], ["acme", "globex", "nobody"]),
+        (["viewer@tenant:ACME"], []),
+        (["viewer@tenant:acm"], []),
+        (["viewer@tenant:globex", "viewer"], ["acme", "acme too", "globex", "nobody"]),
+        ([], []),
+    ],
+)
+def test_a_role_counts_for_the_runs_of_its_scope(roles: list[str], seen: list[str]) -> None:
+    runs = {"acme": OF_ACME, "acme too": ACME_TOO, "globex": OF_GLOBEX, "nobody": OF_NOBODY}
+    caller = with_roles(*roles)
+    found: list[str] = []
+    for name, facts in runs.items():
+        here = seen_at(caller, facts.root_id, facts)
+        target = Target(run_id=facts.root_id)
+        if here is not None and may(here, "view_run", target) is None:
+            found.append(name)
+    assert found == seen
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_scoped_role_gives_nothing_at_a_run_that_nobody_judged(action: Action) -> None:
+    caller = with_roles(*(f"{role}@tenant:acme" for role in ROLES))
+    here = seen_at(caller, "support-42", OF_ACME)
+    assert here is not None
+    assert may(caller, action, THEIRS) == NOT_SEEN
+    assert may(here, action, THEIRS) is None
+    assert may(here, action, Target(run_id="support-42/ask-1")) is None
+    assert may(here, action, Target(run_id="support-44")) == NOT_SEEN
+    assert may(here, action, Target(run_id="support-421")) == NOT_SEEN
+
+
+def test_each_role_counts_in_its_own_scope() -> None:
+    caller = with_roles("viewer@tenant:acme", "decider@tenant:globex")
+    at_acme = seen_at(caller, "support-42", OF_ACME)
+    assert may(at_acme, "view_run", THEIRS) is None
+    assert "needs the role decider" in str(may(at_acme, "decide", THEIRS))
+    at_globex = seen_at(caller, "support-44", OF_GLOBEX)
+    assert may(at_globex, "decide", Target(run_id="support-44")) is None
+    acme, globex = (RunScope(tenants=frozenset({one})) for one in ("acme", "globex"))
+    assert set(scopes_for(caller, "list_runs")) == {acme, globex}
+    assert scopes_for(caller, "decide") == (globex,)
+    assert scopes_for(with_roles("viewer"), "list_runs") == ()
+
+
+def test_a_name_in_a_scope_may_have_any_character() -> None:
+    caller = with_roles("viewer@tenant:a%2Bb%2C c")
+    facts = replace(OF_ACME, tenant="a+b, c")
+    assert seen_at(caller, "support-42", facts) is not None
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_run_that_has_not_begun_may_be_begun_and_nothing_else(action: Action) -> None:
+    staff_of_acme = with_roles(*(f"{role}@tenant:acme" for role in ROLES))
+    key = program()
+    begins = {"start_run", "send_message", "read_messages", "withdraw_message"}
+    for caller in (staff_of_acme, key):
+        problem = may(seen_at(caller, "support-42", None), action, THEIRS)
+        if caller is staff_of_acme or action in OF_PROGRAMS:
+            assert problem == (None if action in begins else NOT_SEEN)
+
+
+# --- API keys with a scope ---------------------------------------------------------------------------
+
+
+def program(**scope: Any) -> Program:
+    fields: dict[str, Any] = {"actions": frozenset(OF_PROGRAMS), **scope}
+    return Program("shop", KeyScope(**fields))
+
+
+OWN = replace(OF_ACME, program="shop")
+ACME_ONLY = RunScope(tenants=frozenset({"acme"}))
+
+
+@pytest.mark.parametrize(
+    ("scope", "facts", "is_seen"),
+    [
+        ({}, OWN, True),
+        ({}, OF_ACME, False),
+        ({}, replace(OF_ACME, program="shop2"), False),
+        ({}, replace(OF_ACME, program="SHOP"), False),
+        ({"own_only": False}, OF_ACME, True),
+        ({"own_only": False, "runs": ACME_ONLY}, OF_ACME, True),
+        ({"own_only": False, "runs": ACME_ONLY}, OF_GLOBEX, False),
+        ({"runs": ACME_ONLY}, OWN, True),
+        ({"runs": ACME_ONLY}, replace(OWN, tenant="globex"), False),
+        ({"runs": RunScope(agents=frozenset({"Billing"}))}, OWN, True),
+        ({"runs": RunScope(agents=frozenset({"Support"}))}, OWN, False),
+    ],
+)
+def test_a_key_sees_the_conversations_of_its_scope(
+    scope: dict[str, Any], facts: RunFacts, is_seen: bool
+) -> None:
+    assert (seen_at(program(**scope), "support-42", facts) is not None) == is_seen
+
+
+@pytest.mark.parametrize("action", sorted(OF_PROGRAMS))
+def test_a_key_does_what_it_is_for_at_a_run_that_was_judged(action: Any) -> None:
+    key = program(waits=frozenset({"bank"}))
+    assert is_scoped(key)
+    assert may(key, action, THEIRS) == NOT_SEEN
+    here = seen_at(key, "support-42", OWN)
+    assert may(here, action, THEIRS) is None
+    assert may(here, action, Target(run_id="support-44")) == NOT_SEEN
+    other = seen_at(program(actions=frozenset({"view_run"})), "support-42", OWN)
+    assert (may(other, action, THEIRS) is None) == (action == "view_run")
+
+
+@pytest.mark.parametrize("action", sorted(OF_PROGRAMS))
+def test_a_nested_run_is_read_and_ended_by_the_key_of_its_root_and_is_no_conversation(
+    action: Any,
+) -> None:
+    target = Target(run_id="support-42/ask-1")
+    here = seen_at(program(), "support-42/ask-1", replace(OWN, is_nested=True))
+    allowed = {"view_run", "read_messages", "cancel", "finish_wait"}
+    assert (may(here, action, target) is None) == (action in allowed)
+    assert seen_at(program(), "support-42/ask-1", NESTED) is None
+
+
+def test_a_key_finishes_the_waits_that_it_names() -> None:
+    for waits, wait, is_allowed in (
+        ({"bank"}, "bank", True),
+        ({"courier"}, "bank", False),
+        ({"*"}, "bank", True),
+        (set[str](), "bank", False),
+    ):
+        here = seen_at(program(waits=frozenset(waits)), "support-42", OWN)
+        problem = may(here, "finish_wait", Target(run_id="support-42", wait=wait))
+        assert problem == (None if is_allowed else "This API key is not for the wait 'bank'.")
+
+
+@pytest.mark.parametrize(
+    ("caller", "agent", "tenant", "expected"),
+    [
+        (Program("shop"), "Billing", None, None),
+        (Program("shop"), "Billing", "globex", "globex"),
+        (program(), "Billing", None, None),
+        (program(runs=ACME_ONLY), "Billing", None, "acme"),
+        (program(runs=ACME_ONLY), "Billing", "acme", "acme"),
+        (CUSTOMER, "Billing", None, None),
+        (with_roles("operator@tenant:acme"), "Billing", None, "acme"),
+        (with_roles("operator@tenant:acme", "viewer@tenant:globex"), "Billing", None, "acme"),
+    ],
+)
+def test_a_conversation_begins_with_a_tenant_that_its_starter_sees(
+    caller: Any, agent: str, tenant: str | None, expected: str | None
+) -> None:
+    assert tenant_to_begin(caller, agent, tenant) == expected
+
+
+@pytest.mark.parametrize(
+    ("caller", "tenant", "words"),
+    [
+        (program(runs=ACME_ONLY), "globex", "You cannot begin a conversation of the tenant 'glo"),
+        (program(runs=RunScope(agents=frozenset({"Support"}))), None, "with the agent 'Billing'"),
+        (with_roles("operator@team:payments"), None, "You cannot begin a conversation with"),
+        (
+            with_roles("operator@tenant:acme+tenant:globex"),
+            None,
+            "Name the tenant of the conversation: acme, globex.",
+        ),
+    ],
+)
+def test_no_conversation_begins_that_its_starter_would_not_see(
+    caller: Any, tenant: str | None, words: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(words)):
+        tenant_to_begin(caller, "Billing", tenant)
 
 
 # --- The rules of the run --------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from outlast.loop.items import Item, Message
 from outlast.loop.state import Answer, LoopState, Question
 from outlast.loop.values import JsonObject
 from outlast.serve.access import RoleRules
+from outlast.serve.keys import ApiKeys
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
@@ -426,7 +427,7 @@ async def http() -> AsyncGenerator[Any]:
         "agents": (Agent[Any](name="Shop"),),
     }
     app.state.desk = Desk(
-        tokens=TOKENS, api_keys={"shop": KEY}, origins=frozenset({SHOP}), **settings
+        tokens=TOKENS, api_keys=ApiKeys({"shop": KEY}), origins=frozenset({SHOP}), **settings
     )
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8090") as client:

@@ -28,6 +28,7 @@ from outlast.serve import api, openapi
 from outlast.serve.access import RULES, Role, RoleRules
 from outlast.serve.api import ENDPOINTS
 from outlast.serve.feed import Feed, FeedLimits
+from outlast.serve.keys import ApiKeys
 from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, EscapedPaths
@@ -71,7 +72,7 @@ def app_of(client: FakeClient, *roles: Role, **fields: Any) -> Starlette:
         "login": ThisMachine(person("ann", groups=["billing"])),
         "roles": RoleRules(anybody=roles or ROLES),
         "tokens": TOKENS,
-        "api_keys": {"shop": KEY},
+        "api_keys": ApiKeys({"shop": KEY}),
         "agents": (Agent[Any](name="Triage"),),
         "origins": frozenset({SHOP}),
     }
@@ -689,8 +690,8 @@ async def test_operators_and_programs_finish_a_wait(headers: dict[str, str], sou
         (wait,) = listed["waits"]
         body = {"token": wait["token"], "value": "p1", "delivery_id": "d1"}
         answer = await http.post(f"{RUN}/waits/finish", json=body, headers=headers)
-        named = {**body, "source": "courier.example"}
-        await http.post(f"{RUN}/waits/finish", json=named, headers=headers)
+        named = {**body, "source": "bank"}
+        lie = await http.post(f"{RUN}/waits/finish", json=named, headers=headers)
         page = (await http.get(RUN, headers=headers)).json()
     check("WaitList", listed)
     check("DeliveryReceiptView", answer.json())
@@ -702,8 +703,9 @@ async def test_operators_and_programs_finish_a_wait(headers: dict[str, str], sou
     receipt = {"run_id": "support-42", "waits_for": "courier", "at": "1970-01-01T00:00:01Z"}
     assert answer.json() == receipt
     sent = [one[2] for one in client.calls if one[0] == "update"]
-    assert [(one["value"], one["delivery_id"]) for one in sent] == [("p1", "d1")] * 2
-    assert [one["source"] for one in sent] == [source, "courier.example"]
+    assert [(one["value"], one["delivery_id"]) for one in sent] == [("p1", "d1")]
+    assert [one["source"] for one in sent] == [source]
+    assert (lie.status_code, "source" in error_of(lie)[2]) == (400, True)
     assert (page["status"], page["waits_for"]) == ("parked", "delivery of courier")
     steps = [(one["kind"], one["status"]) for one in page["steps"]]
     assert steps[-1] == ("wait", "waiting")

@@ -164,7 +164,14 @@ async def test_an_inbox_that_nobody_follows_is_searched_by_all_filters(server: S
     [asked] = server.asked
     due_before = asked.pop("due_before")
     assert timedelta(minutes=59) < due_before - datetime.now(UTC) < timedelta(hours=1)  # noqa: TID251
-    assert asked == {"limit": 101, "mine": ANN, "group": "leads", "risk": "high", "held": True}
+    assert asked == {
+        "limit": 101,
+        "mine": ANN,
+        "group": "leads",
+        "risk": "high",
+        "held": True,
+        "scopes": (),
+    }
 
 
 async def test_the_live_list_sends_what_the_page_does_not_have() -> None:

@@ -84,7 +84,6 @@ class Show:
             feed=Feed(self.source),
             login=ThisMachine(person("ann")),
             roles=RoleRules(),
-            api_keys={},
         )
 
 

@@ -34,7 +34,7 @@ def _app(login: TrustedProxy) -> Starlette:
             route("/hold", _say_who, action="hold", methods=["POST"]),
         ]
     )
-    parts: Any = {"client": None, "feed": None, "api_keys": {}}
+    parts: Any = {"client": None, "feed": None}
     roles = RoleRules({"support": ["viewer", "operator"]})
     app.state.desk = Desk(**parts, login=login, roles=roles, url="https://desk.test")
     return app

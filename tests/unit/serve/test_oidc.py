@@ -66,7 +66,7 @@ def _desk(login: OpenIDConnect, url: str = URL) -> Starlette:
             *login.routes,
         ]
     )
-    parts: Any = {"client": None, "feed": None, "api_keys": {}}
+    parts: Any = {"client": None, "feed": None}
     roles = RoleRules({"support": ["viewer", "operator"]})
     app.state.desk = Desk(**parts, login=login, roles=roles, url=url)
     return app

@@ -62,7 +62,6 @@ def _app(**fields: Any) -> Starlette:
         "feed": None,
         "login": ThisMachine(person("ann", groups=["billing"])),
         "roles": RoleRules(anybody=ROLES),
-        "api_keys": {},
     }
     app.state.desk = Desk(**(settings | fields))
     return app

@@ -43,7 +43,7 @@ def _application(provider: RealProvider, url: str, **options: Any) -> Starlette:
     )
     login.check_address(url)
     app = Starlette(routes=[route("/open", say_who, action=None), *login.routes])
-    parts: Any = {"client": None, "api_keys": {}, "feed": Feed(lambda _run_id: _no_states())}
+    parts: Any = {"client": None, "feed": Feed(lambda _run_id: _no_states())}
     app.state.desk = Desk(**parts, login=login, roles=RoleRules(anybody=["viewer"]), url=url)
     return app
 

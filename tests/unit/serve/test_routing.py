@@ -18,6 +18,7 @@ from outlast.loop.approvals import Person
 from outlast.serve import routing
 from outlast.serve.access import Customer, Program, RoleRules, Staff
 from outlast.serve.feed import TooManyReaders
+from outlast.serve.keys import ApiKeys
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, DeskRequest, EscapedPaths, route
 from outlast.serve.tokens import ConversationTokens
@@ -76,7 +77,7 @@ def _app(**fields: Any) -> Starlette:
         "login": ThisMachine(ANN),
         "roles": RoleRules(anybody=["viewer", "operator"]),
         "tokens": TOKENS,
-        "api_keys": {"shop": KEY},
+        "api_keys": ApiKeys({"shop": KEY}),
     }
     app.state.desk = Desk(**(settings | fields))
     return app
@@ -199,7 +200,7 @@ def test_callers_are_told_apart() -> None:
 
 def test_a_role_has_a_name() -> None:
     with pytest.raises(UserError, match="is no role"):
-        RoleRules(anybody=["boss"])  # pyright: ignore[reportArgumentType]
+        RoleRules(anybody=["boss"])
 
 
 async def test_a_page_waits_for_a_slow_answer_only_while_the_server_is_there(
