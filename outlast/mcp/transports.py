@@ -6,24 +6,27 @@ Uses the `mcp` package and its HTTP client; `connected_server.py` handles their 
 import contextlib
 import importlib.metadata
 import os
+import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, NotRequired, Required, TextIO, TypeAlias, TypedDict, cast
+from typing import Any, Final, Literal, NotRequired, Required, TextIO, TypeAlias, TypedDict, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 import mcp.types as mcp_types
 from mcp.client import Client
 from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
+from outlast.bodies import DOORS, BodyRefused, Scan
 from outlast.mcp.options import MessageHandler
 from outlast.mcp.repairs import NoteTool, Repairs
+from outlast.mcp.stdio import bounded_stdio
 from outlast.mcp.tasks import TasksExtension, declaring_questions
 
 HttpClientFactory: TypeAlias = Callable[..., httpx2.AsyncClient]
@@ -120,7 +123,7 @@ async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator
     """Start a server's process; a `UserError` if the program is missing or may not be executed."""
     parameters = StdioServerParameters(**params)
     log = _log()
-    streams = stdio_client(parameters, errlog=log)
+    streams = bounded_stdio(parameters, log)
     try:
         opened = await streams.__aenter__()
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
@@ -175,21 +178,105 @@ async def over_http(
     ):
         client.event_hooks["response"].append(note_status)
         try:
-            yield streams
+            with _bounded(client):
+                yield streams
         finally:
             client.event_hooks["response"].remove(note_status)
 
 
 def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:
     """Open a transport to a server with server-sent events."""
+    factory = params.get("httpx_client_factory", http_client)
+
+    def bounded_client(**options: Any) -> httpx2.AsyncClient:
+        client = factory(**options)
+        _bound(client)
+        return client
+
     return sse_client(
         params["url"],
         headers=params.get("headers"),
         timeout=seconds(params.get("timeout", HTTP_TIMEOUT_SECONDS)),
         sse_read_timeout=seconds(params.get("sse_read_timeout", READ_TIMEOUT_SECONDS)),
-        httpx_client_factory=params.get("httpx_client_factory", http_client),
+        httpx_client_factory=cast("Any", bounded_client),
         auth=params.get("auth"),
     )
+
+
+# --- Bounds --------------------------------------------------------------------------------------
+
+
+class _TooMuch(httpx2.StreamError):
+    """An answer goes beyond the limits; the protocol's client makes an answer of this error."""
+
+
+class _BoundedAnswer(httpx2.AsyncByteStream):
+    """Counts what a server answers before the protocol's client parses it.
+
+    Args:
+        stream: the answer.
+        is_events: whether it is a stream of events, each of which has the limits for itself.
+    """
+
+    def __init__(self, stream: Any, *, is_events: bool) -> None:
+        self._stream = stream
+        self._is_events = is_events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        scan = Scan(DOORS["mcp"])
+        async for chunk in self._stream:
+            try:
+                if self._is_events:
+                    *ended, rest = _EVENT_END.split(chunk)
+                    for one in ended:
+                        scan.feed(one)
+                        scan = Scan(DOORS["mcp"])
+                    scan.feed(rest)
+                else:
+                    scan.feed(chunk)
+            except BodyRefused as error:
+                kind = httpx2.SSEError if self._is_events else _TooMuch
+                raise kind(str(error)) from None
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+_EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
+
+
+async def _ask_for_plain(request: httpx2.Request) -> None:
+    # A compressed answer could be a thousand times as large as what was counted.
+    request.headers["Accept-Encoding"] = "identity"
+
+
+async def _bound_answer(response: httpx2.Response) -> None:
+    is_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        await response.aclose()
+        raise httpx2.DecodingError(
+            "The server compresses its answer, although it was asked not to. Switch its "
+            "compression off.",
+            request=response.request,
+        )
+    response.stream = _BoundedAnswer(response.stream, is_events=is_events)
+
+
+def _bound(client: httpx2.AsyncClient) -> None:
+    client.event_hooks["request"].append(_ask_for_plain)
+    client.event_hooks["response"].append(_bound_answer)
+
+
+@contextlib.contextmanager
+def _bounded(client: httpx2.AsyncClient) -> Generator[None]:
+    """Bound the answers to a client, which may be one that the user's program keeps."""
+    _bound(client)
+    try:
+        yield
+    finally:
+        client.event_hooks["request"].remove(_ask_for_plain)
+        client.event_hooks["response"].remove(_bound_answer)
 
 
 def http_client(
