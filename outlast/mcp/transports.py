@@ -6,13 +6,12 @@ Uses the `mcp` package and its HTTP client; `connected_server.py` handles their 
 import contextlib
 import importlib.metadata
 import os
-import re
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Literal, NotRequired, Required, TextIO, TypeAlias, TypedDict, cast
+from typing import Any, Literal, NotRequired, Required, TextIO, TypeAlias, TypedDict, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -23,7 +22,8 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
-from outlast.bodies import DOORS, BodyRefused, Scan
+from outlast.bodies.answers import bound_answers
+from outlast.bodies.doors import DOORS
 from outlast.mcp.options import MessageHandler
 from outlast.mcp.repairs import NoteTool, Repairs
 from outlast.mcp.stdio import bounded_stdio
@@ -177,10 +177,11 @@ async def over_http(
         ) as streams,
     ):
         client.event_hooks["response"].append(note_status)
+        end_bounds = bound_answers(client, DOORS["mcp"])
         try:
-            with _bounded(client):
-                yield streams
+            yield streams
         finally:
+            end_bounds()
             client.event_hooks["response"].remove(note_status)
 
 
@@ -190,7 +191,7 @@ def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:
 
     def bounded_client(**options: Any) -> httpx2.AsyncClient:
         client = factory(**options)
-        _bound(client)
+        bound_answers(client, DOORS["mcp"])
         return client
 
     return sse_client(
@@ -201,82 +202,6 @@ def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:
         httpx_client_factory=cast("Any", bounded_client),
         auth=params.get("auth"),
     )
-
-
-# --- Bounds --------------------------------------------------------------------------------------
-
-
-class _TooMuch(httpx2.StreamError):
-    """An answer goes beyond the limits; the protocol's client makes an answer of this error."""
-
-
-class _BoundedAnswer(httpx2.AsyncByteStream):
-    """Counts what a server answers before the protocol's client parses it.
-
-    Args:
-        stream: the answer.
-        is_events: whether it is a stream of events, each of which has the limits for itself.
-    """
-
-    def __init__(self, stream: Any, *, is_events: bool) -> None:
-        self._stream = stream
-        self._is_events = is_events
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        scan = Scan(DOORS["mcp"])
-        async for chunk in self._stream:
-            try:
-                if self._is_events:
-                    *ended, rest = _EVENT_END.split(chunk)
-                    for one in ended:
-                        scan.feed(one)
-                        scan = Scan(DOORS["mcp"])
-                    scan.feed(rest)
-                else:
-                    scan.feed(chunk)
-            except BodyRefused as error:
-                kind = httpx2.SSEError if self._is_events else _TooMuch
-                raise kind(str(error)) from None
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-_EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
-
-
-async def _ask_for_plain(request: httpx2.Request) -> None:
-    # A compressed answer could be a thousand times as large as what was counted.
-    request.headers["Accept-Encoding"] = "identity"
-
-
-async def _bound_answer(response: httpx2.Response) -> None:
-    is_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        await response.aclose()
-        raise httpx2.DecodingError(
-            "The server compresses its answer, although it was asked not to. Switch its "
-            "compression off.",
-            request=response.request,
-        )
-    response.stream = _BoundedAnswer(response.stream, is_events=is_events)
-
-
-def _bound(client: httpx2.AsyncClient) -> None:
-    client.event_hooks["request"].append(_ask_for_plain)
-    client.event_hooks["response"].append(_bound_answer)
-
-
-@contextlib.contextmanager
-def _bounded(client: httpx2.AsyncClient) -> Generator[None]:
-    """Bound the answers to a client, which may be one that the user's program keeps."""
-    _bound(client)
-    try:
-        yield
-    finally:
-        client.event_hooks["request"].remove(_ask_for_plain)
-        client.event_hooks["response"].remove(_bound_answer)
 
 
 def http_client(

@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
 _PIECE: Final = 65_536
@@ -73,6 +74,19 @@ class Door:
         """
         self.check(content)
         return loads(content)
+
+    def read_file(self, path: str | Path) -> str:
+        """Return the text of a file, in UTF-8.
+
+        Raises:
+            BodyRefused: it is too large.
+            OSError: it cannot be read.
+            UnicodeDecodeError: it is not in UTF-8.
+        """
+        with Path(path).open("rb") as file:
+            content = file.read(self.size + 1)
+        self.check_size(len(content))
+        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
     async def read(self, chunks: AsyncIterable[bytes]) -> bytes:
         """Return the JSON that comes in pieces, unless it would cost too much to parse.
@@ -184,13 +198,13 @@ DOORS: Final[dict[str, Door]] = {
     "a2a card": Door("The answer of the agent", 500_000, 64, 20_000, _SERVER),
     "a2a answer": Door("The answer of the agent", 20_000_000, 100, 50_000, _SERVER),
     "mcp": Door("The answer", 20_000_000, 100, 100_000, _SERVER),
-    "model reply": Door("The reply", 100_000_000, fix=_SERVER),
+    "model reply": Door("The reply", 60_000_000, nodes=1_000_000, fix=_SERVER),
     "model event": Door("An event of the reply", 30_000_000, fix=_SERVER),
     # Files that people share.
     "policy": Door("The policy", 1_000_000, 64, 50_000, _FILE),
     "prices": Door("The price list", 5_000_000, 32, 200_000, _FILE),
-    "data set": Door("The data set", 30_000_000, 100, 500_000, _FILE),
-    "recording": Door("The recording", 100_000_000, 200, 2_000_000, _FILE),
+    "data set": Door("The data set", 10_000_000, 100, 200_000, _FILE),
+    "recording": Door("The recording", 300_000_000, 200, 2_000_000, _FILE),
     "archive": Door("The file of the archive", 1_000_000, 64, 50_000, _FILE),
 }
 """Every door with its limits."""

@@ -1,0 +1,1 @@
+"""Bounds of what others send: bytes, depth and values, counted before a parser reads them."""
