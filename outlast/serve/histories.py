@@ -48,8 +48,9 @@ async def json_history(request: Request) -> JsonObject:
         UserError: it is none.
         HTTPException: it is too large.
     """
+    content = await history_body(request)
     try:
-        body: object = loads(await history_body(request))
+        body: object = loads(content)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
