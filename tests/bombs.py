@@ -30,7 +30,7 @@ from outlast.evals.datasets import load_dataset
 from outlast.mcp.stdio import MessageReader
 from outlast.models.openai.http_session import read_whole
 from outlast.models.openai.server_events import EventData
-from outlast.pricing import _read as read_prices  # pyright: ignore[reportPrivateUsage]
+from outlast.pricing import _read as read_prices
 from outlast.serve import desk
 from outlast.testing.recorded_runs import load_runs
 from tests.unit.serve.test_app import CLIENT

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -26,7 +26,7 @@ VALUES = st.recursive(
 
 def inside(value: Any) -> list[Any]:
     """Return the values in a list or object."""
-    return list(value.values() if isinstance(value, dict) else value)
+    return list(cast("Any", value).values()) if isinstance(value, dict) else value
 
 
 def nodes(value: Any) -> int:
@@ -81,6 +81,14 @@ def test_every_door_refuses_each_bomb_in_a_sentence_and_is_used(name: str) -> No
         door.check(b"[" + b"[]," * door.nodes)
     sources = Path(outlast.__file__).parent.rglob("*.py")
     assert any(f'DOORS["{name}"]' in one.read_text(encoding="utf-8") for one in sources)
+
+
+def test_the_documented_limits_are_those_of_the_table() -> None:
+    page = Path(__file__).parents[3] / "docs/reference/bounds-and-errors.md"
+    text = page.read_text(encoding="utf-8")
+    for name, door in DOORS.items():
+        row = rf"^\| {name} \| .* \| {door.size:,} \| {door.depth} \| {door.nodes:,} \|$"
+        assert re.search(row, text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le"])
