@@ -17,7 +17,7 @@ class EventData:
     def __init__(self) -> None:
         self._begun: list[bytes] = []  # the pieces of a line without its end
         self._lines: list[bytes] = []  # the data of the event so far
-        self._held = 0  # bytes since the last event, those of a line in pieces twice
+        self._held = 0  # bytes of the event so far
         self._skips_newline = False  # a carriage return ended the last piece
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
@@ -40,6 +40,7 @@ class EventData:
             self._skips_newline = piece.endswith(b"\r")
         for line in lines:
             if self._begun:
+                self._held -= sum(map(len, self._begun))
                 line = b"".join((*self._begun, line))  # noqa: PLW2901
                 self._begun.clear()
             if (data := self._add(line.rstrip(b"\r\n"))) is not None:
