@@ -1,1 +1,1 @@
-"""Bounds of what others send: bytes, depth and values, counted before a parser reads them."""
+"""Internal. Bounds what others send: bytes, depth and values are counted before they are parsed."""
