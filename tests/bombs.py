@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -209,7 +210,7 @@ async def from_stream(kind: str, _place: Path) -> str:
     """Read a bomb as an event of a model's reply."""
     events = EventData()
     try:
-        for piece in (b"data: ", *pieces(kind)):
+        for piece in chain([b"data: "], pieces(kind)):
             list(events.feed(piece))
             await asyncio.sleep(0)
     except BodyRefused as error:

@@ -128,7 +128,8 @@ def test_what_is_refused_or_fails_has_no_stack_of_the_machine() -> None:
             except ValueError as error:
                 raise failed from error
         except ApplicationError:
-            return failed
+            pass
+        return failed
 
     made = WorkflowActivationCompletion()
     commands = made.successful.commands
