@@ -185,7 +185,7 @@ DOORS: Final[dict[str, Door]] = {
     # Requests, once the desk knows who sends them.
     "api": Door("The body", 30_000_000, fix=_REQUEST),
     "wire": Door("The body", 30_000_000, fix=_REQUEST),
-    "history": Door("The body", 300_000_000, fix=_REQUEST),
+    "history": Door("The body", 300_000_000, nodes=100_000, fix=_REQUEST),
     "nobody": Door(
         "A request of somebody who is not logged in", 65_536, 32, 5_000, "Log in first."
     ),
@@ -197,7 +197,7 @@ DOORS: Final[dict[str, Door]] = {
     "oidc": Door("The answer", 1_000_000, 32, 20_000, _SETTINGS),
     "a2a card": Door("The answer of the agent", 500_000, 64, 20_000, _SERVER),
     "a2a answer": Door("The answer of the agent", 20_000_000, 100, 50_000, _SERVER),
-    "mcp": Door("The answer", 20_000_000, 100, 100_000, _SERVER),
+    "mcp": Door("The answer", 20_000_000, 100, 50_000, _SERVER),
     "model reply": Door("The reply", 60_000_000, nodes=1_000_000, fix=_SERVER),
     "model event": Door("An event of the reply", 30_000_000, fix=_SERVER),
     # Files that people share.
