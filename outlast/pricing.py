@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS, BodyRefused
 from outlast.loop.spending import calls_of, merged
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject, ModelUse, Usage
@@ -466,9 +467,11 @@ def _undated(model: str) -> str:
 
 def _read(path: Path) -> dict[str, Price]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(DOORS["prices"].read_file(path))
     except OSError as error:
         raise UserError(f"The price table {path} cannot be read: {error.strerror}.") from None
+    except BodyRefused as error:
+        raise UserError(f"The price table {path} cannot be read: {error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"The price table {path} is not valid TOML: {error}.") from None
     return {model: _price(path, model, row) for model, row in table.items()}

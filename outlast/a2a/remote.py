@@ -27,6 +27,7 @@ from outlast.a2a.protocol import (
     Task,
 )
 from outlast.agents.errors import AgentsException, UserError
+from outlast.bodies.doors import DOORS, BodyRefused, Door, loads
 from outlast.loop.values import JsonObject
 
 RecordT = TypeVar("RecordT", bound=Record)
@@ -35,10 +36,6 @@ Headers: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 )
 """The headers of each request, such as `Authorization`, or a function that returns them."""
-
-LARGEST_CARD: Final = 500_000
-LARGEST_ANSWER: Final = 20_000_000
-"""The largest answer of an agent, in bytes: a task with a file in it."""
 
 REQUEST_SECONDS: Final = 60.0
 LONGEST_URL: Final = 2_000
@@ -146,7 +143,7 @@ class RemoteAgent:
         """
         if isinstance(self.agent, AgentCard):
             return self.agent
-        answer = await self._exchange("GET", card_url(self.agent), None, LARGEST_CARD)
+        answer = await self._exchange("GET", card_url(self.agent), None, DOORS["a2a card"])
         return _read(answer, AgentCard, "card")
 
     async def endpoint(self) -> Endpoint:
@@ -210,17 +207,17 @@ class RemoteAgent:
             params = {**params, "tenant": at.tenant}
         if at.binding == "JSONRPC":
             body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-            answer = await self._exchange("POST", at.url, body, LARGEST_ANSWER)
+            answer = await self._exchange("POST", at.url, body, DOORS["a2a answer"])
             found = answer.get("result")
             if not isinstance(found, dict):
                 raise A2AError("The agent has sent no result.")
             return cast("JsonObject", found)
         tenant = f"/{quote(at.tenant, safe='')}" if at.tenant else ""
         sent = None if verb == "GET" else params
-        return await self._exchange(verb, f"{at.url}{tenant}{path}", sent, LARGEST_ANSWER)
+        return await self._exchange(verb, f"{at.url}{tenant}{path}", sent, DOORS["a2a answer"])
 
     async def _exchange(
-        self, verb: str, url: str, body: JsonObject | None, limit: int
+        self, verb: str, url: str, body: JsonObject | None, door: Door
     ) -> JsonObject:
         import httpx2  # slow to import, and only workers need it
 
@@ -234,7 +231,7 @@ class RemoteAgent:
                 http_client() as http,
                 http.stream(verb, url, headers=headers, content=content) as response,
             ):
-                found = await _bounded(response, limit)
+                found = await _bounded(response, door)
                 return _answer(response.status_code, found)
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             what = f"{type(error).__name__}: {error}".rstrip(": ")
@@ -259,15 +256,13 @@ def http_client() -> Any:
     )
 
 
-async def _bounded(response: Any, limit: int) -> bytes:
+async def _bounded(response: Any, door: Door) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise A2AError("The agent compresses its answer, although it was asked not to.")
-    found = bytearray()
-    async for piece in response.aiter_bytes():
-        found += piece
-        if len(found) > limit:
-            raise A2AError(f"The answer of the agent has more than {limit:,} bytes.")
-    return bytes(found)
+    try:
+        return await door.read(response.aiter_bytes())
+    except BodyRefused as error:
+        raise A2AError(str(error)) from None
 
 
 def _answer(status: int, content: bytes) -> JsonObject:
@@ -277,7 +272,7 @@ def _answer(status: int, content: bytes) -> JsonObject:
         A2AError: it is none, or says that something went wrong.
     """
     try:
-        read: Any = json.loads(content) if content else {}
+        read: Any = loads(content) if content else {}
     except (ValueError, RecursionError):
         read = None
     fields = cast("JsonObject", read) if isinstance(read, dict) else None

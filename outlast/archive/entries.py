@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from outlast.bodies.doors import DOORS
 from outlast.loop.values import JsonObject
 from outlast.ports.archive import ArchiveDamaged
 
@@ -91,7 +92,7 @@ def decoded(data: bytes, what: str) -> JsonObject:
         ArchiveDamaged: it was changed, or is in a newer format.
     """
     try:
-        record: Any = json.loads(data)
+        record: Any = DOORS["archive"].parse(data)
         checksum = record.pop(CHECKSUM)
         is_whole = checksum == _checksum(record)
         newest: Any = record.pop("format")

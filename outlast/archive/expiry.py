@@ -10,6 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive.archive import Archive, digest_of_run, folder_of
 from outlast.archive.entries import ArchivedHistory
+from outlast.bodies.doors import DOORS
 from outlast.clock import now_ms
 
 EXPIRES_EVERY: Final = timedelta(hours=1)
@@ -61,7 +62,7 @@ async def _server_has(client: Client, run_id: str, histories: Sequence[ArchivedH
 
 def _time_in(data: bytes | None) -> int:
     try:
-        record: Any = json.loads(data or b"{}")
+        record: Any = DOORS["archive"].parse(data or b"{}")
         return int(record.get("looked_ms", 0))
     except (ValueError, TypeError, AttributeError):
         return 0

@@ -21,6 +21,7 @@ from outlast.agents.errors import AgentsException
 from outlast.archive.archive import Archive, digest_of_run
 from outlast.archive.entries import ArchivedHistory
 from outlast.archive.tombstones import deleted_runs, removed_executions
+from outlast.bodies.doors import DOORS
 from outlast.clock import now_ms
 from outlast.contract import names
 from outlast.visibility.queries import equals
@@ -238,7 +239,7 @@ async def _mark_in(archive: Archive, name: str) -> dict[str, int]:
     """Return what is known of earlier looks; nothing, if it cannot be read."""
     data = await archive.read(name)
     try:
-        mark: Any = json.loads(data or b"{}")
+        mark: Any = DOORS["archive"].parse(data or b"{}")
         return {str(name): int(one) for name, one in mark.items()}
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -114,20 +114,25 @@ class FileBlobStore:
         return self.directory / digest[:2] / digest
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write a file durably, as a whole or not at all; a kill on the way leaves no part of it.
 
     Args:
         path: the file; its directory is made if there is none.
         data: the content.
+        private: whether nobody but the user of this process may read the file, and list the
+            directories that are made for it.
 
     Raises:
         OSError: the file cannot be written, such as on a full disk.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed([one for one in path.parents if not one.exists()]):
+        folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with draft.open("xb") as file:
+        mode = 0o600 if private else 0o666
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(draft, flags, mode), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

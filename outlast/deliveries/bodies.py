@@ -11,11 +11,12 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
+from outlast.bodies.doors import DOORS, BodyRefused
 from outlast.client.deliveries import LONGEST_ID
 from outlast.deliveries.problems import Refused
 from outlast.loop.values import Json
 
-LARGEST_BODY_BYTES: Final = 25 * 1024 * 1024
+LARGEST_BODY_BYTES: Final = DOORS["webhook"].size
 """The largest body: GitHub sends webhooks of up to 25 MB."""
 
 BODY_SECONDS: Final = 30.0
@@ -140,7 +141,10 @@ def json_of(body: bytes) -> Json:
         Refused: there is none.
     """
     try:
+        DOORS["webhook"].check(body)
         return json.loads(body.decode(), parse_constant=_no_constant)
+    except BodyRefused as error:
+        raise Refused(413, "too_large", str(error)) from None
     except (
         ValueError,
         RecursionError,

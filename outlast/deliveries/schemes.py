@@ -8,7 +8,6 @@ another id in a header.
 import base64
 import binascii
 import hmac
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, Final, Literal, Protocol, cast
 from starlette.datastructures import Headers
 
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS
 from outlast.deliveries.bodies import digest_id
 from outlast.deliveries.problems import Refused
 
@@ -160,7 +160,7 @@ class HmacScheme:
         if not self.id_field:
             return ""
         try:
-            value: Any = json.loads(body)
+            value: Any = DOORS["webhook"].parse(body)
         except (ValueError, RecursionError):
             return ""
         found = cast("dict[str, Any]", value).get(self.id_field) if isinstance(value, dict) else ""

@@ -1,6 +1,5 @@
 """Webhooks: who may send them, and which function says what they mean for a run."""
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from starlette.datastructures import Headers
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS
 from outlast.deliveries.bodies import value_of
 from outlast.deliveries.problems import Refused
 from outlast.deliveries.schemes import Scheme, Verified
@@ -181,7 +181,7 @@ def challenge_of(body: bytes) -> str | None:
     if b"url_verification" not in body[:1_000]:
         return None
     try:
-        value: Any = json.loads(body)
+        value: Any = DOORS["slack"].parse(body)
     except (ValueError, RecursionError):
         return None
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}

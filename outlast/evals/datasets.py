@@ -8,9 +8,12 @@ from typing import Any, Final, TypeAlias, cast
 from pydantic import Field, PrivateAttr, ValidationError
 from pydantic_evals import Case, Dataset
 from pydantic_evals.evaluators import Evaluator
-from yaml import YAMLError
+from yaml import AliasEvent, SafeLoader, YAMLError
+from yaml import load as yaml_load
+from yaml.nodes import Node
 
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS, BodyRefused
 from outlast.client.recordings.recording import Entry, RecordedStart, Recording
 from outlast.evals.evaluators import AgentPath, MaxCost, NoEffectWithoutApproval, ToolsCalled
 from outlast.evals.judge import Judge
@@ -260,7 +263,13 @@ def load_dataset(
     """
     path = checked_path(path)
     try:
-        dataset = RunDataset.from_file(path, custom_evaluator_types=[*EVALUATORS, *evaluators])
+        dataset = RunDataset.from_dict(
+            _content(path),
+            custom_evaluator_types=[*EVALUATORS, *evaluators],
+            default_name=path.stem,
+        )
+    except BodyRefused as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise UserError(f"{path} cannot be read: {error!s:.500}") from error
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
@@ -270,6 +279,46 @@ def load_dataset(
         raise UserError(f"{path} names evaluators that cannot be used: {reasons}") from error
     _bind(dataset, path)
     return dataset
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return what a data set has.
+
+    Raises:
+        BodyRefused: it would cost too much to read.
+        ValueError: it is no JSON.
+        TypeError: it is no object.
+        YAMLError: it is no YAML.
+    """
+    text = DOORS["data set"].read_file(path)
+    is_json = path.suffix.lower() == ".json"
+    found: Any = DOORS["data set"].parse(text) if is_json else yaml_load(text, _Bounded)  # noqa: S506  a safe loader
+    if not isinstance(found, dict):
+        raise TypeError(f"it has {type(found).__name__}, and no object with cases.")
+    return cast("dict[str, Any]", found)
+
+
+class _Bounded(SafeLoader):
+    """Reads YAML without aliases, whose few lines can stand for any number of values."""
+
+    _values = 0
+
+    def compose_node(self, parent: Node | None, index: int) -> Node | None:
+        """Return the next value.
+
+        Raises:
+            BodyRefused: it is an alias, or one value too many.
+        """
+        event: Any = cast("Any", self).peek_event()
+        if isinstance(event, AliasEvent):
+            line = event.start_mark.line + 1
+            raise BodyRefused(f"line {line} has an alias (*). Write what it stands for.")
+        self._values += 1
+        if self._values > DOORS["data set"].nodes:
+            raise BodyRefused(
+                f"The data set has more than {DOORS['data set'].nodes:,} values. Split the file."
+            )
+        return super().compose_node(parent, index)
 
 
 def _bind(dataset: RunDataset, path: Path) -> None:

@@ -18,12 +18,15 @@ import httpx2
 import mcp.types as mcp_types
 from mcp.client import Client
 from mcp.client.sse import sse_client
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
+from outlast.bodies.answers import bound_answers
+from outlast.bodies.doors import DOORS
 from outlast.mcp.options import MessageHandler
 from outlast.mcp.repairs import NoteTool, Repairs
+from outlast.mcp.stdio import bounded_stdio
 from outlast.mcp.tasks import TasksExtension, declaring_questions
 
 HttpClientFactory: TypeAlias = Callable[..., httpx2.AsyncClient]
@@ -120,7 +123,7 @@ async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator
     """Start a server's process; a `UserError` if the program is missing or may not be executed."""
     parameters = StdioServerParameters(**params)
     log = _log()
-    streams = stdio_client(parameters, errlog=log)
+    streams = bounded_stdio(parameters, log)
     try:
         opened = await streams.__aenter__()
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
@@ -174,20 +177,29 @@ async def over_http(
         ) as streams,
     ):
         client.event_hooks["response"].append(note_status)
+        end_bounds = bound_answers(client, DOORS["mcp"])
         try:
             yield streams
         finally:
+            end_bounds()
             client.event_hooks["response"].remove(note_status)
 
 
 def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:
     """Open a transport to a server with server-sent events."""
+    factory = params.get("httpx_client_factory", http_client)
+
+    def bounded_client(**options: Any) -> httpx2.AsyncClient:
+        client = factory(**options)
+        bound_answers(client, DOORS["mcp"])
+        return client
+
     return sse_client(
         params["url"],
         headers=params.get("headers"),
         timeout=seconds(params.get("timeout", HTTP_TIMEOUT_SECONDS)),
         sse_read_timeout=seconds(params.get("sse_read_timeout", READ_TIMEOUT_SECONDS)),
-        httpx_client_factory=params.get("httpx_client_factory", http_client),
+        httpx_client_factory=cast("Any", bounded_client),
         auth=params.get("auth"),
     )
 

@@ -201,7 +201,7 @@ def oversized_frame(target: Target, *, is_request: bool) -> ModelError:
         " shorten the input"
         if is_request
         else "an event of the response is larger than max_size of"
-        " OpenAIResponsesWebSocketOptions. Raise it, or leave it out for no limit"
+        " OpenAIResponsesWebSocketOptions, which is 30 MB unless you set it. Raise it"
     )
     return _failure(
         "invalid_request", f"The WebSocket to {target.base_url} was closed, because {problem}."

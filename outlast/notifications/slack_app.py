@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast
@@ -13,6 +12,7 @@ from slack_sdk.signature import SignatureVerifier
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
+from outlast.bodies.doors import DOORS
 from outlast.notifications.endpoints import LONGEST_BODY, HttpReply, header, plain
 from outlast.notifications.requests import Requests, find_referred
 from outlast.notifications.signatures import TOLERANCE, SeenIds, check_secret
@@ -192,7 +192,7 @@ class SlackApp:
 def _payload_of(body: bytes) -> JsonObject:
     try:
         form = parse_qs(body.decode(), max_num_fields=20)
-        return as_object(json.loads(form.get("payload", [""])[0])) or {}
+        return as_object(DOORS["slack"].parse(form.get("payload", [""])[0])) or {}
     except (ValueError, RecursionError):
         return {}
 

@@ -4,7 +4,6 @@ No address of the program has to be reachable from the internet.
 """
 
 import asyncio
-import json
 from typing import Any, Final, cast
 
 import aiohttp
@@ -12,6 +11,7 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS
 from outlast.notifications.signatures import SeenIds
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.slack_app import SlackApp
@@ -90,7 +90,7 @@ class _Client(SocketModeClient):
 
     async def _hear(self, message: aiohttp.WSMessage) -> None:
         text = str(message.data)
-        if "link_disabled" in text and json.loads(text).get("type") == "disconnect":
+        if "link_disabled" in text and DOORS["slack"].parse(text).get("type") == "disconnect":
             self._end("It is switched off in the app's settings")
 
     def _end(self, reason: str) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS
 from outlast.notifications.http import check_status, check_url, post
 from outlast.notifications.signatures import (
     TOLERANCE,
@@ -172,7 +173,7 @@ def verify_webhook(
 
 def _parsed(body: bytes) -> JsonObject:
     try:
-        data: Any = json.loads(body)
+        data: Any = DOORS["notification"].parse(body)
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or not isinstance(cast("JsonObject", data).get("id"), str):

@@ -10,12 +10,14 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from outlast.agents.durations import parse_duration
+from outlast.bodies.doors import DOORS
 from outlast.client.deliveries import LONGEST_ID
 from outlast.client.inbox import InboxCriteria
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE
 from outlast.contract.names import ListedStatus
 from outlast.serve.problems import Refused
+from outlast.serve.routing import read_within
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
 from outlast.views.records import (
     LONGEST_CLAIM_MINUTES,
@@ -456,7 +458,7 @@ async def read_body(request: Request, kind: type[BodyT]) -> BodyT:
     Raises:
         Refused: it is no JSON, or has other fields.
     """
-    content = await request.body()
+    content = await read_within(request, DOORS["api"])
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if content and media_type != "application/json":
         message = "Send the body as JSON, with the header `Content-Type: application/json`."

@@ -4,24 +4,22 @@ A history grows without bound, and of its photos only those of the newest messag
 stays bounded: of the long texts in a body, the oldest are left out.
 """
 
-import json
+import asyncio
 import re
 from collections import deque
 from typing import Final, cast
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
-from outlast.serve.routing import LARGEST_BODY, TOO_LARGE, allow_body
+from outlast.bodies.doors import DOORS, Scan, loads
+from outlast.serve.routing import LARGEST_BODY, BodyTooLarge, allow_body, door_of
 from outlast.views.records import JsonObject
-
-LARGEST_HISTORY: Final = 300_000_000
-"""The largest body with a history, in bytes: what the page of a front end can hold."""
 
 LONG: Final = 10_000
 """From how many bytes on a text in a history may be left out, such as a photo."""
 
+_PIECE: Final = 65_536
 _SPECIAL: Final = re.compile(rb'["\\]')
 
 
@@ -30,11 +28,16 @@ async def history_body(request: Request) -> bytes:
 
     Raises:
         HTTPException: one text, everything but the long texts, or the body, is too large.
+        BodyRefused: it is nested too deep, or has too many values.
     """
-    allow_body(request, LARGEST_HISTORY)
-    reader = HistoryReader()
+    allow_body(request, DOORS["history"])
+    reader, scan = HistoryReader(), Scan(door_of(request, DOORS["history"]))
     async for chunk in request.stream():
-        reader.feed(chunk)
+        for at in range(0, len(chunk), _PIECE):
+            piece = chunk[at : at + _PIECE]
+            scan.feed(piece)
+            reader.feed(piece)
+            await asyncio.sleep(0)  # a piece may hold twenty thousand texts
     return reader.body()
 
 
@@ -45,8 +48,9 @@ async def json_history(request: Request) -> JsonObject:
         UserError: it is none.
         HTTPException: it is too large.
     """
+    content = await history_body(request)
     try:
-        body: object = json.loads(await history_body(request))
+        body: object = loads(content)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
@@ -134,4 +138,4 @@ class HistoryReader:
 
     def _check(self, size: int) -> None:
         if size > self._most:
-            raise HTTPException(413, TOO_LARGE)
+            raise BodyTooLarge(DOORS["wire"])

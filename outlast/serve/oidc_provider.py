@@ -18,6 +18,8 @@ from joserfc.errors import JoseError
 
 from outlast.agents.errors import IdentityRefused, ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
+from outlast.bodies.answers import AnswerTooLarge, bound_answers
+from outlast.bodies.doors import DOORS, loads
 from outlast.client.identity import TokenKeyUnknown, token_claims
 from outlast.hosts import is_this_machine
 from outlast.rendering import excerpt
@@ -313,8 +315,14 @@ class Provider:
                     url, headers={"Accept": "application/json", **(headers or {})}, auth=None
                 )
                 answer.raise_for_status()
-                found = answer.json()
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+                found = loads(answer.content)
+        except (
+            RecursionError,
+            AnswerTooLarge,
+            httpx2.HTTPError,
+            httpx2.InvalidURL,
+            ValueError,
+        ) as error:
             raise self._unavailable(error) from None
         if not isinstance(found, dict):
             raise ProviderUnavailable(f"{url} is no JSON object.")
@@ -345,6 +353,7 @@ class Provider:
             follow_redirects=False,
         )
         client.register_client_auth_method(("client_secret_basic", _with_basic))
+        bound_answers(client, DOORS["oidc"])
         return client
 
 

@@ -8,6 +8,7 @@ from temporalio.service import RPCError
 
 from outlast.agents import errors
 from outlast.agents.logs import get_logger
+from outlast.bodies.doors import BodyRefused
 from outlast.client.transport.outages import is_transient
 from outlast.deliveries.problems import Refused
 from outlast.serve.cursor import InvalidCursor
@@ -37,7 +38,6 @@ _STATUSES: Final[dict[type[Exception], int]] = {
 }
 """The status of each error, of the most special class first."""
 
-_TOO_LARGE: Final = "The request is too large. Send up to 30 MB at once."
 _RETRY_SECONDS: Final = "5"
 
 
@@ -65,8 +65,10 @@ def problem_of(error: Exception) -> Problem:
             problem = Problem(error.status, error.code, error.message)
         case HTTPException():
             code = error.detail.lower().replace(" ", "_")
-            words = _TOO_LARGE if error.status_code == 413 else f"{error.detail}."
+            words = str(getattr(error, "words", f"{error.detail}."))
             problem = Problem(error.status_code, code, words, {**(error.headers or {})})
+        case BodyRefused():
+            problem = Problem(413, "content_too_large", str(error))
         case RPCError() if is_transient(error):
             message = "The Temporal server does not answer. Try again in a moment."
             problem = Problem(503, "server_unavailable", message)

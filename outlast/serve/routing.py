@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.bodies.doors import DOORS, Door
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts
@@ -58,11 +59,8 @@ CONVERSATION_COOKIE: Final = "outlast_conversation"
 """The cookie with a customer's token, for the pages of the chat: they cannot send headers."""
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-LARGEST_BODY: Final = 30_000_000
+LARGEST_BODY: Final = DOORS["api"].size
 """The largest body of a request, in bytes: a message with a photo in it."""
-
-TOO_LARGE: Final = "Content Too Large"
-"""The detail of the error for a body that is too large."""
 
 
 class Login(Protocol):
@@ -337,6 +335,8 @@ async def _answer(
     desk: Desk = request.app.state.desk
     check_host(desk, request)
     caller = await caller_of(desk, request, takes_cookie=takes_cookie)
+    if caller is None:
+        allow_body(request, DOORS["nobody"])
     run_id = unquote(request.path_params.get("run_id", ""))
     asked = DeskRequest(request, desk, caller, run_id)
     # Browsers send cookies by themselves, also for a page of somebody else; headers they do not.
@@ -429,6 +429,14 @@ def own_origin(desk: Desk, connection: HTTPConnection) -> str:
     return f"{connection.url.scheme}://{connection.headers.get('Host', '')}"
 
 
+class BodyTooLarge(HTTPException):
+    """A body has more bytes than its door takes."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__(413, "Content Too Large")
+        self.words = str(door.refused())
+
+
 class LimitedBodies:
     """Bounds the bodies of requests. The answer is that of the route, in its own form."""
 
@@ -447,12 +455,12 @@ class LimitedBodies:
 
         async def receive_within() -> Message:
             nonlocal total
-            if declared > limit.most:
-                raise HTTPException(413, TOO_LARGE)
+            if declared > limit.door.size:
+                raise BodyTooLarge(limit.door)
             message = await receive()
             total += len(message.get("body", b""))
-            if total > limit.most:
-                raise HTTPException(413, TOO_LARGE)
+            if total > limit.door.size:
+                raise BodyTooLarge(limit.door)
             return message
 
         await self._app(scope, receive_within, send)
@@ -460,17 +468,37 @@ class LimitedBodies:
 
 @dataclass
 class _Limit:
-    most: int = LARGEST_BODY
+    door: Door = DOORS["api"]
 
 
 _LIMIT: Final = "outlast.limit"
 
 
-def allow_body(request: Request, most: int) -> None:
-    """Let the body of a request be larger than `LARGEST_BODY`."""
+def allow_body(request: Request, door: Door) -> None:
+    """Bound the body of a request by another door than that of the API.
+
+    What was bounded as that of nobody stays bounded so.
+    """
     limit = request.scope.get(_LIMIT)
-    if isinstance(limit, _Limit):
-        limit.most = most
+    if isinstance(limit, _Limit) and limit.door is not DOORS["nobody"]:
+        limit.door = door
+
+
+async def read_within(request: Request, door: Door) -> bytes:
+    """Return the JSON in the body of a request, unless it would cost too much to parse.
+
+    Raises:
+        BodyRefused: it would, for this door or that of nobody.
+        HTTPException: it is too large.
+    """
+    allow_body(request, door)
+    return await door_of(request, door).read(request.stream())
+
+
+def door_of(request: Request, door: Door) -> Door:
+    """Return the door by which a request comes: the given one, or that of nobody."""
+    limit = request.scope.get(_LIMIT)
+    return limit.door if isinstance(limit, _Limit) else door
 
 
 class EscapedPaths:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS, BodyRefused
 from outlast.client.recordings.recording import Recording
 from outlast.testing.run_replay import OnUnknown, Replay, replay
 
@@ -36,8 +37,8 @@ def load_runs(path: str | Path) -> list[Recording]:
         UserError: there is no such file, or it holds something else.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = DOORS["recording"].read_file(path)
+    except (OSError, UnicodeDecodeError, BodyRefused) as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     # Not `splitlines`, which also splits at characters that texts in a recording may have.
     lines = [line for line in text.split("\n") if line.strip()]

@@ -9,9 +9,11 @@ The steps of our workflows end by themselves. A slow one, such as a replay on a 
 fails its workflow task, but nothing interrupts it, and its eviction waits for it.
 """
 
+import json
 import threading
 from typing import Any
 
+from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivation,
     WorkflowActivationJob,
@@ -70,7 +72,7 @@ class PatientInstance(WorkflowInstance):
         """Take a step; called in a thread, or in the event loop."""
         signals_first(act)
         with self._turn:
-            return self._instance.activate(act)
+            return without_stacks(self._instance.activate(act))
 
     def get_thread_id(self) -> int | None:
         """Return None: there is no thread to interrupt."""
@@ -104,6 +106,36 @@ def signals_first(activation: WorkflowActivation) -> None:
     if ordered != jobs:
         del activation.jobs[:]
         activation.jobs.extend(ordered)
+
+
+def without_stacks(completion: Any) -> Any:
+    """Return the outcome of a step without the stacks of what it refuses, answers or ends with.
+
+    They have paths of this machine, and the caller of an update or a query gets them. The failure
+    of a workflow task keeps its stack: nobody but operators reads it.
+    """
+    for command in completion.successful.commands:
+        for failure in (
+            command.update_response.rejected,
+            command.respond_to_query.failed,
+            command.fail_workflow_execution.failure,
+        ):
+            _strip(failure)
+    return completion
+
+
+def _strip(failure: Failure) -> None:
+    while failure.ByteSize():
+        if failure.stack_trace:
+            failure.stack_trace = ""
+        attributes = failure.encoded_attributes
+        if attributes.metadata.get("encoding") == b"json/plain":
+            attributes.data = json.dumps(
+                {**json.loads(attributes.data), "stack_trace": ""}
+            ).encode()
+        if not failure.HasField("cause"):
+            return
+        failure = failure.cause
 
 
 def _is_update(job: WorkflowActivationJob) -> bool:

@@ -70,6 +70,16 @@ async def request_of(handle: RunHandle) -> ApprovalRequest:
     return request
 
 
+async def test_a_refused_update_shows_no_path_of_the_worker(desk: Desk):
+    bank = Bank()
+    handle = await asked(desk, bank)
+    for name in ("decide", "no such update"):
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await workflow_of(desk, handle).execute_update(name, {"no": "decision"})
+        cause: Any = refused.value.cause
+        assert (cause.failure.message, cause.failure.stack_trace) == (cause.message, "")
+
+
 @pytest.mark.parametrize("by", ["signal", "update"])
 async def test_names_alone_settle_nothing(desk: Desk, by: str):
     """As the Temporal UI sends them, with everything that it shows."""

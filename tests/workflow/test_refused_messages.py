@@ -227,4 +227,4 @@ async def test_a_body_that_is_too_large_is_refused_as_json(desk: Desk) -> None:
             refused = await http.post(path, content=large, headers=headers)
             assert refused.status_code == 413
             assert refused.json()["error"]["code"] == "content_too_large"
-            assert "30 MB" in refused.json()["error"]["message"]
+            assert "30,000,000 bytes" in refused.json()["error"]["message"]

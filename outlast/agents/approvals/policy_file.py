@@ -51,12 +51,13 @@ from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
 from outlast.agents.argument_names import near_name
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS, BodyRefused
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
 
 ENVIRONMENT_VARIABLE: Final = "OUTLAST_APPROVALS"
 
-LARGEST_BYTES: Final = 1_000_000  # a larger one is no file of policies
+LARGEST_BYTES: Final = DOORS["policy"].size
 
 PointKind: TypeAlias = Literal["tool", "handoff", "answer"]
 Key: TypeAlias = tuple[PointKind, str, str]
@@ -230,9 +231,9 @@ class ApprovalFile:
         """Read a file."""
         place = Path(path)
         try:
-            if place.stat().st_size > LARGEST_BYTES:
-                raise UserError(f"{place} has more than {LARGEST_BYTES:,} bytes.")
-            text = place.read_text(encoding="utf-8-sig")
+            text = DOORS["policy"].read_file(place)
+        except BodyRefused as error:
+            raise UserError(f"The approvals file {place} cannot be read: {error}") from None
         except OSError as error:
             reason = error.strerror or error
             raise UserError(f"The approvals file {place} cannot be read: {reason}.") from None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import DOORS, BodyRefused
 from outlast.contract.names import ListedStatus
 from outlast.contract.records import UnreadableRecordError, adapter, read, write
 from outlast.loop.redacted import Redacted
@@ -194,7 +195,9 @@ class Recording:
         where = name or "The document"
         if isinstance(document, str | bytes):
             try:
-                document = json.loads(document)
+                document = DOORS["recording"].parse(document)
+            except BodyRefused as error:
+                raise UserError(f"{where} cannot be read: {error}") from None
             except (ValueError, RecursionError) as error:
                 raise UserError(f"{where} is not JSON: {error!s:.200}") from error
         document = document if isinstance(document, dict) else {}

@@ -12,6 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
+from outlast.bodies.doors import DOORS
 from outlast.client.results.interruptions import Interruption
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.transport.messages import check_input
@@ -285,7 +286,7 @@ class RunState(Generic[TContext, TAgent]):
     ) -> "RunState":
         """Read a state that `to_string` wrote; arguments and errors are those of `from_json`."""
         try:
-            data = json.loads(state_string)
+            data = DOORS["recording"].parse(state_string)
         except (TypeError, ValueError) as error:
             raise _unreadable(f"it is not JSON ({error})") from None
         return await cls.from_json(

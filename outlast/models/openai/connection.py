@@ -13,12 +13,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, cast
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_object, as_objects, no_number
+from outlast.bodies.doors import DOORS, BodyRefused
 from outlast.hosts import is_this_machine
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
@@ -525,16 +526,23 @@ def _read_reply(target: Target, status: int, headers: "Mapping[str, str]", conte
     return reply
 
 
+_SMALL: Final = 1_000
+"""Up to how many bytes JSON is parsed uncounted: it can be neither deep nor much."""
+
+
 def read_json(
     data: bytes | str, whole_text: WholeText | None = None, *, allow_inf_nan: bool = False
 ) -> Any:
     """Return the value of JSON as servers write it, whose texts may hold half a character.
 
     Raises:
+        BodyRefused: it would cost too much to parse.
         ValueError: it is no JSON.
     """
     from pydantic_core import from_json
 
+    if len(data) > _SMALL:
+        DOORS["model reply"].check(data)
     try:
         value = from_json(data, allow_inf_nan=allow_inf_nan)
         if whole_text is None or not whole_text.has_half:
@@ -564,6 +572,8 @@ def _read_object(
 ) -> Reply:
     try:
         value = read_json(content)
+    except BodyRefused as error:
+        raise bad_response(target, str(error), status=status) from None
     except ValueError:
         kind = headers.get("content-type", "something else")
         raise bad_response(target, f"expected JSON, got {kind}", status=status) from None
@@ -620,6 +630,8 @@ class _DirectStream:
             return None
         try:
             value = read_json(data, self._whole_text, allow_inf_nan=True)
+        except BodyRefused as error:
+            raise bad_response(target, str(error)) from None
         except ValueError:
             value = None
         return _event(value, target)
@@ -751,6 +763,8 @@ def _failures(target: Target) -> Generator[None]:
         raise timeout_failure(target) from None
     except httpx2.HTTPError as error:
         raise connection_failure(error, target) from None
+    except BodyRefused as error:
+        raise bad_response(target, str(error)) from None
     except (openai.OpenAIError, TypeError, ValueError) as error:
         raise request_failure(error, target) from None
 

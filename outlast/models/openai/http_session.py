@@ -15,6 +15,7 @@ from urllib.request import getproxies
 from weakref import finalize
 
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.bodies.doors import DOORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,11 +70,16 @@ def is_direct(base_url: str, *, trust_env: bool) -> bool:
 
 
 async def read_whole(response: "ClientResponse") -> HttpResponse | None:
-    """Read a response to its end, and release its connection; None if it is a redirect."""
+    """Read a response to its end, and release its connection; None if it is a redirect.
+
+    Raises:
+        BodyRefused: it would cost too much to parse.
+    """
     async with response:
         if response.status in _REDIRECTS and "location" in response.headers:
             return None
-        return HttpResponse(response.status, response.headers, await response.read())
+        content = await DOORS["model reply"].read(response.content.iter_any())
+        return HttpResponse(response.status, response.headers, content)
 
 
 class HttpSession:

@@ -20,7 +20,7 @@ class OpenAIResponsesWebSocketOptions(TypedDict, total=False):
         ping_interval: the seconds between two pings; None sends none. The default is 20.
         ping_timeout: the seconds to wait for the answer to a ping before the connection counts as
             lost; None waits for ever. The default is 20.
-        max_size: the largest event to accept, in bytes; None, the default, sets no limit.
+        max_size: the largest event to accept, in bytes; default 30 MB; None sets no limit.
     """
 
     ping_interval: float | None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.agents.json_values import as_object
+from outlast.bodies.doors import DOORS
 
 _FIELD: Final = b"data"
 
@@ -16,6 +17,7 @@ class EventData:
     def __init__(self) -> None:
         self._begun: list[bytes] = []  # the pieces of a line without its end
         self._lines: list[bytes] = []  # the data of the event so far
+        self._held = 0  # bytes of the event so far
         self._skips_newline = False  # a carriage return ended the last piece
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
@@ -23,6 +25,9 @@ class EventData:
 
         Lines end with a line feed, a carriage return or both. Comments, other fields and events
         without data are skipped. An event that the end of the stream cuts off never happened.
+
+        Raises:
+            BodyRefused: an event is too large.
         """
         if self._skips_newline and piece:
             self._skips_newline = False
@@ -35,21 +40,29 @@ class EventData:
             self._skips_newline = piece.endswith(b"\r")
         for line in lines:
             if self._begun:
+                self._held -= sum(map(len, self._begun))
                 line = b"".join((*self._begun, line))  # noqa: PLW2901
                 self._begun.clear()
             if (data := self._add(line.rstrip(b"\r\n"))) is not None:
                 yield data
         if unfinished:
             self._begun.append(unfinished)
+            self._hold(len(unfinished))
 
     def _add(self, line: bytes) -> bytes | None:
         if not line:
+            self._held = 0
             lines, self._lines = self._lines, []
             return b"\n".join(lines) if lines else None
         name, _, value = line.partition(b":")
         if name == _FIELD:
             self._lines.append(value.removeprefix(b" "))
+            self._hold(len(value))
         return None
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        DOORS["model event"].check_size(self._held)
 
 
 class WholeText:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 from outlast.agents.logs import get_logger
+from outlast.bodies.doors import DOORS
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
     Target,
@@ -219,7 +220,8 @@ class SocketConnection:
         return socket
 
     async def _connect(self, pool: SocketPool, call: "_Call") -> "AsyncResponsesConnection":
-        options: dict[str, Any] = {"max_size": None, "compression": None, **self.options}
+        options: dict[str, Any] = {"max_size": DOORS["model event"].size, "compression": None}
+        options |= self.options
         options["open_timeout"] = None  # the limit is below
         if is_loopback(call.target.base_url):
             options["proxy"] = None  # an environment's proxy cannot reach this machine

@@ -27,9 +27,10 @@ from outlast.a2a.protocol import (
     TaskRequest,
 )
 from outlast.agents.errors import AgentsException
+from outlast.bodies.doors import DOORS, loads
 from outlast.serve.messages import startable_agent, stream_deadline
 from outlast.serve.problems import Problem, Refused, problem_of
-from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
+from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, read_within, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.wires.a2a_card import card_of
 from outlast.serve.wires.a2a_tasks import (
@@ -233,6 +234,8 @@ async def take_rpc(asked: DeskRequest) -> Response:
     """Answer a request of JSON-RPC."""
     request_id: Json = None
     try:
+        if asked.caller is None:
+            asked.check("read_messages")
         body = await _rpc_body(asked.http)
         given = body.get("id")
         request_id = given if isinstance(given, str | int | float) else None
@@ -248,8 +251,9 @@ async def take_rpc(asked: DeskRequest) -> Response:
 
 
 async def _rpc_body(request: Request) -> JsonObject:
+    content = await read_within(request, DOORS["wire"])
     try:
-        body: Any = await request.json()
+        body: Any = loads(content)
     except (ValueError, RecursionError):
         raise Refused(400, "parse_error", "The body is no JSON.") from None
     fields = cast("JsonObject", body) if isinstance(body, dict) else {}
@@ -279,12 +283,14 @@ def _answer(content: Json, status: int = 200, headers: dict[str, str] | None = N
 
 async def _http_params(asked: DeskRequest) -> JsonObject:
     """Return the parameters of an operation: from the path, the query and the body."""
+    if asked.caller is None:
+        asked.check("read_messages")
     query = {name: one for name, one in asked.http.query_params.items() if name != VERSION_HEADER}
     found: JsonObject = {**query}
-    content = await asked.http.body()
+    content = await read_within(asked.http, DOORS["wire"])
     if content:
         try:
-            body: Any = await asked.http.json()
+            body: Any = loads(content)
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):

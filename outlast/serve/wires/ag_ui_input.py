@@ -1,6 +1,5 @@
 """Reads what a front end sends: a conversation with new messages, and decisions."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -19,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
+from outlast.bodies.doors import loads
 from outlast.serve.customer_input import customer_input
 from outlast.serve.histories import history_body
 from outlast.serve.uploads import with_name
@@ -87,7 +87,7 @@ def _without_unreadable(body: bytes) -> RunAgentInput | None:
     something else, cannot be read.
     """
     try:
-        given: Any = json.loads(body)
+        given: Any = loads(body)
     except (ValueError, RecursionError):
         return None
     listed: Any = cast("JsonObject", given).get("messages") if isinstance(given, dict) else None

@@ -130,6 +130,9 @@ def test_a_case_that_was_read_without_its_recording_says_how_to_read_it():
 
 # --- Files of others ------------------------------------------------------------------------------
 
+LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30)
+)
 CASE = "cases:\n- name: a\n  inputs: {agent: Desk, messages: [Hi]}\n"
 
 
@@ -146,6 +149,8 @@ CASE = "cases:\n- name: a\n  inputs: {agent: Desk, messages: [Hi]}\n"
         ("just text", "is no data set"),
         ("", "is no data set"),
         ("\x00", "cannot be read"),
+        (LAUGHS, r"cannot be read: line 2 has an alias \(\*\)\. Write what it stands for\."),
+        ("a: &a [*a]", "line 1 has an alias"),
         (f"{CASE}{CASE.removeprefix('cases:')}", "Duplicate case name"),
     ],
 )

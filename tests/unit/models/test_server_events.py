@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outlast.bodies.doors import BodyRefused
 from outlast.models.openai.server_events import EventData
 from tests.laws.strategies import examples
 
@@ -53,3 +54,10 @@ def test_where_the_bytes_are_cut_changes_nothing(stream: bytes, cuts: list[int])
 def test_a_long_line_is_read_in_linear_time() -> None:
     pieces = [b"data: ", *[b"x" * 1024] * 20_000, b"\n", b"\n"]
     assert [len(event) for event in events(*pieces)] == [20_000 * 1024]
+
+
+@pytest.mark.parametrize("ends", [b"", b"\n"])
+def test_an_event_is_bounded_however_it_comes(ends: bytes) -> None:
+    piece = b"data: " + b"x" * 1_000_000 + ends
+    with pytest.raises(BodyRefused, match="more than 30,000,000 bytes"):
+        events(*[piece] * 31)

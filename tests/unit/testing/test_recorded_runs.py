@@ -57,7 +57,7 @@ def test_a_file_holds_one_recording_or_lines_of_them(runs: Path):
         ("[]", "is no recording"),
         ('{"format": "outlast.recording", "version": 2}', "has version 2 of the format"),
         ('{"format": "outlast.recording", "version": 1, "run_id": 7}', "is a damaged recording"),
-        ("[" * 100_000, "is not JSON"),
+        ("[" * 100_000, "nested more than 200 levels deep"),
         ('{"a": 1}\n{"b": 2}', "line 1 is no recording"),
     ],
 )

@@ -10,20 +10,29 @@ from typing import Any, Self, cast
 import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client
 from temporalio.converter import (
     DataConverter,
+    DefaultFailureConverter,
     PayloadCodec,
+    PayloadConverter,
     SerializationContext,
     WithSerializationContext,
 )
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance
 
 from outlast import Agent
 from outlast.contract import names
 from outlast.payloads.readable import readable
 from outlast.worker import OutlastPlugin
-from outlast.worker.workflow_runner import PatientInstance, PatientRunner, encodes_by_context
+from outlast.worker.workflow_runner import (
+    PatientInstance,
+    PatientRunner,
+    encodes_by_context,
+    without_stacks,
+)
 from tests.unit.worker.test_worker_options import configured
 
 
@@ -34,13 +43,14 @@ class Slow:
         self.told = list[str]()
         self.began, self.may_end = threading.Event(), threading.Event()
 
-    def activate(self, act: WorkflowActivation) -> list[str]:
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         self.told.append(f"{act.run_id} begins")
         if act.run_id == "step":
             self.began.set()
             assert self.may_end.wait(10)
         self.told.append(f"{act.run_id} ends")
-        return [one.do_update.id or one.signal_workflow.signal_name for one in act.jobs]
+        taken = [one.do_update.id or one.signal_workflow.signal_name for one in act.jobs]
+        return WorkflowActivationCompletion(run_id=" ".join(taken))
 
     def get_thread_id(self) -> int:
         return 1
@@ -56,7 +66,7 @@ def test_an_eviction_waits_for_a_step_that_still_runs() -> None:
         eviction = threads.submit(instance.activate, WorkflowActivation(run_id="eviction"))
         assert slow.told == ["step begins"]
         slow.may_end.set()
-        assert (step.result(10), eviction.result(10)) == ([], [])
+        assert (step.result(10).run_id, eviction.result(10).run_id) == ("", "")
     assert slow.told == ["step begins", "step ends", "eviction begins", "eviction ends"]
 
 
@@ -106,7 +116,41 @@ def test_the_updates_of_a_step_of_ours_come_after_its_signals_in_every_worker(
     assert options["workflow_task_executor"] is None
     details: Any = SimpleNamespace(defn=SimpleNamespace(name=name))
     instance = options["unsandboxed_workflow_runner"].create_instance(details)
-    assert instance.activate(mixed_activation()) == order
+    assert instance.activate(mixed_activation()).run_id.split() == order
+
+
+def test_what_is_refused_or_fails_has_no_stack_of_the_machine() -> None:
+    def raised() -> ApplicationError:
+        failed = ApplicationError("no")
+        try:
+            try:
+                int("why")
+            except ValueError as error:
+                raise failed from error
+        except ApplicationError:
+            pass
+        return failed
+
+    made = WorkflowActivationCompletion()
+    commands = made.successful.commands
+    failures = [
+        commands.add().update_response.rejected,
+        commands.add().respond_to_query.failed,
+        commands.add().fail_workflow_execution.failure,
+    ]
+    for encodes in (False, True):
+        for failure in failures:
+            converter = DefaultFailureConverter(encode_common_attributes=encodes)
+            converter.to_failure(raised(), PayloadConverter.default, failure)
+        assert __file__ in str(made)
+        without_stacks(made)
+        assert __file__ not in str(made)
+    assert '"no"' in str(failures[0].encoded_attributes.data)
+    assert commands[0].WhichOneof("variant") == "update_response"
+
+    task = WorkflowActivationCompletion()
+    task.failed.failure.stack_trace = "for operators"
+    assert without_stacks(task).failed.failure.stack_trace == "for operators"
 
 
 def test_a_replayer_with_the_plugin_is_patient_and_keeps_a_runner_of_its_own() -> None:

@@ -1,0 +1,1 @@
+"""Internal. Bounds what others send: bytes, depth and values are counted before they are parsed."""
