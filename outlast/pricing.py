@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.bodies.doors import DOORS, BodyRefused
+from outlast.bodies import DOORS, BodyRefused
 from outlast.loop.spending import calls_of, merged
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject, ModelUse, Usage

@@ -27,7 +27,7 @@ from outlast.a2a.protocol import (
     Task,
 )
 from outlast.agents.errors import AgentsException, UserError
-from outlast.bodies.doors import DOORS, BodyRefused, Door, loads
+from outlast.bodies import DOORS, BodyRefused, Door, loads
 from outlast.loop.values import JsonObject
 
 RecordT = TypeVar("RecordT", bound=Record)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from outlast.bodies.doors import DOORS
+from outlast.bodies import DOORS
 from outlast.loop.values import JsonObject
 from outlast.ports.archive import ArchiveDamaged
 

@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive.archive import Archive, digest_of_run, folder_of
 from outlast.archive.entries import ArchivedHistory
-from outlast.bodies.doors import DOORS
+from outlast.bodies import DOORS
 from outlast.clock import now_ms
 
 EXPIRES_EVERY: Final = timedelta(hours=1)

@@ -21,7 +21,7 @@ from outlast.agents.errors import AgentsException
 from outlast.archive.archive import Archive, digest_of_run
 from outlast.archive.entries import ArchivedHistory
 from outlast.archive.tombstones import deleted_runs, removed_executions
-from outlast.bodies.doors import DOORS
+from outlast.bodies import DOORS
 from outlast.clock import now_ms
 from outlast.contract import names
 from outlast.visibility.queries import equals

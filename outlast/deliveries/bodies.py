@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
-from outlast.bodies.doors import DOORS, BodyRefused
+from outlast.bodies import DOORS, BodyRefused
 from outlast.client.deliveries import LONGEST_ID
 from outlast.deliveries.problems import Refused
 from outlast.loop.values import Json

@@ -22,8 +22,8 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
+from outlast.bodies import DOORS
 from outlast.bodies.answers import bound_answers
-from outlast.bodies.doors import DOORS
 from outlast.mcp.options import MessageHandler
 from outlast.mcp.repairs import NoteTool, Repairs
 from outlast.mcp.stdio import bounded_stdio

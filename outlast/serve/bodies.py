@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from outlast.agents.durations import parse_duration
-from outlast.bodies.doors import DOORS
+from outlast.bodies import DOORS
 from outlast.client.deliveries import LONGEST_ID
 from outlast.client.inbox import InboxCriteria
 from outlast.client.people.actions import CLAIM_MINUTES

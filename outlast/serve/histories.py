@@ -12,7 +12,7 @@ from typing import Final, cast
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
-from outlast.bodies.doors import DOORS, Scan, loads
+from outlast.bodies import DOORS, Scan, loads
 from outlast.serve.routing import LARGEST_BODY, BodyTooLarge, allow_body, door_of
 from outlast.views.records import JsonObject
 

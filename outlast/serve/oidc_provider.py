@@ -18,8 +18,8 @@ from joserfc.errors import JoseError
 
 from outlast.agents.errors import IdentityRefused, ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
+from outlast.bodies import DOORS, loads
 from outlast.bodies.answers import AnswerTooLarge, bound_answers
-from outlast.bodies.doors import DOORS, loads
 from outlast.client.identity import TokenKeyUnknown, token_claims
 from outlast.hosts import is_this_machine
 from outlast.rendering import excerpt

@@ -8,7 +8,7 @@ from temporalio.service import RPCError
 
 from outlast.agents import errors
 from outlast.agents.logs import get_logger
-from outlast.bodies.doors import BodyRefused
+from outlast.bodies import BodyRefused
 from outlast.client.transport.outages import is_transient
 from outlast.deliveries.problems import Refused
 from outlast.serve.cursor import InvalidCursor

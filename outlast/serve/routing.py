@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.bodies.doors import DOORS, Door
+from outlast.bodies import DOORS, Door
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts

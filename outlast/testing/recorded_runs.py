@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.bodies.doors import DOORS, BodyRefused
+from outlast.bodies import DOORS, BodyRefused
 from outlast.client.recordings.recording import Recording
 from outlast.testing.run_replay import OnUnknown, Replay, replay
 

@@ -51,7 +51,7 @@ from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
 from outlast.agents.argument_names import near_name
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
-from outlast.bodies.doors import DOORS, BodyRefused
+from outlast.bodies import DOORS, BodyRefused
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
 

@@ -16,7 +16,6 @@ from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.approval import ApprovalByName
 from outlast.agents.mcp.calls import call_in_run
-from outlast.agents.mcp.names import names_with_server, own_names
 from outlast.agents.mcp.server import (
     MCPConfig,
     MCPServer,
@@ -117,6 +116,8 @@ def _named(
     agent: ServedAgent, lists: Sequence[Sequence[Any]]
 ) -> tuple[list[FunctionTool], list[dict[str, str]]]:
     """Return the tools, and for each server why tools of it are left out or have other names."""
+    from outlast.agents.mcp.names import names_with_server, own_names  # only where a server lists
+
     problems: list[dict[str, str]] = [dict(server.listing_problems) for server in agent.mcp_servers]
     listed: list[tuple[MCPServer, Any, dict[str, str]]] = []
     for server, tools, found in zip(agent.mcp_servers, lists, problems, strict=True):

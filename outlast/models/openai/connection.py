@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_object, as_objects, no_number
-from outlast.bodies.doors import DOORS, BodyRefused
+from outlast.bodies import DOORS, BodyRefused
 from outlast.hosts import is_this_machine
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults

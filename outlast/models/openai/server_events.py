@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.agents.json_values import as_object
-from outlast.bodies.doors import DOORS
+from outlast.bodies import DOORS
 
 _FIELD: Final = b"data"
 

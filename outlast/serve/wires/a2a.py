@@ -27,7 +27,7 @@ from outlast.a2a.protocol import (
     TaskRequest,
 )
 from outlast.agents.errors import AgentsException
-from outlast.bodies.doors import DOORS, loads
+from outlast.bodies import DOORS, loads
 from outlast.serve.messages import startable_agent, stream_deadline
 from outlast.serve.problems import Problem, Refused, problem_of
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, read_within, route

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
-from outlast.bodies.doors import loads
+from outlast.bodies import loads
 from outlast.serve.customer_input import customer_input
 from outlast.serve.histories import history_body
 from outlast.serve.uploads import with_name

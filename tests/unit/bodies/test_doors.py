@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outlast
+from outlast.bodies import DOORS, BodyRefused, Door, Scan, loads
 from outlast.bodies.answers import AnswerTooLarge, bound_answers
-from outlast.bodies.doors import DOORS, BodyRefused, Door, Scan, loads
 
 TEXTS = st.text(max_size=8) | st.sampled_from(["\\", '"', '\\"', "[{,:", "]"])
 VALUES = st.recursive(

@@ -15,6 +15,7 @@ from outlast.cli.schedule import _times
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.schedules import Schedules
+from outlast.client.start import options as start_options
 from outlast.testing import ScriptedModel
 from tests.hostile_text import assert_visible
 from tests.unit.cli.conftest import Invoke, Open
@@ -175,8 +176,15 @@ async def test_a_conversation_that_is_not_there(cli: Invoke, client: Client, nam
     assert "With an agent, the first message starts the conversation." in done.stderr
 
 
-async def test_nothing_hidden_reaches_who_reads(cli: Invoke, client: Client, name: str) -> None:
+async def test_nothing_hidden_reaches_who_reads(
+    cli: Invoke, client: Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model may have written the text of a schedule, and anybody its note."""
+
+    def anything(_id: object) -> None:
+        """The command refuses such an id; who reaches the server makes schedules without it."""
+
+    monkeypatch.setattr(start_options, "_check_new_id", anything)
     hostile = "x\x1b[2K\u202e\u200b\x7f [bold]y[/bold]\nerror: all is well"
     odd = f"{name}\x1b[2K\u202e"
     options = ("--agent", hostile, "--every", "2h", "--note", hostile)
