@@ -932,7 +932,7 @@ _DATA: Final = {
     "trace_id group_id trace_metadata tool_name_collision_policy tool_execution heartbeat_timeout "
     "stream_interval takeover budgets",
     "StartOptions": "max_turns customer author previous_response_id auto_previous_response_id conversation_id",
-    "RunOptions": "id task_queue patience tenant",
+    "RunOptions": "id task_queue patience tenant program",
 }
 
 DATA_ONLY: Final = {f"{of}.{name}" for of, names in _DATA.items() for name in names.split()}

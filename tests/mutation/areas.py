@@ -91,6 +91,7 @@ AREAS = {
         [
             "outlast/archive",
             "outlast/blobs",
+            "outlast/bodies",
             "outlast/payloads",
             "outlast/proofs",
             "outlast/encryption.py",
@@ -98,6 +99,7 @@ AREAS = {
         [
             "tests/unit/archive",
             "tests/unit/blobs",
+            "tests/unit/bodies",
             "tests/unit/payloads",
             "tests/unit/test_encryption.py",
         ],

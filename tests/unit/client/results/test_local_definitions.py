@@ -70,7 +70,11 @@ def test_agents_are_found_along_the_handoffs() -> None:
 
 
 def test_a_graph_that_a_worker_would_refuse_is_no_reason_to_fail_here() -> None:
-    twins = Agent[Any](name="A", handoffs=[Agent[Any](name="B", output_type=dict[str, Any])])
+    @function_tool(name_override="pay")
+    def other() -> None:
+        """Pay nobody."""
+
+    twins = Agent[Any](name="A", handoffs=[Agent[Any](name="B", tools=[pay, other])])
     known = LocalDefinitions(twins)
     assert known.agent("A") is twins
     assert known.agent("B") == RemoteAgent("B")
