@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from outlast.loop import redacted
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.effects import NotifyParent, RunAgent
 from outlast.loop.events import NestedReported
@@ -89,3 +90,11 @@ def test_a_parent_hides_what_nested_runs_hide_and_tells_the_next() -> None:
     play.replies(nested("Payments", "c2"))
     again = next(one for one in play.state.pending if isinstance(one, RunAgent))
     assert again.redacted == (ACCOUNT, other)
+
+
+def test_named_arguments_of_any_text_are_values() -> None:
+    found = redacted.values_of(
+        '{"iban": "DE02 1203", "to": {"name": "Ann"}, "euros": 5}', ("iban", "to", "x")
+    )
+    assert list(found) == ["DE02 1203", "Ann"]
+    assert list(redacted.values_of("no JSON", ("iban",))) == []
