@@ -21,7 +21,7 @@ const transport = new DefaultChatTransport({
   },
 });
 
-function Call({ part, decide }) {
+function Call({ part, decide, isBusy }) {
   const isAsked = part.state === "approval-requested";
   return (
     <div className="call">
@@ -30,8 +30,12 @@ function Call({ part, decide }) {
       </code>
       {isAsked ? (
         <p>
-          <button onClick={() => decide({ id: part.approval.id, approved: true })}>Approve</button>
-          <button onClick={() => decide({ id: part.approval.id, approved: false })}>Reject</button>
+          <button disabled={isBusy} onClick={() => decide({ id: part.approval.id, approved: true })}>
+            Approve
+          </button>
+          <button disabled={isBusy} onClick={() => decide({ id: part.approval.id, approved: false })}>
+            Reject
+          </button>
         </p>
       ) : (
         <p className="state">{STATES[part.state] ?? "under way"}</p>
@@ -47,13 +51,16 @@ const STATES = {
   "output-error": "failed",
 };
 
-function Message({ message, decide }) {
+function Message({ message, decide, isBusy }) {
   return (
     <li className={message.role}>
       {message.parts.map((part, at) => {
         // React escapes it: what a model writes is text, and never HTML.
         if (part.type === "text") return <p key={at}>{part.text}</p>;
-        if (part.type === "dynamic-tool") return <Call key={at} part={part} decide={decide} />;
+        if (part.type === "dynamic-tool") {
+          // A stream that is still read would take the place of what is decided meanwhile.
+          return <Call key={at} part={part} decide={decide} isBusy={isBusy} />;
+        }
         return null;
       })}
     </li>
@@ -86,7 +93,7 @@ function Chat() {
       <h1>Shop</h1>
       <ol id="log" aria-live="polite">
         {messages.map((one) => (
-          <Message key={one.id} message={one} decide={addToolApprovalResponse} />
+          <Message key={one.id} message={one} decide={addToolApprovalResponse} isBusy={isBusy} />
         ))}
       </ol>
       <p id="note" role="status">
