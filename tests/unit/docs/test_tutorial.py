@@ -19,6 +19,10 @@ COMMANDS = re.findall(r"^(outlast .*)$", TEXT, re.MULTILINE)
 WAITS = 3
 
 
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """The reader's terminals: one folder, one server."""
 
@@ -37,6 +41,8 @@ class Terminal:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # A shell may have started the tests with SIGINT ignored, as a background job.
+            preexec_fn=_interruptible,  # noqa: PLW1509  no other threads here
         )
 
     def run(self, *command: str, typed: str = "") -> tuple[str, int]:
