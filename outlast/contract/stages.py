@@ -46,8 +46,8 @@ class Stage:
         handovers: how often the run had changed hands.
         turn: the number of the turn; 0 outside of turns.
         effect: the number of the effect; 0 for stages without one.
-        request: of a wait: the id of the request, or when the takeover began; of a call: its
-            place in the reply and its id.
+        request: of a wait: the id of the request, or when the takeover began; of a call: when it
+            ended, its place in the reply and its id, with colons between.
         agent: the agent at work.
         name: of a nested run or a call: the name of its tool; of a wait: what waited, such as a
             tool.
@@ -424,7 +424,8 @@ def _not_run(
         stage = replace(
             turn,
             kind="refused_call",
-            request=f"{item}:{call_id}",  # models repeat ids
+            # models repeat ids, and a question that is retried asks about a call again
+            request=f"{event.at_ms}:{item}:{call_id}",
             name=name,
             arguments=arguments,
             since_ms=event.at_ms,

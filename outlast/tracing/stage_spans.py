@@ -140,7 +140,7 @@ class StageSpans:
         span.error = error
         span.facts["stage"] = stage.kind
         if stage.kind == "refused_call":
-            span.facts["call_id"] = stage.request.partition(":")[2]
+            span.facts["call_id"] = stage.request.split(":", 2)[2]
         if stage.caller:
             span.facts["caller"] = stage.caller
         return span

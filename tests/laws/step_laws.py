@@ -527,9 +527,7 @@ class StageLaws:
                 # A worker may ask people about a handoff, which then begins again.
                 is_new = stage.identity not in self._begun
                 # a person may take a conversation over twice in one instant
-                # a call that a failure dropped is there again when its question is retried
-                repeats = {"handoff", "refused_call"}
-                may_repeat = stage.kind in repeats or stage.name == "takeover"
+                may_repeat = stage.kind == "handoff" or stage.name == "takeover"
                 assert is_new or may_repeat, f"{stage} begins twice"
                 self._begun.add(stage.identity)
                 if stage.kind in OUTER:
