@@ -115,12 +115,15 @@ def without_stacks(completion: Any) -> Any:
     of a workflow task keeps its stack: nobody but operators reads it.
     """
     for command in completion.successful.commands:
-        for failure in (
-            command.update_response.rejected,
-            command.respond_to_query.failed,
-            command.fail_workflow_execution.failure,
-        ):
-            _strip(failure)
+        match command.WhichOneof("variant"):
+            case "update_response":
+                _strip(command.update_response.rejected)
+            case "respond_to_query":
+                _strip(command.respond_to_query.failed)
+            case "fail_workflow_execution":
+                _strip(command.fail_workflow_execution.failure)
+            case _:
+                pass
     return completion
 
 
