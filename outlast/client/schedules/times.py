@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
 from zoneinfo import ZoneInfo
 
 from temporalio.client import (
@@ -15,8 +14,7 @@ from temporalio.client import (
 
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError
-
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+from outlast.rendering import exact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,22 +103,11 @@ class Times:
             return f"once, at {at.isoformat()}"
         parts = [*self.expressions, *(one.comment or "a calendar" for one in self.calendars)]
         if self.every is not None:
-            later = f", {shown_length(self.offset)} later" if self.offset else ""
-            parts.append(f"every {shown_length(self.every)}{later}")
+            later = f", {exact(self.offset)} later" if self.offset else ""
+            parts.append(f"every {exact(self.every)}{later}")
         zone = f" in {self.time_zone}" if self.time_zone else ""
         skipped = ", with exceptions" if self.skip else ""
         return f"{' and '.join(parts)}{zone}{skipped}"
-
-
-def shown_length(length: timedelta) -> str:
-    """Return a length of time as options take it, such as `1h 30min`."""
-    left = int(length.total_seconds())
-    parts: list[str] = []
-    for unit, size in _UNITS:
-        if left >= size:
-            parts.append(f"{left // size}{unit}")
-            left %= size
-    return " ".join(parts) or "0s"
 
 
 def _check_length(name: str, value: object) -> None:

@@ -9,7 +9,7 @@ from temporalio.client import ScheduleCalendarSpec, ScheduleRange
 
 from outlast.agents.errors import UserError
 from outlast.client.schedules import Times
-from outlast.client.schedules.times import shown_length
+from outlast.rendering import exact
 
 BERLIN = "Europe/Berlin"
 MONDAY = datetime.fromisoformat("2026-11-30T09:00")
@@ -129,4 +129,4 @@ def test_calendars_are_named_by_their_comment() -> None:
     ],
 )
 def test_lengths_are_written_as_options_take_them(length: timedelta, text: str) -> None:
-    assert shown_length(length) == text
+    assert exact(length) == text
