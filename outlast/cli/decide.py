@@ -273,14 +273,12 @@ class _Chosen:
             raise DecisionRefused(error.message + self._other_person()) from error
 
     def _other_person(self) -> str:
-        """Return how the desk of one's own machine decides as somebody else, if others may decide."""
+        """Return a sentence on how to decide as somebody who may, on the developer's own server."""
         from outlast.client.transport.connection import own_server_of
-        from outlast.views.acts import is_for
-        from outlast.views.words import as_one_of_them
+        from outlast.views.acts import options_to_decide
 
-        options = as_one_of_them(self.request)
-        is_mine = is_for(self.request, self.caller.person, now_ms())
-        if not options or is_mine or own_server_of(self.handle.client) is None:
+        options = options_to_decide(self.request, self.caller.person, now_ms())
+        if not options or own_server_of(self.handle.client) is None:
             return ""
         return (
             f" To try it out as one of them, decide at the desk of `outlast dev TARGET {options}`."

@@ -31,6 +31,7 @@ from outlast.loop.votes import (
     refusal,
     settled_problem,
 )
+from outlast.rendering import shell_word
 from outlast.views.run import AnyState, loop_state
 
 __all__ = (
@@ -43,6 +44,7 @@ __all__ = (
     "decision_problem",
     "is_for",
     "is_queued",
+    "options_to_decide",
     "request_problem",
     "run_problem",
     "same_person",
@@ -178,6 +180,17 @@ def is_for(request: ApprovalRequest, person: Person, at_ms: int) -> bool:
     """Whether a person is one of those who may decide a request now."""
     sender = Sender(at_ms=at_ms, verified=True)
     return person_problem(request.terms, request.audiences, person, sender) is None
+
+
+def options_to_decide(request: ApprovalRequest, person: Person, at_ms: int) -> str:
+    """Return the options that make a desk on one's own machine that of somebody who may decide.
+
+    Empty where the person may decide, and where no group may.
+    """
+    groups = [name for one in request.audiences for name in one.groups]
+    if not groups or is_for(request, person, at_ms):
+        return ""
+    return f"--as NAME --groups {shell_word(groups[0])}"
 
 
 def is_queued(run: AnyState, request_id: str) -> bool:

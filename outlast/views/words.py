@@ -20,7 +20,7 @@ from outlast.loop.approvals import (
 from outlast.loop.aside import is_text, part_words
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import aged, audience_text, deadline_ms
-from outlast.rendering import call_line, exact, joined, named, shell_word
+from outlast.rendering import call_line, exact, joined, named
 
 ON_EXPIRY: Final[dict[OnExpiry, str]] = {
     "reject": "then it is rejected",
@@ -256,15 +256,6 @@ def course(terms: ApprovalTerms) -> str:
 
 
 _ENDS: Final = {"approved": "approved", "expired": "rejected"}
-
-
-def as_one_of_them(request: ApprovalRequest) -> str:
-    """Return the options of a desk on one's own machine that make its user one who may decide.
-
-    Empty where no group may decide.
-    """
-    groups = [name for one in request.audiences for name in one.groups]
-    return f"--as NAME --groups {shell_word(groups[0])}" if groups else ""
 
 
 def who_may_decide(request: ApprovalRequest) -> str:

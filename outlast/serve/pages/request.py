@@ -52,12 +52,11 @@ from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.serve.views import RequestView, request_view
-from outlast.views.acts import is_for
+from outlast.views.acts import options_to_decide
 from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.records import ApprovalRequest, Json
 from outlast.views.redaction import Redaction
 from outlast.views.run import RunSnapshot
-from outlast.views.words import as_one_of_them
 
 MOST_MESSAGES: Final = 30
 """How much of the conversation stands beside the request."""
@@ -236,11 +235,9 @@ async def _shown(
 
 
 def _other_person(asked: DeskRequest, found: FoundRequest) -> str:
-    """Return the options that make a desk for one person that of somebody who may decide."""
-    person = asked.person
-    if not isinstance(asked.desk.login, ThisMachine) or is_for(found.request, person, now_ms()):
-        return ""
-    return as_one_of_them(found.request)
+    """Return how to start a desk for one person as somebody who may decide; empty for others."""
+    is_own = isinstance(asked.desk.login, ThisMachine)
+    return options_to_decide(found.request, asked.person, now_ms()) if is_own else ""
 
 
 def _without_hidden(message: CustomerMessage, hides: Iterable[Redaction]) -> CustomerMessage:
