@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import mcp.types as mcp_types
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.results import MARK
 from outlast.loop.values import JsonObject
+from outlast.mcp.wrapped_streams import WrappedStream
 from outlast.rendering import cut, visible
 
 logger: Final = get_logger(__name__)
@@ -229,39 +229,24 @@ def _fits(parse: Callable[[], None]) -> bool:
 # --- The transport -------------------------------------------------------------------------------
 
 
-class _Reading:
+class _Reading(WrappedStream):
     def __init__(self, read: Any, repairs: Repairs) -> None:
-        self._read = read
+        super().__init__(read)
         self._repairs = repairs
 
     @property
     def last_context(self) -> Any:
         """The context of the newest message's sender, as the package's own streams have it."""
-        return getattr(self._read, "last_context", None)
+        return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        return self._repaired(await self._read.receive())
+        return self._repaired(await self._stream.receive())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        return self._repaired(await self._read.__anext__())
-
-    async def aclose(self) -> None:
-        await self._read.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._read.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._read.__aexit__(kind, error, trace)
+        return self._repaired(await self._stream.__anext__())
 
     def _repaired(self, item: Any) -> Any:
         if isinstance(item, SessionMessage):
@@ -269,26 +254,11 @@ class _Reading:
         return item
 
 
-class _Writing:
+class _Writing(WrappedStream):
     def __init__(self, write: Any, repairs: Repairs) -> None:
-        self._write = write
+        super().__init__(write)
         self._repairs = repairs
 
     async def send(self, item: SessionMessage, /) -> None:
         self._repairs.note_request(item.message)
-        await self._write.send(item)
-
-    async def aclose(self) -> None:
-        await self._write.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._write.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._write.__aexit__(kind, error, trace)
+        await self._stream.send(item)

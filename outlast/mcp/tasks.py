@@ -7,8 +7,7 @@ three requests are here. They go through the package's session, as its own reque
 import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import TracebackType
-from typing import Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import mcp.types as mcp_types
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
@@ -18,6 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from outlast.agents.mcp.replies import MCPInputRequired, MCPTask
 from outlast.loop.values import JsonObject
+from outlast.mcp.wrapped_streams import WrappedStream
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 
@@ -231,10 +231,7 @@ async def declaring_questions(streams: AbstractAsyncContextManager[Any]) -> Asyn
         yield read, _Declaring(write)
 
 
-class _Declaring:
-    def __init__(self, write: Any) -> None:
-        self._write = write
-
+class _Declaring(WrappedStream):
     async def send(self, item: SessionMessage, /) -> None:
         params = cast("JsonObject", getattr(item.message, "params", None) or {})
         meta = cast("JsonObject", params.get("_meta") or {})
@@ -242,19 +239,4 @@ class _Declaring:
         if declared is not None:
             questions: JsonObject = {"elicitation": {"form": {}, "url": {}}}
             meta[mcp_types.CLIENT_CAPABILITIES_META_KEY] = {**declared, **questions}
-        await self._write.send(item)
-
-    async def aclose(self) -> None:
-        await self._write.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._write.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._write.__aexit__(kind, error, trace)
+        await self._stream.send(item)
