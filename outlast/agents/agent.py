@@ -206,7 +206,7 @@ class Agent(Generic[TContext]):
 
     @property
     def makes_tools(self) -> bool:
-        """Whether a subclass has its own `get_all_tools`, which each model call asks."""
+        """Whether a subclass has its own `get_all_tools`, to be called for each model call."""
         return type(self).get_all_tools is not Agent.get_all_tools
 
     def as_tool(

@@ -216,7 +216,7 @@ class ToolTimeoutError(AgentsException):
 
 
 class _GuardrailTripwire(Exception):
-    """A tripwire of an agent's guardrail: made of a message, or as in the SDK of the result."""
+    """An agent's guardrail stopped the run. Takes a message or, as in the SDK, the result."""
 
     def __init__(
         self, message: Any = "", *, guardrail_result: Any = None, run_data: Any = None
@@ -262,7 +262,7 @@ class OutputGuardrailTripwireTriggered(_GuardrailTripwire, AgentsException):
 
 
 class _ToolGuardrailTripwire(Exception):
-    """A tripwire of a tool's guardrail: made of a message, or as in the SDK of both parts."""
+    """A tool's guardrail stopped the run. Takes a message or, as in the SDK, guardrail and output."""
 
     def __init__(
         self, message: Any = "", output: Any = None, *, guardrail: Any = None, run_data: Any = None

@@ -295,7 +295,7 @@ def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_sdk_agent(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a predicate of the SDK take our context and agent: it looks at the agent's class."""
+    """Return a predicate of the SDK that can be called with our context and agent."""
 
     async def called(context: RunContextWrapper[Any], agent: Any) -> Any:
         return await with_sdk_context(function)(context, _sdk_agent(agent))

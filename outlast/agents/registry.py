@@ -47,7 +47,7 @@ logger: Final = get_logger(__name__)
 
 @lru_cache(maxsize=1000)
 def warn_of_late_failure(problem: str) -> None:
-    """Warn of an agent that no run can use, once a process: each run has definitions of its own."""
+    """Warn once in a process of an agent that no run can use."""
     logger.warning("%s A run that gets to this agent fails.", problem)
 
 

@@ -54,7 +54,7 @@ class Door:
             raise self.refused()
 
     def check(self, content: bytes | bytearray | str) -> None:
-        """Refuse JSON that would cost too much to parse; whether it is JSON, its parser says.
+        """Refuse JSON that would cost too much to parse. What is no JSON is left to its parser.
 
         Raises:
             BodyRefused: it is too large, too deep, or has too many values.

@@ -125,7 +125,7 @@ class Search:
                 yield one
 
     def warn_if_cut(self) -> None:
-        """Say on standard error that there are more runs than those that were read."""
+        """Print on standard error that more runs match than were read."""
         if self.is_cut:
             words = f"Limited to {self.limit:,} runs: there are more, see --limit."
             terminal.say(terminal.err(), words)

@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 
 MOST_TENANTS: Final = 10_000
-"""Of how many executions the tenant is remembered."""
+"""How many executions a process remembers the tenant of."""
 
 _TENANTS: Final[OrderedDict[str, str]] = OrderedDict()
 

@@ -39,7 +39,7 @@ from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
 from outlast.views.redaction import NOTHING, redaction_of
 
 LONGEST_NAME: Final = 80
-"""Of the name of a tool that there is not, spans tell so many characters."""
+"""How many characters spans have of the name of a tool that does not exist."""
 
 _METHODS_OF_STARTS = frozenset({"on_trace_start", "on_span_start"})
 

@@ -25,7 +25,7 @@ _NO_CONTEXTS: Final[dict[str, Callable[[object], bool]]] = {
     "class": inspect.isclass,
     "module": inspect.ismodule,
 }
-"""What nobody means as a context: usually, the parentheses are missing."""
+"""The objects that are refused as a context; usually, the parentheses of a call are missing."""
 
 _JSON_TYPES = (dict, list, str, int, float, bool, type(None))
 

@@ -118,7 +118,7 @@ def _google_entries(text: str, names: frozenset[str]) -> tuple[str, dict[str, st
 
 
 def _entry_of(line: str, names: frozenset[str]) -> tuple[str, str]:
-    """Return the name and the text of an entry's first line; no name if it is none."""
+    """Return the name and the text of a line that begins an entry; for others, no name."""
     dashed = _DASHED_ENTRY.match(line)
     if dashed is not None and dashed["name"] in names:
         return dashed["name"], dashed["text"].strip()

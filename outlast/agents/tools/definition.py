@@ -68,7 +68,7 @@ class AnsweredError(Exception):
 
 
 LONGEST_WORDS = 2_000
-"""How many characters of a server's words about a failure the model reads."""
+"""The longest text of a server's error that the model reads, in characters."""
 
 
 def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str:

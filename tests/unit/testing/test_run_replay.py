@@ -410,7 +410,7 @@ def replace_tool(tool: Any, **fields: Any) -> Any:
 
 
 class Capable(ScriptedModel):
-    """A model whose provider makes responses in the background, and conversations shorter."""
+    """A model that can make responses in the background and compact conversations."""
 
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
