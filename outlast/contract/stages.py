@@ -47,7 +47,7 @@ class Stage:
         turn: the number of the turn; 0 outside of turns.
         effect: the number of the effect; 0 for stages without one.
         request: of a wait: the id of the request, or when the takeover began; of a call: when it
-            ended, its place in the reply and its id, with colons between.
+            ended, its place among the calls by then and its id, with colons between.
         agent: the agent at work.
         name: of a nested run or a call: the name of its tool; of a wait: what waited, such as a
             tool.
@@ -405,14 +405,14 @@ def _not_run(
     reply = _result(event)
     found: list[tuple[int, str, str, str, Failure]] = []
     if isinstance(reply, ModelReply):
-        for plan in reply.calls:
+        for place, plan in enumerate(reply.calls):
             if plan.problem is not None and plan.item < len(reply.items):
                 raw, refused = reply.items[plan.item], _refused(plan)
-                found.append((plan.item, call_id_of(raw), name_of(raw), arguments_of(raw), refused))
+                found.append((place, call_id_of(raw), name_of(raw), arguments_of(raw), refused))
     elif before.calls and before.calls is not after.calls:
         found += (
-            (one.plan.item, one.call_id, one.name, one.arguments, _dropped(one, after))
-            for one in _ended_calls(before, after)
+            (place, one.call_id, one.name, one.arguments, _dropped(one, after))
+            for place, one in _ended_calls(before, after)
         )
     if not found:
         return ()
@@ -420,12 +420,12 @@ def _not_run(
     if turn is None:
         return ()
     changes: list[StageChange] = []
-    for item, call_id, name, arguments, failure in found:
+    for place, call_id, name, arguments, failure in found:
         stage = replace(
             turn,
             kind="refused_call",
-            # models repeat ids, and a question that is retried asks about a call again
-            request=f"{event.at_ms}:{item}:{call_id}",
+            # models repeat ids, also between replies to one message, and a retried question asks again
+            request=f"{event.at_ms}:{place}:{call_id}",
             name=name,
             arguments=arguments,
             since_ms=event.at_ms,
@@ -436,15 +436,15 @@ def _not_run(
     return tuple(changes)
 
 
-def _ended_calls(before: LoopState, after: LoopState) -> Iterator[Call]:
-    """Yield the calls that have ended, and never ran."""
+def _ended_calls(before: LoopState, after: LoopState) -> Iterator[tuple[int, Call]]:
+    """Yield the calls that have ended, and never ran, with their places."""
     now = {(one.plan.item, one.call_id): one for one in after.calls}  # models repeat ids
-    for one in before.calls:
+    for place, one in enumerate(before.calls):
         is_tool = one.plan.kind in {"tool", "agent"} and one.plan.problem is None
         if is_tool and one.effect is None and one.status in {"planned", "waiting"}:
             newer = now.get((one.plan.item, one.call_id))
             if newer is None or (newer.effect is None and newer.status in {"settled", "recorded"}):
-                yield one
+                yield place, one
 
 
 def _refused(plan: PlannedCall) -> Failure:

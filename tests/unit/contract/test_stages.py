@@ -14,7 +14,7 @@ from outlast.loop.effects import CallModel, FinalizeAnswer, RunAgent, RunHandoff
 from outlast.loop.phrases import STOPPED
 from outlast.loop.start import Budget
 from outlast.loop.values import Failure, Usage, reference
-from tests.laws.driver import STARTED_AT_MS, Play, nested, said, tool, transfer
+from tests.laws.driver import STARTED_AT_MS, Play, gated, nested, said, tool, transfer
 
 
 def shown(play: Play) -> list[str]:
@@ -283,3 +283,16 @@ def test_a_wait_for_people_is_told_when_it_is_over() -> None:
     assert [(targets, outcome) for _, targets, _, outcome in over[1:]] == [
         (("takeover",), "released")
     ]
+
+
+def test_two_calls_of_one_id_that_are_dropped_at_once_are_two_stages() -> None:
+    play = Play(keep_open=True)
+    play.prepared()
+    play.replies(gated("refund", "c0"))
+    play.attached()
+    play.speaks(gated("refund", "c0"))
+    assert [one.plan.item for one in play.state.calls] == [0, 0]
+    play.cancelled()
+    dropped = [one for one in play.changes if one.stage.kind == "refused_call"]
+    assert len(dropped) == 4
+    assert len({one.stage.identity for one in dropped}) == 2
