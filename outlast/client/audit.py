@@ -25,6 +25,7 @@ from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
+from outlast.contract.identity import signed_value
 from outlast.loop.actions import Action, ClaimAction
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -207,7 +208,8 @@ class AuditRecord:
 
 
 def _json_fields(record: AuditRecord) -> JsonObject:
-    fields = asdict(replace(record, signed=None))
+    fields = asdict(replace(record, signed=None, seen=None))
+    fields["seen"] = signed_value(record.seen)
     del fields["signed"]
     written: JsonObject = json.loads(json.dumps(fields))
     return written

@@ -399,30 +399,31 @@ def _content(record: Signable, place: Place, action: str, at_ms: int, nonce: str
             place.run_id,
             at_ms,
             nonce,
-            _fields_of(record),
+            signed_fields(record),
         ]
     )
 
 
-def _fields_of(record: Signable) -> dict[str, Json]:
+def signed_fields(record: Signable) -> dict[str, Json]:
     """Return the signed fields: all with values other than their defaults, but the proof.
 
     So a record keeps its signature when later versions add fields, and a worker that does not read
     a field yet refuses a record that uses it.
     """
     return {
-        field.name: _json(getattr(record, field.name))
+        field.name: signed_value(getattr(record, field.name))
         for field in fields(record)
         if field.name != "proof"
         and (field.default is MISSING or getattr(record, field.name) != field.default)
     }
 
 
-def _json(value: Any) -> Json:
-    """Return a field's value; a record in it as its own fields."""
+def signed_value(value: Any) -> Json:
+    """Return a field's value; a record in it as its own fields, without those that say nothing."""
     if not hasattr(value, "__dataclass_fields__"):
         return value
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    own = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: one for name, one in own.items() if one is not None}
 
 
 # --- Encoding ------------------------------------------------------------------------------------

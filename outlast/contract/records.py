@@ -753,6 +753,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
             run_id=effect.run_id,
             prefix=f"{effect.prefix}e{effect.effect}.",
             chain_id=effect.chain_id,
+            question=effect.root_question,
         ),
         remembered=effect.remembered,
         redacted=effect.redacted,

@@ -175,6 +175,8 @@ class Seen:
         shown: the digest of the arguments as reviewers see them, without redacted values.
         tool: the digest of the agent, the tool's name, its source and its schema.
         policy: the digest of the terms.
+        question: the question of the conversation, by its number in the run that all others are
+            nested in. A decision that is remembered until the end of its question has to say it.
     """
 
     call_id: str = ""
@@ -182,6 +184,7 @@ class Seen:
     shown: str = ""
     tool: str = ""
     policy: str = ""
+    question: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +306,7 @@ class ApprovalRequest:
         run_id: the id of the nested run that waits; empty for the run itself.
         wait: the name of the wait whose value people are asked for; empty where they approve.
         authors: the members of the team who had written the question by then.
+        question: the question, as `Seen.question`.
     """
 
     id: str
@@ -334,6 +338,7 @@ class ApprovalRequest:
     run_id: str = ""
     wait: str = ""
     authors: tuple[str, ...] = ()
+    question: int = 0
 
     @property
     def seen(self) -> Seen:
@@ -347,6 +352,7 @@ class ApprovalRequest:
             shown=digest(self.arguments),
             tool=self.tool_digest,
             policy=terms_digest(self.terms),
+            question=self.question,
         )
 
     @property
@@ -413,6 +419,7 @@ class Evidence:
         run_id: the run of the conversation in which a remembered decision was made; empty for the
             run of the call.
         authors: the members of the team who wrote the question.
+        question: the question that the call is made for, as `Seen.question`.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -421,6 +428,7 @@ class Evidence:
     expired: bool = False
     run_id: str = ""
     authors: tuple[str, ...] = ()
+    question: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,7 +440,7 @@ class Remembered:
         name: the tool.
         decision: the decision.
         args_digest: the calls with these arguments only; None for all.
-        question: the question in which it holds, by its number; None for all.
+        question: the question in which it holds, as `Seen.question`; None for all.
         verified: whether the person proved who they are.
         run_id: the other run of the conversation that took the decision; empty for the run itself.
     """

@@ -100,7 +100,7 @@ def model_call(state: LoopState) -> CallModel:
             for one in state.remembered
             if one.agent == state.agent
             and one.args_digest is None
-            and one.question in {None, len(state.answers)}
+            and one.question in {None, state.root_question}
         ),
         required_steps=tuple(
             duty
@@ -170,9 +170,10 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             prefix=state.start.parent.prefix if state.start.parent else "",
             remembered=_passed_down(state),
             redacted=redacted_in(state),
-            evidence=call.evidence,
+            evidence=_evidence(state, call),
             authors=state.question.authors,
             chain_id=state.chain_id,
+            root_question=state.root_question,
             fork=state.fork,
             budgets=shares(
                 state,
@@ -203,7 +204,7 @@ def _tool_fields(state: LoopState, call: Call) -> dict[str, Any]:
         "arguments": call.arguments,
         "form": call.form,
         "approved": call.plan.needs_approval,
-        "evidence": call.evidence,
+        "evidence": _evidence(state, call),
         "source": call.plan.source,
         "arrived": call.arrived,
         "done": call.done,
@@ -212,17 +213,19 @@ def _tool_fields(state: LoopState, call: Call) -> dict[str, Any]:
 
 
 def _passed_down(state: LoopState) -> tuple[Remembered, ...]:
-    """Return the decisions that apply in a nested run, which answers its own first question."""
-    question = len(state.answers)
+    """Return the decisions that apply in a nested run."""
     return tuple(
-        replace(
-            one,
-            question=None if one.question is None else 0,
-            run_id=one.run_id or state.run_id,
-        )
+        replace(one, run_id=one.run_id or state.run_id)
         for one in state.remembered
-        if one.question in {None, question}
+        if one.question in {None, state.root_question}
     )
+
+
+def _evidence(state: LoopState, call: Call) -> Evidence | None:
+    """Return what people decided about a call, with the question that it is made for now."""
+    if call.evidence is None:
+        return None
+    return replace(call.evidence, question=state.root_question)
 
 
 def handoff_run(state: LoopState, call: Call) -> RunHandoff:
@@ -238,7 +241,7 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
         input_length=len(state.items) if filters else None,
         history=state.view.history if filters else 0,
         fresh=len(state.items) - turn_start(state) if filters else 0,
-        evidence=call.evidence,
+        evidence=_evidence(state, call),
         policy=call.plan.policy,
     )
 
@@ -478,6 +481,7 @@ def _request(
         remind_at_ms=None if every is None else at_ms + max(every, SHORTEST_REMINDER_MS),
         paused_at_ms=None if state.hold is None else at_ms,
         authors=state.question.authors,
+        question=state.root_question,
     )
 
 

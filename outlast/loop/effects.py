@@ -241,6 +241,7 @@ class RunAgent(AgentEffect):
         evidence: what people decided about the call.
         authors: the members of the team who wrote what the run works for.
         chain_id: the first execution of the run that all others are nested in.
+        root_question: the question of that run which the nested run works on, by its number.
         budgets: the shares of the run's budgets that the nested run may spend.
         fork: what the run was forked from; None if it is no fork.
     """
@@ -257,6 +258,7 @@ class RunAgent(AgentEffect):
     evidence: Evidence | None = None
     authors: tuple[str, ...] = ()
     chain_id: str = ""
+    root_question: int = 0
     budgets: tuple[Budget, ...] = ()
     fork: Fork | None = None
     kind: Literal["run_agent"] = "run_agent"

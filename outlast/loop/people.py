@@ -47,7 +47,7 @@ def take_decision(state: LoopState, event: PersonActed[Decision]) -> LoopState:
             name=decided.name,
             decision=decision,
             args_digest=decided.args_digest if is_exact else None,
-            question=len(state.answers) if decision.remember_until == "run" else None,
+            question=state.root_question if decision.remember_until == "run" else None,
             verified=sender.verified,
         )
         state = revised(state, remembered=(*state.remembered, kept))
@@ -81,7 +81,7 @@ def remembered(state: LoopState, call: Call) -> Remembered | None:
         one
         for one in reversed(state.remembered)
         if (one.agent, one.name) == (state.agent, call.name)
-        and one.question in {None, len(state.answers)}
+        and one.question in {None, state.root_question}
         and (one.args_digest is None or one.args_digest == digest(call.arguments))
     ]
     return next((one for one in fitting if one.args_digest is not None), next(iter(fitting), None))

@@ -65,11 +65,13 @@ class Parent:
         prefix: the beginning of the nested run's approval ids, so that they differ from the
             parent's.
         chain_id: the first execution of the run that all others are nested in.
+        question: the question of that run which the nested run works on, by its number.
     """
 
     run_id: str
     prefix: str
     chain_id: str = ""
+    question: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

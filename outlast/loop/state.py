@@ -577,6 +577,12 @@ class LoopState:
         return self.start.chain_id if parent is None else parent.chain_id
 
     @property
+    def root_question(self) -> int:
+        """The number of the question, in the run that all others are nested in."""
+        parent = self.start.parent
+        return len(self.answers) if parent is None else parent.question
+
+    @property
     def status(self) -> Status:
         """The phase in a person's words: the run works, or whom it waits for."""
         if self.outcome is not None:

@@ -659,13 +659,8 @@ def budget_lent(state: LoopState, event: BudgetLent) -> LoopState:
 
 def _passed_up(state: LoopState, nested_id: str, remembered: Sequence[Remembered]) -> LoopState:
     """Keep the decisions that a nested run took for further calls of its agents."""
-    question = len(state.answers)
     kept = (
-        replace(
-            one,
-            question=None if one.question is None else question,
-            run_id="" if one.run_id == state.run_id else one.run_id or nested_id,
-        )
+        replace(one, run_id="" if one.run_id == state.run_id else one.run_id or nested_id)
         for one in remembered
     )
     newer = tuple(one for one in kept if one not in state.remembered)

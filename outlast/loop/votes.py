@@ -186,6 +186,8 @@ def difference(seen: Seen, present: Seen) -> str | None:
     """Return what of a call differs from what a person saw, as the end of a sentence, or None."""
     if seen.call_id != present.call_id:
         return "another call"
+    if seen.question not in {None, present.question}:
+        return "another question of the conversation"
     if (seen.arguments, seen.shown) != (present.arguments, present.shown):
         return "other arguments than this call's"
     if seen.tool != present.tool:

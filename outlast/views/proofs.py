@@ -172,6 +172,8 @@ def _is_about(vote: Vote, request: ApprovalRequest) -> bool:
         if not decision.remember or request.terms.quorum > 1 or request.kind != "tool":
             return False
         seen = replace(seen, call_id=present.call_id)
+        if decision.remember_until == "conversation":
+            seen = replace(seen, question=present.question)
         if decision.remember_scope == "tool":
             seen = replace(seen, arguments=present.arguments, shown=present.shown)
     stands = vote.args_digest == request.args_digest

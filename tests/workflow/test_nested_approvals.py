@@ -238,6 +238,7 @@ async def test_what_is_remembered_for_a_question_ends_with_it(desk: Desk):
     ran: list[str] = []
     agent = desk_of(refunds(ran))
     model = ScriptedModel(
+        "Hello.",
         [call("ask_refunds", "o1", input="Refund A.")],
         [call("refund", "n1", order="A")],
         "Refunded.",
@@ -252,8 +253,11 @@ async def test_what_is_remembered_for_a_question_ends_with_it(desk: Desk):
     )
     await desk.open(agent, model=model)
     handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "idle")
+    await handle.send("Refund A and B.")
     await desk.until_status(handle, "waiting")
     [request] = await handle.approvals()
+    assert request.question == 1
     decision = Decision(
         request_id=request.id, type="approve", by="ann", remember=True, remember_until="run"
     )

@@ -162,6 +162,7 @@ def seen_now(call: GuardedCall, terms: ApprovalTerms) -> Seen:
         shown=digest(reviewed(call.arguments, terms.redact)),
         tool=call.tool_digest,
         policy=terms_digest(terms),
+        question=None if call.evidence is None else call.evidence.question,
     )
 
 
@@ -225,6 +226,10 @@ class _Check:
             return None if is_same else "it was made for other arguments"
         if decision.remember and self.terms.quorum == 1:
             seen = replace(seen, call_id=present.call_id)
+            if decision.remember_until == "conversation":
+                seen = replace(seen, question=present.question)
+            elif seen.question is None:
+                return "it does not say for which question it holds"
             if not _is_exact(decision):
                 seen = replace(seen, arguments=present.arguments, shown=present.shown)
         differs = difference(seen, present)

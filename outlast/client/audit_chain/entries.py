@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, Final, cast
+from dataclasses import dataclass, replace
+from typing import Final, cast
 
 from outlast.client.audit import AuditedRun, AuditRecord
-from outlast.contract.identity import IdentityKey, Place, parse_proof, signed
+from outlast.contract.identity import IdentityKey, Place, parse_proof, signed, signed_fields
 from outlast.loop.actions import Action
 from outlast.loop.approvals import REDACTED, Decision
 from outlast.loop.human_actions import row_of
@@ -154,15 +154,7 @@ def _shows_edit(record: AuditRecord) -> bool:
 
 def _fields_of(action: Action) -> JsonObject:
     """Return the fields that a signature covers: those with other values than their defaults."""
-    found: dict[str, Any] = {
-        one.name: getattr(action, one.name)
-        for one in fields(action)
-        if one.name != "proof"
-        and (one.default is MISSING or getattr(action, one.name) != one.default)
-    }
-    if isinstance(action, Decision) and action.seen is not None:
-        found["seen"] = {one.name: getattr(action.seen, one.name) for one in fields(action.seen)}
-    written: JsonObject = json.loads(json.dumps(found))
+    written: JsonObject = json.loads(json.dumps(signed_fields(action)))
     return written
 
 

@@ -18,6 +18,8 @@ from outlast.loop.events import (
 from outlast.loop.items import Message
 from outlast.loop.lines import tokens
 from outlast.loop.machine import NONCES_KEPT_MS, advance
+from outlast.loop.revision import revised
+from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from tests.laws.driver import Play, gated, nested, reply_of, said, tool, transfer
@@ -132,6 +134,38 @@ def test_a_remembered_decision_is_the_evidence_of_further_calls() -> None:
     play.returns("c2")
     play.replies(gated("pay", "c3", tool_digest="t2"))
     assert play.state.status == "waiting", "the tool has changed"
+
+
+def test_a_call_says_which_question_it_is_made_for_whatever_the_state_remembers() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    play.hears("m2")
+    play.replies(gated("pay", "c1"))
+    seen = play.state.approvals[0].seen
+    assert seen.question == 1
+    play.decided("a1", remember=True, remember_until="run", seen=seen)
+    assert play.only(RunTool).evidence == replace(
+        play.state.calls[0].evidence or Evidence(), question=1
+    )
+    play.returns("c1")
+    play.replies(said("Done."))
+    (kept,) = play.state.remembered
+    play.state = revised(play.state, remembered=(replace(kept, question=None),))  # it is forged
+    play.hears("m3")
+    play.replies(gated("pay", "c2"))
+    evidence = play.only(RunTool).evidence
+    assert evidence is not None
+    assert (evidence.question, evidence.decisions[0].seen) == (2, seen)
+
+
+def test_a_nested_run_works_on_the_question_of_its_root() -> None:
+    play = Play.ready(parent=Parent(run_id="root", prefix="e3.", question=4))
+    play.replies(nested("Billing", "c1"), gated("pay", "c2"))
+    assert play.only(RunAgent).root_question == 4
+    (request,) = play.state.approvals
+    assert request.seen.question == 4
+    play.decided(request.id, remember=True, remember_until="run")
+    assert [one.question for one in play.state.remembered] == [4]
 
 
 @pytest.mark.parametrize(
@@ -314,6 +348,7 @@ def test_a_request_says_what_is_seen_of_it() -> None:
         shown=request.seen.shown,
         tool="",
         policy=request.seen.policy,
+        question=0,
     )
     assert Evidence().decisions == ()
 

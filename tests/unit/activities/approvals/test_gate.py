@@ -1,10 +1,11 @@
 """The worker's own judgement of decisions, whatever the state of the run says."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from outlast.activities.approvals.gate import GuardedCall, tool_verdict
+from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_verdict
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.approvals import Decision, Evidence
@@ -38,3 +39,40 @@ async def test_a_worker_runs_no_call_that_only_its_requesters_have_approved(
     assert (verdict.required is None) is runs
     if verdict.required is not None:
         assert "asked for this" in str(verdict.required.reason)
+
+
+@pytest.mark.parametrize(
+    ("until", "made_for", "now", "refused"),
+    [
+        ("run", 2, 2, ""),
+        ("run", 2, 3, "another question of the conversation"),
+        ("run", 0, 3, "another question of the conversation"),
+        ("run", None, 3, "does not say for which question it holds"),
+        ("run", 2, None, "another question of the conversation"),
+        ("conversation", 2, 3, ""),
+        ("conversation", None, 3, ""),
+    ],
+)
+async def test_what_is_remembered_for_a_question_lets_no_call_of_another_one_run(
+    until: Any, made_for: int | None, now: int | None, refused: str
+) -> None:
+    raw: Any = call("pay", "c1", amount=5)
+
+    def guarded(*decisions: Decision) -> GuardedCall:
+        return GuardedCall(
+            call_id="c2",
+            arguments=raw["arguments"],
+            digest_of_tool=lambda: "t",
+            evidence=Evidence(decisions=decisions, question=now),
+            execution=None,
+        )
+
+    asked = (await tool_verdict(pay, invocation_of(), raw, guarded())).required
+    assert asked is not None
+    seen = replace(seen_now(guarded(), asked.terms), call_id="c1", question=made_for)
+    kept = Decision(
+        request_id="a1", type="approve", by="ann", seen=seen, remember=True, remember_until=until
+    )
+    verdict = await tool_verdict(pay, invocation_of(), raw, guarded(kept))
+    assert refused in str(verdict.required and verdict.required.reason)
+    assert (verdict.required is not None) is bool(refused)
