@@ -82,6 +82,35 @@ CompactionNeed: TypeAlias = Literal["", "beside", "first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredApproval:
+    """The approval that a call needs: as the model activity planned it, or as its worker finds.
+
+    The worker judges the call that it is about to run by its own definitions. Where the approval is
+    missing, people are asked, whatever the run has recorded.
+
+    Attributes:
+        reason: why people have to decide, or why the recorded decisions do not count.
+        terms: who may decide, and until when.
+        schema: JSON Schema of the arguments, if they can be edited.
+        source: the MCP server of the tool; empty for others.
+        tool_digest: the digest of the tool, as `Seen.tool`.
+        arguments: all arguments with the tool's defaults: what is approved is what runs. Empty if
+            the model left none out.
+    """
+
+    reason: str | None = None
+    terms: ApprovalTerms = DEFAULT_TERMS
+    schema: JsonObject | None = None
+    source: str = ""
+    tool_digest: str = ""
+    arguments: str = ""
+
+
+NO_APPROVAL = RequiredApproval()
+"""The terms of what people are asked about a call that needs no approval, such as a value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
     """The plan for one call of a reply, made by the model activity and recorded.
 
@@ -89,14 +118,8 @@ class PlannedCall:
         item: the index of the call among the reply's items.
         kind: a tool, an agent used as a tool, a handoff, or an unknown name.
         problem: why the call cannot run, worded for the model; it becomes the call's output.
-        needs_approval: a person has to decide before the call runs.
-        reason: why a person has to decide.
-        terms: who may decide, and until when.
-        schema: JSON Schema of the arguments, if a person decides and may edit them.
+        approval: the approval that it needs before it runs; None if it needs none.
         source: the MCP server of the tool; empty for others.
-        tool_digest: the digest of the tool, as `Seen.tool`, if a person decides.
-        arguments: all arguments with the tool's defaults, if a person decides and the model left
-            some out: what is approved is what runs.
         fatal: a failure ends the run instead of becoming the call's output.
         target: the agent that a handoff leads to, or that is used as the tool.
         variant: which handoff of this name and target the model was offered; empty if there is one.
@@ -118,13 +141,8 @@ class PlannedCall:
     item: int
     kind: CallKind
     problem: str | None = None
-    needs_approval: bool = False
-    reason: str | None = None
-    terms: ApprovalTerms = DEFAULT_TERMS
-    schema: JsonObject | None = None
+    approval: RequiredApproval | None = None
     source: str = ""
-    tool_digest: str = ""
-    arguments: str | None = None
     fatal: bool = False
     target: str = ""
     variant: str = ""
@@ -268,34 +286,10 @@ class ModelReply:
         for plan in self.calls:
             if plan.kind == "unknown" and plan.problem is None:
                 raise ValueError("a call of an unknown tool needs a problem as its output")
-            if plan.kind == "unknown" and plan.needs_approval:
+            if plan.kind == "unknown" and plan.approval is not None:
                 raise ValueError("a call of an unknown tool cannot need approval")
         if self.parallel is not None and self.parallel < 1:
             raise ValueError("parallel must be at least 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredApproval:
-    """The approval that a worker found missing, instead of running a call.
-
-    The worker judges the call that it is about to run by its own definitions. People are then
-    asked, whatever the run has recorded.
-
-    Attributes:
-        reason: why people have to decide, or why the recorded decisions do not count.
-        terms: who may decide, and until when.
-        schema: JSON Schema of the arguments, if they can be edited.
-        source: the MCP server of the tool; empty for others.
-        tool_digest: the digest of the tool.
-        arguments: all arguments, as they will run.
-    """
-
-    reason: str | None = None
-    terms: ApprovalTerms = DEFAULT_TERMS
-    schema: JsonObject | None = None
-    source: str = ""
-    tool_digest: str = ""
-    arguments: str = ""
 
 
 OnWaitEnd: TypeAlias = Literal["tool", "value", "ask"]

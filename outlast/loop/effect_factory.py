@@ -6,7 +6,6 @@ from typing import Any
 
 from outlast.loop import phrases
 from outlast.loop.approvals import (
-    DEFAULT_TERMS,
     ApprovalRequest,
     ApprovalTerms,
     Evidence,
@@ -14,7 +13,14 @@ from outlast.loop.approvals import (
     reviewed,
     with_redacted,
 )
-from outlast.loop.calls import DEFAULT_NESTED, BegunResponse, Call, OutsideWait
+from outlast.loop.calls import (
+    DEFAULT_NESTED,
+    NO_APPROVAL,
+    BegunResponse,
+    Call,
+    OutsideWait,
+    RequiredApproval,
+)
 from outlast.loop.canonical import digest
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
@@ -203,7 +209,7 @@ def _tool_fields(state: LoopState, call: Call) -> dict[str, Any]:
         "call_id": call.call_id,
         "arguments": call.arguments,
         "form": call.form,
-        "approved": call.plan.needs_approval,
+        "approved": call.plan.approval is not None,
         "evidence": _evidence(state, call),
         "source": call.plan.source,
         "arrived": call.arrived,
@@ -283,20 +289,22 @@ def offload(state: LoopState) -> OffloadItems:
     )
 
 
-def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
-    """Request a person's approval of a call."""
+def approval(
+    state: LoopState, call: Call, required: RequiredApproval, at_ms: int
+) -> ApprovalRequest:
+    """Request the approval that a call needs."""
     return _request(
         state,
         at_ms,
-        call.plan.terms,
+        required.terms,
         kind="handoff" if call.plan.kind == "handoff" else "tool",
         call_id=call.call_id,
         name=call.name,
         arguments=call.arguments,
-        schema=call.plan.schema,
-        source=call.plan.source,
-        tool_digest=call.plan.tool_digest,
-        reason=call.plan.reason,
+        schema=required.schema,
+        source=required.source,
+        tool_digest=required.tool_digest,
+        reason=required.reason,
     )
 
 
@@ -310,7 +318,7 @@ def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -
         state,
         at_ms,
         replace(
-            call.plan.terms,
+            (call.plan.approval or NO_APPROVAL).terms,
             allow=("respond", "reject") if wait.question else ("respond", "approve", "reject"),
             quorum=1,
             expires_in_ms=None,
@@ -338,11 +346,12 @@ def blocked_effect(
     )
     call = next(calls, None)
     own = state.start.parent.prefix if state.start.parent else ""
+    required = (None if call is None else call.plan.approval) or NO_APPROVAL
     request = _request(
         state,
         at_ms,
         replace(
-            DEFAULT_TERMS if call is None else call.plan.terms,
+            required.terms,
             allow=("reject",),
             expires_in_ms=None,
             remind_every_ms=None,
@@ -353,7 +362,7 @@ def blocked_effect(
         name=state.agent if call is None else call.name,
         arguments="{}" if call is None else call.arguments,
         source="" if call is None else call.plan.source,
-        tool_digest="" if call is None else call.plan.tool_digest,
+        tool_digest=required.tool_digest,
         reason=phrases.blocked(lacks),
     )
     return replace(request, id=f"{own}b{effect.effect}")

@@ -13,7 +13,7 @@ from outlast.loop.call_forms import (
     name_of,
     output_item,
 )
-from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
+from outlast.loop.calls import NO_APPROVAL, Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.effects import OffloadItems, RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_person, with_authors
@@ -392,7 +392,7 @@ def _planned(plan: PlannedCall, raw: JsonObject) -> Call:
         plan=plan,
         call_id=call_id_of(raw),
         name=name_of(raw),
-        arguments=arguments_of(raw) if plan.arguments is None else plan.arguments,
+        arguments=(plan.approval or NO_APPROVAL).arguments or arguments_of(raw),
         form=form_of(raw),
         status=status,
         output=plan.problem,

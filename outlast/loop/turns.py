@@ -361,14 +361,14 @@ def begin_calls(state: LoopState, at_ms: int, first: int = 0) -> LoopState:
     """Start every call from an index on that may start; request approval for the others."""
     state = revised(state, phase="acting")
     for index, call in enumerate(state.calls):
-        gated = call.status == "held" and call.plan.needs_approval
+        gated = call.status == "held" and call.plan.approval is not None
         if index < first or not (call.status == "planned" or gated):
             continue
         kept = remembered(state, call)
         if kept is not None and kept.decision.type == "reject":  # whatever the rule says
             state = with_call(state, index, rejected(call, kept.decision))
-        elif call.plan.needs_approval:
-            request = effect_factory.approval(state, call, at_ms)
+        elif call.plan.approval is not None:
+            request = effect_factory.approval(state, call, call.plan.approval, at_ms)
             sender = sender_at(state, at_ms, verified=kept is not None and kept.verified)
             if kept is None or not covers(kept, request, sender):
                 state = ask_people(state, index, request)
@@ -474,7 +474,8 @@ def tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: 
     """Apply the result of a tool call; or ask people, or run the call again as an activity."""
     if result.required is not None:
         index = call_of(state, effect)
-        return _ask_again(state, index, result.required, at_ms)
+        # A nested run is not believed what its call's arguments are.
+        return _ask_again(state, index, replace(result.required, arguments=""), at_ms)
     if result.deferred:
         index = call_of(state, effect)
         call = state.calls[index]
@@ -495,16 +496,13 @@ def _ask_again(state: LoopState, index: int, required: RequiredApproval, at_ms: 
     call = state.calls[index]
     plan = replace(
         call.plan,
-        needs_approval=True,
-        reason=required.reason,
-        terms=required.terms,
-        schema=required.schema,
+        approval=required,
         source=required.source,
-        tool_digest=required.tool_digest,
         policy=replace(call.plan.policy, fast=False, defers=False),
     )
-    call = revised_call(call, plan=plan, arguments=required.arguments, evidence=None, effect=None)
-    request = effect_factory.approval(state, call, at_ms)
+    arguments = required.arguments or call.arguments
+    call = revised_call(call, plan=plan, arguments=arguments, evidence=None, effect=None)
+    request = effect_factory.approval(state, call, required, at_ms)
     return ask_people(with_call(state, index, call), index, request)
 
 
@@ -601,9 +599,9 @@ def agent_finished(
     state = _passed_up(state, effect.nested_id, result.remembered)
     state = _with_redacted(state, result.redacted)
     if result.required is not None:
-        index = call_of(state, effect)
-        required = replace(result.required, arguments=state.calls[index].arguments)
-        return _ask_again(_without_nested(state, effect), index, required, at_ms)
+        state, index = _without_nested(state, effect), call_of(state, effect)
+        # A nested run is not believed what its call's arguments are.
+        return _ask_again(state, index, replace(result.required, arguments=""), at_ms)
     if result.status != "completed":
         message = f"The run of {effect.target} was {result.status}."
         failure = result.failure or Failure(code="tool_failed", message=message)

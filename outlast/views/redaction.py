@@ -197,10 +197,11 @@ def with_reply(hides: Redaction, agent: str, reply: ModelReply) -> Redaction:
     """Return a redaction with what people who decide about the calls of a reply may not see."""
     values, arguments = list(hides.texts), dict[tuple[str, str], tuple[str, ...]]()
     for plan in reply.calls:
-        if plan.needs_approval and plan.terms.redact and plan.item < len(reply.items):
-            raw = reply.items[plan.item]
-            values += values_of(plan.arguments or arguments_of(raw), plan.terms.redact)
-            arguments[agent, name_of(raw)] = plan.terms.redact
+        required = plan.approval
+        if required is not None and required.terms.redact and plan.item < len(reply.items):
+            raw, names = reply.items[plan.item], required.terms.redact
+            values += values_of(required.arguments or arguments_of(raw), names)
+            arguments[agent, name_of(raw)] = names
     if not arguments:
         return hides
     return _with_calls(replace(hides, texts=redaction_of_texts(values).texts), arguments)

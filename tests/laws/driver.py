@@ -21,6 +21,7 @@ from outlast.loop.calls import (
     OutsideWait,
     PlannedCall,
     PreparedRun,
+    RequiredApproval,
     ToolResult,
 )
 from outlast.loop.changes import Change
@@ -180,10 +181,24 @@ def unknown(name: str, call_id: str, problem: str = "There is no such tool.") ->
     return raw, {"kind": "unknown", "problem": problem}
 
 
+def with_approval(plan: JsonObject) -> JsonObject:
+    """Return a plan whose fields of an approval, such as `terms`, are in one; see `gated`."""
+    rest = {name: value for name, value in plan.items() if name not in APPROVAL_FIELDS}
+    if not rest.pop("needs_approval", False):
+        return rest
+    asked = {name: value for name, value in plan.items() if name in APPROVAL_FIELDS}
+    return {**rest, "approval": RequiredApproval(**asked, source=rest.get("source", ""))}
+
+
+APPROVAL_FIELDS = ("reason", "terms", "schema", "tool_digest")
+
+
 def reply_of(*parts: Part, **fields: Any) -> ModelReply:
     """A model's reply with these items, in this order."""
     calls = tuple(
-        PlannedCall(item=at, **plan) for at, (_, plan) in enumerate(parts) if plan is not None
+        PlannedCall(item=at, **with_approval(plan))
+        for at, (_, plan) in enumerate(parts)
+        if plan is not None
     )
     return ModelReply(items=tuple(raw for raw, _ in parts), calls=calls, **fields)
 

@@ -20,7 +20,7 @@ from outlast.loop.approvals import (
     Vote,
     digest,
 )
-from outlast.loop.calls import Call
+from outlast.loop.calls import NO_APPROVAL, Call
 from outlast.loop.canonical import LONGEST_NAME, canonical_name, same_person
 from outlast.loop.effects import (
     CallModel,
@@ -356,10 +356,10 @@ def check_calls_are_approved(
             continue
         if isinstance(command, RunTool | RunAgent) and command.effect not in stopped:
             call = next(one for one in after.calls if one.effect == command.effect)
-            if call.plan.needs_approval:
+            if call.plan.approval is not None:
                 assert command.arguments == call.arguments
                 assert_approved(after, call, command.arguments)
-        if isinstance(command, RunHandoff) and after.calls[0].plan.needs_approval:
+        if isinstance(command, RunHandoff) and after.calls[0].plan.approval is not None:
             assert_approved(after, after.calls[0], command.arguments)
     for item in after.items[len(before.items) :]:
         is_given = item.kind == "tool_output" and item.raw.get("approve") is True
@@ -367,7 +367,7 @@ def check_calls_are_approved(
             name = str(item.raw.get("approval_request_id") or item.raw.get("call_id"))
             target = str(item.raw.get("output"))
             calls = [one for one in (*before.calls, *after.calls) if one.call_id == name]
-            gated = bool(calls) and all(one.plan.needs_approval for one in calls)
+            gated = bool(calls) and all(one.plan.approval is not None for one in calls)
             if gated and (is_given or target == phrases.handed_over(after.agent)):
                 ids = {one.approval for one in calls}
                 requests = [one for one in after.approvals if one.id in ids]
@@ -396,7 +396,7 @@ def assert_approved(state: LoopState, call: Call, arguments: str) -> None:
 
 def _covers(state: LoopState, kept: Remembered, call: Call) -> bool:
     """Whether a remembered approval lets a call run without a request."""
-    decision, terms = kept.decision, call.plan.terms
+    decision, terms = kept.decision, (call.plan.approval or NO_APPROVAL).terms
     return (
         decision.type == "approve"
         and "approve" in terms.allow

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Final, cast
+from typing import cast
 
 from outlast import clock
-from outlast.activities.approvals.rule import ApprovalRule, approval_rule_of, handoff_rule
+from outlast.activities.approvals.rule import Ruling, approval_rule_of, handoff_rule
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.handoffs.handoff import Handoff
@@ -64,54 +64,26 @@ class GuardedCall:
         return self.digest_of_tool()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a call may take effect.
-
-    Attributes:
-        required: people have to approve it first.
-        refusal: a callback of the program refuses it; what the model reads.
-    """
-
-    required: RequiredApproval | None = None
-    refusal: str | None = None
-
-
-MAY_RUN: Final = Verdict()
-
-
-async def tool_verdict(
+async def tool_ruling(
     tool: FunctionTool, invocation: Invocation, raw: JsonObject, call: GuardedCall
-) -> Verdict:
-    """Return whether a tool's call may run."""
+) -> Ruling:
+    """Return whether a tool's call may run; see `Ruling`."""
     decided = partial(_problem, invocation, call)
     rule = await approval_rule_of(tool, raw, invocation, decided, call.altered)
-    return _verdict(rule, call, source_of(tool))
+    return _of_call(rule, call, source_of(tool)) if isinstance(rule, RequiredApproval) else rule
 
 
-async def handoff_verdict(
+async def handoff_ruling(
     entry: Handoff, invocation: Invocation, raw: JsonObject, call: GuardedCall
-) -> Verdict:
-    """Return whether a handoff may happen; see `tool_verdict`."""
+) -> RequiredApproval | None:
+    """Return the approval that a handoff lacks; None if it may happen."""
     decided = partial(_problem, invocation, call)
-    return _verdict(await handoff_rule(entry, raw, invocation, decided), call, "")
+    rule = await handoff_rule(entry, raw, invocation, decided)
+    return None if rule is None else _of_call(rule, call)
 
 
-def _verdict(rule: ApprovalRule, call: GuardedCall, source: str) -> Verdict:
-    if rule.is_refused:
-        return Verdict(refusal=rule.reason or "")
-    if not rule.needs_approval:
-        return MAY_RUN
-    return Verdict(
-        required=RequiredApproval(
-            reason=rule.reason,
-            terms=rule.terms,
-            schema=rule.schema,
-            source=source,
-            tool_digest=call.tool_digest,
-            arguments=call.arguments,
-        )
-    )
+def _of_call(rule: RequiredApproval, call: GuardedCall, source: str = "") -> RequiredApproval:
+    return replace(rule, source=source, tool_digest=call.tool_digest, arguments=call.arguments)
 
 
 # --- What is approved ----------------------------------------------------------------------------
@@ -169,7 +141,7 @@ def seen_now(call: GuardedCall, terms: ApprovalTerms) -> Seen:
 # --- Whether the decisions count -----------------------------------------------------------------
 
 
-async def _problem(invocation: Invocation, call: GuardedCall, rule: ApprovalRule) -> str | None:
+async def _problem(invocation: Invocation, call: GuardedCall, rule: RequiredApproval) -> str | None:
     evidence, terms = call.evidence, rule.terms
     if evidence is None:
         return ""

@@ -26,8 +26,9 @@ from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
 from outlast.contract.records import customer_of
-from outlast.loop.approvals import DEFAULT_TERMS, REDACTED, ApprovalTerms, DecisionType
+from outlast.loop.approvals import REDACTED, DecisionType
 from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.calls import RequiredApproval
 from outlast.loop.canonical import digest_of
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject
@@ -40,30 +41,17 @@ NO_CUSTOMER = (
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRule:
-    """Whether a call needs approval, and why.
+class Refusal:
+    """A callback of the program refuses a call, and says perhaps why."""
 
-    Attributes:
-        needs_approval: a person decides.
-        reason: why a person decides, or why the call was refused.
-        terms: who may decide, and until when.
-        schema: JSON Schema of the arguments, if a person may edit them.
-        is_refused: the tool's `on_approval` refused the call.
-        is_decided: a person has already decided for every call of the tool.
-    """
-
-    needs_approval: bool = False
     reason: str | None = None
-    terms: ApprovalTerms = DEFAULT_TERMS
-    schema: JsonObject | None = None
-    is_refused: bool = False
-    is_decided: bool = False
 
 
-APPROVED = ApprovalRule()
+Ruling: TypeAlias = RequiredApproval | Refusal | None
+"""What a policy says of a call: people decide, the program refuses it, or it may run."""
 
-Checker: TypeAlias = Callable[[ApprovalRule], Awaitable[str | None]]
-"""Returns why the decisions about a call do not let it run under a rule, and None if they do."""
+Checker: TypeAlias = Callable[[RequiredApproval], Awaitable[str | None]]
+"""Returns why the decisions about a call do not let it run under a policy, and None if they do."""
 
 Subject = tuple[Any, str]
 """What a predicate judges, and why it cannot judge the call; empty if it can."""
@@ -80,7 +68,7 @@ async def approval_rule_of(
     invocation: Invocation,
     decided: Checker | None = None,
     altered: Callable[[], str] | None = None,
-) -> ApprovalRule:
+) -> Ruling:
     """Apply a tool's approval policy, and its `on_approval` if the call needs approval.
 
     The predicate of a tool with a remembered decision is not called.
@@ -98,11 +86,11 @@ async def approval_rule_of(
         "tool", tool.called_name, tool.needs_approval, effect=effect
     )
     if policy is None:
-        return APPROVED
+        return None
     this = _judged_call(invocation, tool, raw)
     is_free = decided is not None and invocation.worker.memory.judged.is_free(this)
     if is_free and (altered is None or not altered()):
-        return APPROVED
+        return None
     point = _Point(
         invocation,
         raw,
@@ -112,7 +100,7 @@ async def approval_rule_of(
         schema=tool.params_json_schema,
     )
     rule = await _rule_of_tool(tool, point, policy, decided)
-    if decided is None and not (rule.needs_approval or rule.is_refused):
+    if decided is None and rule is None:
         invocation.worker.memory.judged.keep(this)
     return rule
 
@@ -126,20 +114,19 @@ def _judged_call(invocation: Invocation, tool: FunctionTool, raw: JsonObject) ->
 
 async def _rule_of_tool(
     tool: FunctionTool, point: "_Point", policy: ApprovalPolicy, decided: Checker | None
-) -> ApprovalRule:
+) -> Ruling:
     if tool.name in point.invocation.decided:
-        return replace(await point.gated(policy), is_decided=True)
+        return await point.gated(policy)
     rule = await point.rule(policy, decided)
-    if not rule.needs_approval or not isinstance(tool, LocalTool) or tool.on_approval is None:
+    if rule is None or not isinstance(tool, LocalTool) or tool.on_approval is None:
         return rule
     item = ToolApprovalItem(agent=point.invocation.agent, raw_item=point.raw, tool_name=tool.name)
-    answer = await _ask("on_approval", tool.on_approval, rule, point.invocation.wrapper, item)
-    return answer or rule
+    return await _ask("on_approval", tool.on_approval, rule, point.invocation.wrapper, item)
 
 
 async def hosted_approval_rule(
     tool: HostedMCPTool | None, raw: JsonObject, invocation: Invocation
-) -> ApprovalRule:
+) -> Ruling:
     """Apply a hosted MCP server's policy, and its `on_approval_request`, if it has one.
 
     Without one, a person decides.
@@ -147,38 +134,38 @@ async def hosted_approval_rule(
     setting = True if tool is None else tool.needs_approval
     policy = invocation.approval_policy("tool", name_of(raw), setting)
     if policy is None:
-        return APPROVED
+        return None
     point = _Point(invocation, raw, partial(_fields, {}, raw), WITHOUT_ARGUMENTS)
     if name_of(raw) in invocation.decided:
-        return replace(await point.gated(policy), is_decided=True)
+        return await point.gated(policy)
     rule = await point.rule(policy)
-    if not rule.needs_approval or tool is None or tool.on_approval_request is None:
+    if rule is None or tool is None or tool.on_approval_request is None:
         return rule
     request = MCPToolApprovalRequest(invocation.wrapper, HeldRaw(raw).shown())
     answer = await _ask("on_approval_request", tool.on_approval_request, rule, request)
     nothing = "on_approval_request returned no {'approve': True} or {'approve': False}"
-    return answer or _because(rule, f"{nothing}, so a person decides.")
+    return _because(rule, f"{nothing}, so a person decides.") if answer is rule else answer
 
 
 async def handoff_rule(
     entry: Handoff, raw: JsonObject, invocation: Invocation, decided: Checker | None = None
-) -> ApprovalRule:
+) -> RequiredApproval | None:
     """Apply the approval policy of a handoff; for `decided` see `approval_rule_of`."""
     policy = invocation.approval_policy("handoff", entry.tool_name, entry.needs_approval)
     if policy is None:
-        return APPROVED
+        return None
     schema = entry.input_json_schema
     subject = partial(_fields, schema, raw)
     point = _Point(invocation, raw, subject, entry.decisions, schema=schema)
     return await point.rule(policy, decided)
 
 
-async def answer_rule(answer: Json, invocation: Invocation) -> ApprovalRule:
+async def answer_rule(answer: Json, invocation: Invocation) -> RequiredApproval | None:
     """Apply the approval policy of the agent's answers."""
     agent = invocation.agent
     policy = invocation.approval_policy("answer", "", agent.output_approval)
     if policy is None:
-        return APPROVED
+        return None
     subject = cast("JsonObject", answer) if isinstance(answer, dict) else {"answer": answer}
     # A person's own answer is a text, which only fits an agent without an output type.
     is_text = agent.output_type is None or agent.output_type is str
@@ -206,30 +193,31 @@ class _Point:
     effect: str | None = None
     schema: JsonObject | None = None
 
-    async def rule(self, policy: ApprovalPolicy, decided: Checker | None = None) -> ApprovalRule:
-        """Return the rule of the first tier that applies, or of the policy itself."""
+    async def rule(
+        self, policy: ApprovalPolicy, decided: Checker | None = None
+    ) -> RequiredApproval | None:
+        """Return what the first tier that applies asks for, or the policy itself."""
         if decided is not None and not policy.tiers:
             rule = await self.gated(policy)
             if await decided(rule) is None:
-                return APPROVED  # the predicate need not be called again
+                return None  # the predicate need not be called again
         for one in (*policy.tiers, policy):
             needed, problem = await self._judge(one)
             if needed:
                 rule = _because(await self.gated(one), problem)
                 missing = "" if decided is None else await decided(rule)
-                return APPROVED if missing is None else _because(rule, missing)
-        return APPROVED
+                return None if missing is None else _because(rule, missing)
+        return None
 
-    async def gated(self, policy: ApprovalPolicy) -> ApprovalRule:
-        """Return the rule under which a person decides."""
+    async def gated(self, policy: ApprovalPolicy) -> RequiredApproval:
+        """Return under which terms people decide, and why."""
         terms, bound = policy.terms(self.effect, possible=self.possible), ""
         if policy.binds is not None:
             values, bound = await _bound(policy.binds, policy.redact, self.invocation.wrapper)
             terms = replace(terms, bound=digest_of(values))
         customer = customer_of(self.invocation.settings)
         is_unnamed = terms.audience.exclude_requester and not customer.id
-        rule = ApprovalRule(
-            needs_approval=True,
+        rule = RequiredApproval(
             reason=policy.reason,
             terms=terms,
             schema=self.schema if "edit" in terms.allow else None,
@@ -268,32 +256,28 @@ async def _bound(
     return values, f"The decision is for {', '.join(words)}." if shown else ""
 
 
-def _because(rule: ApprovalRule, problem: str) -> ApprovalRule:
+def _because(rule: RequiredApproval, problem: str) -> RequiredApproval:
     sentences = [one for one in (rule.reason, problem) if one]
     return replace(rule, reason=" ".join(sentences) or None)
 
 
 async def _ask(
-    name: str, callback: Callable[..., Any], rule: ApprovalRule, *arguments: object
-) -> ApprovalRule | None:
-    """Ask a callback of the program; None if it leaves the decision to a person."""
+    name: str, callback: Callable[..., Any], rule: RequiredApproval, *arguments: object
+) -> Ruling:
+    """Ask a callback of the program; the same rule if it leaves the decision to a person."""
     try:
         verdict: object = await call(callback, *arguments)
     except Exception as error:  # noqa: BLE001  user code
         return _because(rule, f"{name} failed ({type(error).__name__}), so a person decides.")
-    return _verdict(verdict)
-
-
-def _verdict(verdict: object) -> ApprovalRule | None:
     decided: Mapping[str, Any] = {}
     if isinstance(verdict, Mapping):
         decided = cast("Mapping[str, Any]", verdict)
     if decided.get("approve") is True:
-        return APPROVED
+        return None
     if decided.get("approve") is False:
         reason = decided.get("reason")
-        return ApprovalRule(is_refused=True, reason=str(reason) if reason else None)
-    return None
+        return Refusal(str(reason) if reason else None)
+    return rule
 
 
 def _seen(

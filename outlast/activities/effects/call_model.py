@@ -729,8 +729,8 @@ async def planned_reply(
         judged=plan.ends_with == JUDGED,
         checks=plan.checks,
         parallel=_at_once(invocation, plan),
-        answer_terms=plan.approval.terms if plan.approval.needs_approval else None,
-        answer_reason=plan.approval.reason,
+        answer_terms=None if plan.approval is None else plan.approval.terms,
+        answer_reason=None if plan.approval is None else plan.approval.reason,
     )
 
 

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
-from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict
+from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_ruling
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError, mistake, tool_is_gone, user_code, worker_lookup
 from outlast.activities.invocation import Invocation, annotated_type
@@ -22,7 +22,7 @@ from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_AS_TOOL, SETTING_SESSION
 from outlast.contract.records import messages_of, write
 from outlast.loop.call_forms import FUNCTION, call_item
-from outlast.loop.calls import PreparedRun
+from outlast.loop.calls import PreparedRun, RequiredApproval
 from outlast.loop.checks import LACKS_APPROVAL
 from outlast.loop.effects import PrepareRun
 from outlast.loop.values import JsonObject
@@ -104,8 +104,8 @@ async def _check_approved(invocation: Invocation, call: ParentCall, attempt: Att
         FUNCTION, call_id=call.call_id, name=call.tool.called_name, arguments=call.arguments
     )
     caller = replace(invocation, agent=call.agent)
-    required = (await tool_verdict(call.tool, caller, raw, guarded)).required
-    if required is not None:
+    required = await tool_ruling(call.tool, caller, raw, guarded)
+    if isinstance(required, RequiredApproval):
         why = f" {required.reason}" if required.reason else ""
         raise EffectError(
             failures.USER_ERROR,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from outlast.activities.approvals.gate import GuardedCall, handoff_digest, handoff_verdict
+from outlast.activities.approvals.gate import GuardedCall, handoff_digest, handoff_ruling
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError, of_user_code, worker_lookup
 from outlast.activities.invocation import Invocation
@@ -67,8 +67,8 @@ async def _stopped(
         execution=attempt.execution,
     )
     raw = call_item(FUNCTION, call_id=effect.call_id, name=effect.name, arguments=effect.arguments)
-    verdict = await handoff_verdict(entry, invocation, raw, call)
-    return None if verdict.required is None else HandoffResult(required=verdict.required)
+    required = await handoff_ruling(entry, invocation, raw, call)
+    return None if required is None else HandoffResult(required=required)
 
 
 async def _handed_over(

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Final, cast
 
 from outlast.activities.approvals.deliveries import unproven_deliveries
-from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_verdict, with_defaults
-from outlast.activities.approvals.rule import asks_nobody
+from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_ruling, with_defaults
+from outlast.activities.approvals.rule import Refusal, asks_nobody
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import (
     EffectError,
@@ -331,13 +331,11 @@ async def _stopped(
         altered=None if tool.read is None else reading.altered,
     )
     raw = call_item(request.form, call_id=request.call_id, name=request.name, arguments=written)
-    verdict = await tool_verdict(tool, invocation, raw, call)
-    if verdict.refusal is not None:
-        text = verdict.refusal or REJECTED
+    rule = await tool_ruling(tool, invocation, raw, call)
+    if isinstance(rule, Refusal):
+        text = rule.reason or REJECTED
         return ToolResult(output=text, failed=True, value=text if request.final else None)
-    if verdict.required is None:
-        return None
-    return ToolResult(output=None, required=verdict.required)
+    return None if rule is None else ToolResult(output=None, required=rule)
 
 
 def _settled_in_fork(tool: FunctionTool, request: RunTool) -> ToolResult | None:

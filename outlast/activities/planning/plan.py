@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, cast
 
 from outlast.activities.approvals.gate import handoff_digest, tool_digest, with_defaults
 from outlast.activities.approvals.rule import (
-    APPROVED,
-    ApprovalRule,
+    Refusal,
     answer_rule,
     approval_rule_of,
     handoff_rule,
@@ -54,9 +53,8 @@ from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.agents.tools.local import LocalTool
 from outlast.agents.tools.use_behavior import final_call
 from outlast.contract import failures
-from outlast.loop.approvals import DEFAULT_TERMS
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, arguments_of
-from outlast.loop.calls import ExecutionOptions, FinalKind, PlannedCall
+from outlast.loop.calls import ExecutionOptions, FinalKind, PlannedCall, RequiredApproval
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import Item, program_of, refusal_of, text_of
 from outlast.loop.phrases import REJECTED
@@ -82,7 +80,7 @@ class Plan:
         ends_with: the call whose output is the answer, or that a rule of the agent decides.
         reuses_call_id: the failure is an invalid call id.
         checks: results of tool guardrails that ran before approval.
-        approval: whether a person decides about the answer.
+        approval: what a person's decision about the answer needs; None if nobody decides.
     """
 
     items: tuple[JsonObject, ...]
@@ -93,7 +91,7 @@ class Plan:
     ends_with: int | Literal["judged"] | None = None
     reuses_call_id: bool = False
     checks: tuple[GuardrailRecord, ...] = ()
-    approval: ApprovalRule = APPROVED
+    approval: RequiredApproval | None = None
 
 
 async def plan_reply(
@@ -132,7 +130,7 @@ async def plan_reply(
         return Plan(items=items, final="again")
     is_said = any(raw.get("type") == "message" for raw in items)
     final, value, invalid = _final(items if is_said else output, invocation)
-    approval = APPROVED
+    approval = None
     if invalid is None and final != "again":
         approval = await _answer_approval(items, final, value, invocation)
     return Plan(items=items, final=final, value=value, failure=invalid, approval=approval)
@@ -158,41 +156,40 @@ async def _plan_call(
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
     written = arguments_of(raw)
     problem = _cut_short(raw) or _argument_problem(tool, written, invocation)
-    rule, rejection, checked = APPROVED, None, ToolCheck()
+    rule, rejection, checked = None, None, ToolCheck()
     if problem is None:
         rule = await approval_rule_of(tool, raw, invocation)
-    if rule.is_refused:
-        problem = rule.reason or await rejection_text(invocation, raw) or REJECTED
-    needs_approval = rule.needs_approval
-    if needs_approval:
+    if isinstance(rule, Refusal):
+        problem, rule = rule.reason or await rejection_text(invocation, raw) or REJECTED, None
+    if rule is not None:
         rejection = await rejection_text(invocation, raw)
-    if problem is None and (
-        isinstance(tool, AgentTool) or (needs_approval and not rule.is_decided)
-    ):
+    is_asked = rule is not None and tool.name not in invocation.decided
+    if problem is None and (isinstance(tool, AgentTool) or is_asked):
         checked = await checked_before_approval(invocation, tool, raw)
         problem = checked.message
-        needs_approval = needs_approval and problem is None
-    filled = written
-    if needs_approval and not isinstance(tool, LocalTool):
-        filled = with_defaults(tool.params_json_schema, written)
+    if rule is not None and problem is None:
+        filled = written
+        if not isinstance(tool, LocalTool):
+            filled = with_defaults(tool.params_json_schema, written)
+        rule = replace(
+            rule,
+            source=source_of(tool),
+            tool_digest=tool_digest(invocation.agent_name, tool),
+            arguments="" if filled == written else filled,
+        )
     plan = PlannedCall(
         item=index,
         kind="tool",
         problem=problem,
         source=source_of(tool),
-        tool_digest=tool_digest(invocation.agent_name, tool) if needs_approval else "",
-        arguments=None if filled == written else filled,
-        needs_approval=needs_approval,
-        reason=rule.reason if rule.needs_approval else None,
-        terms=rule.terms if needs_approval else DEFAULT_TERMS,
-        schema=rule.schema if needs_approval else None,
+        approval=rule if problem is None else None,
         rejection=rejection,
         fatal=tool.failure_error_function is None,
         final=final,
         policy=policy_of_tool(
             tool,
             is_short=invocation.worker.memory.tool_times.is_short(tool.name),
-            waits=needs_approval,
+            waits=rule is not None and problem is None,
         ),
     )
     planned = _Planned(plan, checked.failure, checked.records)
@@ -213,15 +210,14 @@ async def _plan_hosted_approval(
     servers = (one for one in offer.hosted if isinstance(one, HostedMCPTool))
     server = next((one for one in servers if one.server_label == label), None)
     rule = await hosted_approval_rule(server, raw, invocation)
-    needs_text = rule.needs_approval or (rule.is_refused and not rule.reason)
+    is_refused = isinstance(rule, Refusal)
+    needs_text = rule is not None and not (is_refused and rule.reason)
     rejection = await rejection_text(invocation, raw) if needs_text else None
     return PlannedCall(
         item=index,
         kind="tool",
-        problem=(rule.reason or rejection or REJECTED) if rule.is_refused else None,
-        needs_approval=rule.needs_approval,
-        reason=rule.reason if rule.needs_approval else None,
-        terms=rule.terms,
+        problem=(rule.reason or rejection or REJECTED) if is_refused else None,
+        approval=None if is_refused else rule,
         rejection=rejection,
     )
 
@@ -257,24 +253,21 @@ async def _plan_handoff(
     registry = invocation.worker.registry
     target_name = registry.target_name(entry)
     variant = registry.handoff_variant(invocation.agent, entry)
+    if rule is not None:
+        own_digest = handoff_digest(invocation.agent_name, entry, target_name, variant)
+        rule = replace(rule, tool_digest=own_digest)
     return PlannedCall(
         item=index,
         kind="handoff",
-        tool_digest=handoff_digest(invocation.agent_name, entry, target_name, variant)
-        if rule.needs_approval
-        else "",
-        needs_approval=rule.needs_approval,
-        reason=rule.reason,
-        terms=rule.terms,
-        schema=rule.schema,
-        rejection=await rejection_text(invocation, raw) if rule.needs_approval else None,
+        approval=rule,
+        rejection=None if rule is None else await rejection_text(invocation, raw),
         target=target_name,
         variant=variant,
         target_own_name="" if entry.agent_name == target_name else entry.agent_name,
         target_model=model_label(target.model) if target is not None else "",
         target_steps=invocation.required_steps(target) if target is not None else (),
         # A guarded handoff is judged again where it happens.
-        callback=entry.needs_activity or filters or hooked or rule.needs_approval,
+        callback=entry.needs_activity or filters or hooked or rule is not None,
         filters=filters,
     )
 
@@ -398,11 +391,11 @@ def _empty_answer(invocation: Invocation) -> Failure | None:
 
 async def _answer_approval(
     items: Sequence[JsonObject], final: FinalKind, value: Json, invocation: Invocation
-) -> ApprovalRule:
-    """Return whether a person decides about an answer; a refusal of the model is none."""
+) -> RequiredApproval | None:
+    """Return the approval that an answer needs; a refusal of the model is no answer."""
     messages = [raw for raw in items if raw.get("type") == "message"]
     if messages and refusal_of(messages[-1]) is not None:
-        return APPROVED
+        return None
     text = text_of(messages[-1]) if messages else ""
     return await answer_rule(value if final == "value" else text, invocation)
 

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.calls import ExecutionOptions, ModelReply, NestedPlan, PlannedCall
+from outlast.loop.calls import (
+    ExecutionOptions,
+    ModelReply,
+    NestedPlan,
+    PlannedCall,
+    RequiredApproval,
+)
 from outlast.loop.values import JsonObject
 
 CALL: JsonObject = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
@@ -64,14 +70,14 @@ def test_an_unknown_call_needs_words_for_the_model() -> None:
 
 
 def test_a_call_of_nothing_needs_nobodys_approval() -> None:
-    unknown = plan(0, kind="unknown", problem="No such tool.", needs_approval=True)
+    unknown = plan(0, kind="unknown", problem="No such tool.", approval=RequiredApproval())
     with pytest.raises(ValueError, match="cannot need approval"):
         ModelReply(items=(CALL,), calls=(unknown,))
 
 
 def test_a_handoff_may_need_a_person() -> None:
-    reply = ModelReply(items=(CALL,), calls=(plan(0, kind="handoff", needs_approval=True),))
-    assert reply.calls[0].needs_approval
+    reply = ModelReply(items=(CALL,), calls=(plan(0, kind="handoff", approval=RequiredApproval()),))
+    assert reply.calls[0].approval is not None
 
 
 def test_an_effect_is_bounded_unless_its_plan_says_otherwise() -> None:
@@ -84,8 +90,8 @@ def test_an_effect_is_bounded_unless_its_plan_says_otherwise() -> None:
 
 
 def test_an_agent_that_works_as_a_tool_may_need_a_person() -> None:
-    reply = ModelReply(items=(CALL,), calls=(plan(0, kind="agent", needs_approval=True),))
-    assert reply.calls[0].needs_approval
+    reply = ModelReply(items=(CALL,), calls=(plan(0, kind="agent", approval=RequiredApproval()),))
+    assert reply.calls[0].approval is not None
 
 
 @pytest.mark.parametrize("parallel", [0, -1])

@@ -704,8 +704,12 @@ TERMS = ApprovalTerms(
 def asked(*others: Any, terms: ApprovalTerms | None = None, **wait: Any) -> Play:
     """Return a run whose people are asked for what the courier did not bring."""
     play = Play.ready(keep_open=True)
-    plan = {} if terms is None else {"terms": terms}
-    play.replies(tool("book", "c1", '{"order": 7}', **plan), *others)
+    if terms is None:
+        play.replies(tool("book", "c1", '{"order": 7}'), *others)
+    else:
+        play.replies(gated("book", "c1", '{"order": 7}', terms=terms), *others)
+        for one in ("ann", "bob")[: terms.quorum]:
+            play.decided("a1", by=one)
     play.parks("c1", timeout_ms=DAY_MS, on_timeout="ask", **wait)
     play.passes(DAY_MS)
     return play
@@ -862,7 +866,7 @@ def test_a_run_that_is_stopped_asks_nobody_any_more(mode: Any) -> None:
 
 def test_one_person_answers_also_where_two_approve_the_call() -> None:
     play = asked(terms=ApprovalTerms(quorum=2))
-    play.decided("a1", by="ann")
+    play.decided("a2", by="ann")
     assert status_of(play) == "parked", "nothing is approved: the call waits as long again"
 
 
@@ -881,7 +885,8 @@ def test_a_wait_ends_while_a_person_has_the_conversation() -> None:
 
 def test_no_time_passes_for_people_who_are_asked_during_a_takeover() -> None:
     play = Play.ready(keep_open=True)
-    play.replies(tool("book", "c1", terms=TERMS))
+    play.replies(gated("book", "c1", terms=TERMS))
+    play.decided("a1", by="ann")
     play.parks("c1", timeout_ms=1_000, on_timeout="ask")
     play.holds()
     play.passes(5_000)

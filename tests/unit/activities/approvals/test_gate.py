@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_verdict
+from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_ruling
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.approvals import Decision, Evidence
+from outlast.loop.calls import RequiredApproval
 from outlast.testing import call
 from tests.unit.activities.desk import invocation_of
 
@@ -35,10 +36,10 @@ async def test_a_worker_runs_no_call_that_only_its_requesters_have_approved(
         execution=None,
     )
     invocation = invocation_of(settings={"customer": {"id": customer}})
-    verdict = await tool_verdict(pay, invocation, raw, guarded)
-    assert (verdict.required is None) is runs
-    if verdict.required is not None:
-        assert "asked for this" in str(verdict.required.reason)
+    ruling = await tool_ruling(pay, invocation, raw, guarded)
+    assert (ruling is None) is runs
+    if ruling is not None:
+        assert "asked for this" in str(ruling.reason)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +68,12 @@ async def test_what_is_remembered_for_a_question_lets_no_call_of_another_one_run
             execution=None,
         )
 
-    asked = (await tool_verdict(pay, invocation_of(), raw, guarded())).required
-    assert asked is not None
+    asked = await tool_ruling(pay, invocation_of(), raw, guarded())
+    assert isinstance(asked, RequiredApproval)
     seen = replace(seen_now(guarded(), asked.terms), call_id="c1", question=made_for)
     kept = Decision(
         request_id="a1", type="approve", by="ann", seen=seen, remember=True, remember_until=until
     )
-    verdict = await tool_verdict(pay, invocation_of(), raw, guarded(kept))
-    assert refused in str(verdict.required and verdict.required.reason)
-    assert (verdict.required is not None) is bool(refused)
+    ruling = await tool_ruling(pay, invocation_of(), raw, guarded(kept))
+    assert refused in str(ruling and ruling.reason)
+    assert (ruling is not None) is bool(refused)

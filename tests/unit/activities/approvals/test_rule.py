@@ -1,20 +1,12 @@
 """Whether a person decides about a call."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from outlast.activities.approvals.rule import (
-    APPROVED,
-    NO_CUSTOMER,
-    ApprovalRule,
-    answer_rule,
-    approval_rule_of,
-    handoff_rule,
-    hosted_approval_rule,
-)
+from outlast.activities.approvals import rule as rules
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
@@ -34,7 +26,43 @@ from outlast.machine.shell import ShellActionRequest, ShellTool
 from outlast.testing import call, custom_call, shell_call
 from tests.unit.activities.desk import invocation_of, raising
 
-SHUT = ApprovalRule(needs_approval=True, terms=ApprovalTerms(allow=("approve", "reject")))
+
+@dataclass(frozen=True)
+class Told:
+    """What a policy says of a call, in one record for tests to compare."""
+
+    needs_approval: bool = False
+    reason: str | None = None
+    terms: ApprovalTerms = field(default_factory=ApprovalTerms)
+    schema: Any = None
+    is_refused: bool = False
+
+
+def told(ruling: rules.Ruling) -> Told:
+    if isinstance(ruling, rules.Refusal):
+        return Told(is_refused=True, reason=ruling.reason)
+    if ruling is None:
+        return Told()
+    return Told(needs_approval=True, reason=ruling.reason, terms=ruling.terms, schema=ruling.schema)
+
+
+async def approval_rule_of(*given: Any) -> Told:
+    return told(await rules.approval_rule_of(*given))
+
+
+async def hosted_approval_rule(*given: Any) -> Told:
+    return told(await rules.hosted_approval_rule(*given))
+
+
+async def handoff_rule(*given: Any) -> Told:
+    return told(await rules.handoff_rule(*given))
+
+
+async def answer_rule(*given: Any) -> Told:
+    return told(await rules.answer_rule(*given))
+
+
+SHUT = Told(needs_approval=True, terms=ApprovalTerms(allow=("approve", "reject")))
 """The rule of a gated call of a tool with its own item type: nothing in it can be edited."""
 
 
@@ -63,7 +91,7 @@ async def test_a_plain_rule_is_the_answer(*, rule: bool) -> None:
     pay = call("pay", "c1", amount=5)
     tool = paying(rule)
     schema = tool.params_json_schema if rule else None
-    assert await approval_rule_of(tool, pay, invocation_of()) == ApprovalRule(
+    assert await approval_rule_of(tool, pay, invocation_of()) == Told(
         needs_approval=rule, schema=schema
     )
 
@@ -104,7 +132,7 @@ async def test_a_predicate_sees_the_defaults_of_arguments_that_a_call_leaves_out
 
     tool = paying(rule)
     gate = await approval_rule_of(tool, call("pay", "c1", amount=5), invocation_of())
-    assert (gate, asked) == (APPROVED, [{"amount": 5, "reason": ""}])
+    assert (gate, asked) == (Told(), [{"amount": 5, "reason": ""}])
 
 
 async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
@@ -194,7 +222,7 @@ async def test_nor_is_one_of_an_agent_that_works_as_a_tool() -> None:
 
     clerk = Agent[Any](name="Clerk").as_tool("order", "", parameters=Order, needs_approval=rule)
     kept = call("order", "c1", cancel=False)
-    assert await approval_rule_of(clerk, kept, invocation_of()) == APPROVED
+    assert await approval_rule_of(clerk, kept, invocation_of()) == Told()
     gate = await approval_rule_of(clerk, call("order", "c1", cancel="yes"), invocation_of())
     assert (gate.needs_approval, gate.reason) == (
         True,
@@ -225,16 +253,16 @@ async def test_a_rule_that_fails_shuts_the_gate() -> None:
 @pytest.mark.parametrize(
     ("verdict", "gate"),
     [
-        ({"approve": True}, APPROVED),
-        ({"approve": False}, ApprovalRule(is_refused=True)),
-        ({"approve": False, "reason": "Never."}, ApprovalRule(is_refused=True, reason="Never.")),
+        ({"approve": True}, Told()),
+        ({"approve": False}, Told(is_refused=True)),
+        ({"approve": False, "reason": "Never."}, Told(is_refused=True, reason="Never.")),
         ({}, SHUT),
         ({"approve": "yes"}, SHUT),
         (None, SHUT),
         (True, SHUT),
     ],
 )
-async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: ApprovalRule) -> None:
+async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: Told) -> None:
     items: list[Any] = []
 
     def decide(context: Any, item: Any) -> Any:
@@ -252,7 +280,7 @@ async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: Approva
 
 async def test_it_is_not_asked_about_what_needs_no_approval() -> None:
     tool = shell(rule=False, on_approval=raising(AssertionError()))
-    assert await approval_rule_of(tool, shell_call("c1", "ls"), invocation_of()) == APPROVED
+    assert await approval_rule_of(tool, shell_call("c1", "ls"), invocation_of()) == Told()
 
 
 async def test_one_that_fails_leaves_it_to_a_person() -> None:
@@ -283,7 +311,7 @@ async def test_nobody_is_asked_about_a_tool_for_which_a_person_has_decided(name:
         shell(rule, on_approval=decide, name="bash"), shell_call("c1", "ls"), invocation
     )
     is_decided = name == "bash"
-    assert gate == (replace(SHUT, is_decided=True) if is_decided else APPROVED)
+    assert gate == (SHUT if is_decided else Told())
     assert asked == ([] if is_decided else ["rule", "on_approval"])
 
 
@@ -305,7 +333,7 @@ async def test_a_policy_has_a_predicate_terms_and_a_reason(amount: int, *, is_ga
     raw = call("pay", "c1", amount=amount, reason="x")
     gate = await approval_rule_of(tool, raw, invocation_of())
     assert gate == (
-        ApprovalRule(
+        Told(
             needs_approval=True,
             reason="Money leaves.",
             terms=ApprovalTerms(
@@ -318,7 +346,7 @@ async def test_a_policy_has_a_predicate_terms_and_a_reason(amount: int, *, is_ga
             schema=tool.params_json_schema,
         )
         if is_gated
-        else APPROVED
+        else Told()
     )
 
 
@@ -334,7 +362,7 @@ async def test_a_call_that_nobody_may_edit_needs_no_schema() -> None:
     assert (gate.terms.allow, gate.schema) == (("approve", "reject"), None)
 
 
-@pytest.mark.parametrize(("customer", "reason"), [("ann", None), ("", NO_CUSTOMER)])
+@pytest.mark.parametrize(("customer", "reason"), [("ann", None), ("", rules.NO_CUSTOMER)])
 async def test_a_run_that_names_no_customer_says_so(customer: str, reason: str | None) -> None:
     policy = ApprovalPolicy(audience=Audience(exclude_requester=True))
     invocation = invocation_of(settings={"customer": {"id": customer}})
@@ -459,7 +487,7 @@ async def test_the_operators_file_outranks_the_code() -> None:
     file = "[agent.A.tool.pay]\nneeds_approval = false"
     assert (await approval_rule_of(paying(rule=True), raw, under(file))).needs_approval
     file = f"{file}\nloosens = true"
-    assert await approval_rule_of(paying(rule=True), raw, under(file)) == APPROVED
+    assert await approval_rule_of(paying(rule=True), raw, under(file)) == Told()
     file = "[agent.B.tool.pay]\nneeds_approval = false"
     gate = await approval_rule_of(paying(rule=True), raw, under(file))
     assert gate.needs_approval
@@ -504,7 +532,7 @@ async def test_the_file_has_policies_of_handoffs_answers_and_hosted_servers() ->
     request: JsonObject = {"type": "mcp_approval_request", "id": "r1", "server_label": "crm"}
     request |= {"name": "delete", "arguments": "{}"}
     file = '[tool."crm.delete"]\nneeds_approval = false\nloosens = true'
-    assert await hosted_approval_rule(None, request, under(file)) == APPROVED
+    assert await hosted_approval_rule(None, request, under(file)) == Told()
 
 
 async def test_the_file_can_declare_the_effect_of_a_nested_agents_tool() -> None:

@@ -228,25 +228,27 @@ async def test_a_check_that_fails_does_not_repeat_the_paid_call(
 
 async def test_a_tool_may_always_need_a_person() -> None:
     planned = await only_call(offered_tools(refund), call("refund", "c1", amount=5))
-    assert (planned.needs_approval, planned.reason) == (True, None)
+    assert planned.approval is not None
+    assert planned.approval.reason is None
 
 
 async def test_a_plan_has_the_terms_of_a_calls_approval_and_the_schema_for_edits() -> None:
     policy = ApprovalPolicy(quorum=2, effect="irreversible", reason="It is final.")
     tool = by_hand(needs_approval=policy)
     planned = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"))
-    assert (planned.needs_approval, planned.reason) == (True, "It is final.")
-    assert planned.terms == policy.terms()
-    assert planned.schema == tool.params_json_schema
+    assert planned.approval is not None
+    assert planned.approval.reason == "It is final."
+    assert planned.approval.terms == policy.terms()
+    assert planned.approval.schema == tool.params_json_schema
 
 
 async def test_a_handoff_waits_for_a_person_under_its_own_policy() -> None:
     policy = ApprovalPolicy(audience="leads")
     entry = handoff(BILLING, needs_approval=policy)
     planned = await only_call(offered_tools(handoffs=[entry]), call("transfer_to_billing", "h1"))
-    assert planned.needs_approval
-    assert planned.terms == policy.terms(possible=("approve", "reject"))
-    assert planned.schema is None
+    assert planned.approval is not None
+    assert planned.approval.terms == policy.terms(possible=("approve", "reject"))
+    assert planned.approval.schema is None
 
 
 @pytest.mark.parametrize(
@@ -264,8 +266,8 @@ async def test_only_an_answer_waits_for_its_approval(
 ) -> None:
     policy = ApprovalPolicy(quorum=2, reason="It goes to a customer.")
     plan = await plan_of(offered_tools(by_hand()), *output, output_approval=policy)
-    assert plan.approval.needs_approval is is_gated
-    if is_gated:
+    assert (plan.approval is not None) is is_gated
+    if plan.approval is not None:
         assert plan.approval.terms.quorum == 2
         assert plan.approval.reason == "It goes to a customer."
 
@@ -280,7 +282,7 @@ async def test_a_fast_tool_that_waits_for_a_person_runs_as_an_activity() -> None
 async def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
     planned = await only_call(offered_tools(refund), call("refund", "c1", amount="all"))
     assert planned.problem
-    assert not planned.needs_approval
+    assert planned.approval is None
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -299,7 +301,7 @@ async def test_a_rule_sees_the_context_the_arguments_and_the_call(
 
     tool = by_hand(needs_approval=later if is_async else rule)
     planned = await only_call(offered_tools(tool), call("free", "c1", amount=amount))
-    assert (planned.needs_approval, planned.reason) == (asked, None)
+    assert (planned.approval is not None) is asked
     ((ctx, given, call_id),) = seen
     assert (ctx.run_id, given, call_id) == ("support-42", {"amount": amount}, "c1")
 
@@ -312,10 +314,9 @@ async def test_a_rule_that_fails_asks_a_person(error: BaseException) -> None:
     planned = await only_call(
         offered_tools(by_hand(needs_approval=rule)), raw_call("free", "c1", "")
     )
-    assert planned.needs_approval
-    assert planned.reason is not None
-    assert "The approval rule failed" in planned.reason
-    assert "secret" not in planned.reason
+    assert planned.approval is not None
+    assert "The approval rule failed" in str(planned.approval.reason)
+    assert "secret" not in str(planned.approval.reason)
 
 
 @pytest.mark.parametrize(("limit", "asks"), [(499, True), (500, False)])
@@ -330,7 +331,7 @@ async def test_a_rule_is_asked_about_the_defaults_of_what_a_call_leaves_out(
         return f"{amount} for {order_id}"
 
     planned = await only_call(offered_tools(pay), call("pay", "c1", order_id="A-17"))
-    assert (planned.needs_approval, planned.reason) == (asks, None)
+    assert (planned.approval is not None) is asks
 
 
 async def test_a_reply_of_nothing_but_repetitions_is_no_answer() -> None:
@@ -406,7 +407,7 @@ async def test_a_short_call_that_waits_for_a_person_runs_within_a_moment_or_as_a
     for _ in range(SHORT_CALLS):
         invocation.worker.memory.tool_times.record("free", 0.01, ToolResult(output="found"))
     plan = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)
-    assert plan.needs_approval
+    assert plan.approval is not None
     assert (plan.policy.fast, plan.policy.defers) == (True, True)
 
 
@@ -561,7 +562,7 @@ async def test_an_agent_as_a_tool_may_wait_for_a_person_and_end_the_run() -> Non
     planned = await only_call(
         offered_tools(tool), call("ask", "c1", input="Hi"), tool_use_behavior="stop_on_first_tool"
     )
-    assert (planned.kind, planned.needs_approval, planned.fatal, planned.final) == (
+    assert (planned.kind, planned.approval is not None, planned.fatal, planned.final) == (
         "agent",
         True,
         True,
@@ -823,7 +824,9 @@ async def test_a_guardrail_may_answer_before_a_person_is_asked(
         assert plan.failure is not None
         assert (plan.failure.code, plan.items) == (code, ())
         return
-    assert [(one.problem, one.needs_approval) for one in plan.calls] == [(problem, needs_approval)]
+    assert [(one.problem, one.approval is not None) for one in plan.calls] == [
+        (problem, needs_approval)
+    ]
 
 
 async def test_a_guardrail_does_not_run_twice_for_a_call_that_nobody_is_asked_about() -> None:
@@ -934,13 +937,13 @@ async def test_a_call_that_the_tool_refuses_is_settled_with_its_reason() -> None
     offer = shell_offer(needs_approval=True, on_approval=decide)
     verdict: JsonObject = {"approve": False, "reason": "Never."}
     planned = await only_call(offer, shell_call("c1", "ls"))
-    assert (planned.problem, planned.needs_approval, planned.reason) == ("Never.", False, None)
+    assert (planned.problem, planned.approval) == ("Never.", None)
     verdict = {"approve": False}
     planned = await only_call(offer, shell_call("c1", "ls"))
     assert planned.problem == REJECTED
     verdict = {"approve": True}
     planned = await only_call(offer, shell_call("c1", "ls"))
-    assert (planned.problem, planned.needs_approval) == (None, False)
+    assert (planned.problem, planned.approval) == (None, None)
 
 
 async def test_a_run_ends_with_a_command_that_nobody_can_carry_out() -> None:
