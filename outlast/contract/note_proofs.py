@@ -108,7 +108,7 @@ def _sent(value: Json) -> Json:
         case float():
             return value if math.isfinite(value) else None
         case list():
-            return [_sent(one) for one in value]
+            return [_sent(one) for one in cast("list[Json]", value)]
         case dict():
             return {name: _sent(one) for name, one in cast("JsonObject", value).items()}
         case _:
