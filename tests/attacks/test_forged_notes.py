@@ -44,7 +44,9 @@ from outlast.worker import AgentWorker
 from tests.attacks.test_somebody_with_temporal import ANN, Foreign
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.replies import outputs
+from tests.workflow.test_long_runs import in_later_history
 from tests.workflow.test_mcp_tasks import Kitchen, cook, text, works
+from tests.workflow.test_resets import reset, task_ends
 
 OLD, NEW = "an old key of at least 32 bytes..", "a new key of at least 32 bytes..."
 TWO_DAYS = timedelta(days=2)
@@ -104,7 +106,7 @@ def again(handle: RunHandle, waiting: Call, **changes: Any) -> RunTool:
         call_id=waiting.call_id,
         arguments=waiting.arguments,
         approved=True,
-        evidence=waiting.evidence,
+        evidence=waiting.evidence and replace(waiting.evidence, question=0),
         done=waiting.done,
         done_proof=waiting.done_proof,
         arrived=(Arrival(name="period", at_ms=1, is_default=True),),
@@ -274,6 +276,27 @@ async def test_calls_go_on_while_keys_are_replaced(
 
     use_keys(monkeypatch, NEW, OLD)
     await desk.open(lead, model=ScriptedModel("Paid.", "Done."))
+    await desk.result(handle)
+    assert (bank.paid, bank.looked_up) == ([("Alice", 500)], ["Alice"])
+
+
+async def test_notes_count_in_a_later_history_of_the_run_and_after_a_reset(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_keys(monkeypatch, NEW)
+    bank = Bank()
+    await desk.open(bank.agent, model=pays("c1"))
+    handle = await desk.start_short(bank.agent, events=30)
+    await desk.until_status(handle, "parked")
+    async with desk.patience(handle):
+        while not await in_later_history(desk, handle):
+            await desk.workflow(handle).signal(names.DELIVER, {"no": "delivery"})
+    await desk.until_status(handle, "parked")
+    execution, points = await task_ends(desk, handle)
+    await reset(desk, handle, execution, points[-1])
+    await desk.until_status(handle, "parked")
+    (wait,) = await handle.pending_waits()
+    await finish(wait.token, None, client=desk.client)
     await desk.result(handle)
     assert (bank.paid, bank.looked_up) == ([("Alice", 500)], ["Alice"])
 
