@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from outlast.agents.approvals.policy import ApprovalPolicy, policy_of
 from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
 from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
+from outlast.agents.context.wait_urls import UNSIGNED_VARIABLE
 from outlast.agents.errors import UserError
 from outlast.cli.desk_options import API_KEYS_VARIABLE
 from outlast.cli.keys import FILE_VARIABLE
@@ -305,6 +306,15 @@ def _unproven(situation: Situation) -> Iterator[Weakness]:
         )
 
 
+def _unsigned_notes(situation: Situation) -> Iterator[Weakness]:
+    if situation.environment.get(UNSIGNED_VARIABLE, "").strip():
+        yield Weakness(
+            what=f"the variable {UNSIGNED_VARIABLE}",
+            detail="lets tools read what anybody with the server has noted in their place",
+            fix="unset it as soon as the calls have ended that waited before workers had keys",
+        )
+
+
 def _loosening_tables(situation: Situation) -> Iterator[Weakness]:
     file = situation.policies
     if file is None:
@@ -460,6 +470,11 @@ CHECKS: Final = (
         fine="the worker checks who decides, and cannot sign itself",
         find=_unproven,
         needs_target=True,
+    ),
+    Check(
+        name="notes",
+        fine="notes without a proof are not taken where there are keys",
+        find=_unsigned_notes,
     ),
     Check(
         name="loosening",

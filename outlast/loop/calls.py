@@ -312,6 +312,7 @@ class OutsideWait:
         every_ms: how long until the tool runs again to look for itself; None if it does not.
         cleanup: the tool cleans up what it began if the call is dropped.
         done: what the tool has noted as done, by name; it reads the notes when it runs again.
+        done_proof: the proof of these notes, by the worker; None without one.
         question: what people are asked, who then give the value or reject; empty to ask for the
             value because nothing came.
         signed: only deliveries with a proof count. Workers check it, as the tool's code says.
@@ -327,6 +328,7 @@ class OutsideWait:
     every_ms: int | None = None
     cleanup: bool = False
     done: JsonObject | None = None
+    done_proof: str | None = None
     question: str = ""
     signed: bool = False
 
@@ -521,7 +523,8 @@ class Call:
     `parked` is what it waits for outside of the run, also while people are asked for the value;
     `looking` is that wait while the tool runs again to look for itself;
     `arrived` is what came of its waits, also before the call has begun to wait; `output_of` is the
-    wait whose value takes the place of what the tool returns; `done` are the tool's notes.
+    wait whose value takes the place of what the tool returns; `done` are the tool's notes, and
+    `done_proof` is their proof.
     """
 
     plan: PlannedCall
@@ -545,6 +548,7 @@ class Call:
     arrived: tuple[Arrival, ...] = ()
     output_of: str = ""
     done: JsonObject | None = None
+    done_proof: str | None = None
 
     @property
     def outside(self) -> Parked | None:

@@ -214,6 +214,7 @@ def _tool_fields(state: LoopState, call: Call) -> dict[str, Any]:
         "source": call.plan.source,
         "arrived": call.arrived,
         "done": call.done,
+        "done_proof": call.done_proof,
         "forked": forked_call(state.fork, call.name, call.arguments),
     }
 

@@ -195,6 +195,7 @@ class RunTool(TurnEffect):
         arrived: what came of the call's waits for something outside of the run.
         output_of: the wait whose value takes the place of what the tool returns; empty for none.
         done: what the tool has noted as done, by name.
+        done_proof: the proof of these notes, which the worker checks before the tool reads them.
         forked: how a fork makes the call; None for a run that is no fork.
     """
 
@@ -210,6 +211,7 @@ class RunTool(TurnEffect):
     arrived: tuple[Arrival, ...] = ()
     output_of: str = ""
     done: JsonObject | None = None
+    done_proof: str | None = None
     forked: ForkedCall | None = None
     kind: Literal["run_tool"] = "run_tool"
 

@@ -60,6 +60,7 @@ def park(
         state.calls[index],
         effect=None,
         done=wait.done,
+        done_proof=wait.done_proof,
         changes=result.changes,
         host=result.host,
         order=result.order,

@@ -35,10 +35,14 @@ class WorkerIdentity:
     Attributes:
         keys: the keys that it trusts.
         lineage: asks the server about executions; None before the start.
+        note_keys: the keys that sign and check the notes of calls; none: notes are not checked.
+        takes_unsigned_notes: whether notes without a proof count, such as those of an older release.
     """
 
     keys: IdentityKeys = NO_KEYS
     lineage: LineageReader | None = None
+    note_keys: tuple[bytes, ...] = ()
+    takes_unsigned_notes: bool = False
 
     async def lineage_of(self, execution: Execution) -> Lineage:
         """Return the lineage of the execution that scheduled an activity."""

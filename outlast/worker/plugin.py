@@ -28,6 +28,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.approval_points import approval_points, unproven_policies
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
+from outlast.agents.context import wait_urls
 from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
@@ -167,6 +168,9 @@ class OutlastPlugin(SimplePlugin):
                 decides, and the worker has no key to check it with.
         """
         check_following_models(self.registry, self.models, self.approvals)
+        note_keys = wait_urls.keys_from_environment()
+        self._identity.note_keys = () if note_keys is None else note_keys.keys
+        self._identity.takes_unsigned_notes = wait_urls.takes_unsigned_notes()
         if self._client is None:
             return
         from outlast.proofs import ServerLineage, identity_keys

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from outlast.activities.approvals.deliveries import unproven_deliveries
 from outlast.activities.approvals.gate import GuardedCall, tool_digest, tool_ruling, with_defaults
+from outlast.activities.approvals.notes import refused_notes, signed_notes
 from outlast.activities.approvals.rule import Refusal, asks_nobody
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import (
@@ -198,6 +199,9 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
         return _missing_tool_output(request, made, away)
     if (settled := _settled_in_fork(tool, request)) is not None:
         return settled
+    is_last = made.waits_in_vain(worker)
+    if refusal := await refused_notes(worker, request, made.execution, is_last=is_last):
+        return _refused_call(tool, request, refusal)
     invocation = Invocation.of(worker, request, tool.context_type)
     reading = _Reading(tool, request.arguments)
     # First: guardrails, hooks and validators of the call are user code, which may have effects.
@@ -220,6 +224,9 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
             borrower=borrower,
         )
         result = await _call_tool(this)
+        if result.wait is not None:
+            wait = await signed_notes(worker, request, made.execution, result.wait)
+            result = replace(result, wait=wait)
         if not borrower.order:
             return result
         return replace(result, host=worker.shared_contexts.host, order=borrower.order)
@@ -336,6 +343,14 @@ async def _stopped(
         text = rule.reason or REJECTED
         return ToolResult(output=text, failed=True, value=text if request.final else None)
     return None if rule is None else ToolResult(output=None, required=rule)
+
+
+def _refused_call(tool: FunctionTool, request: RunTool, why: str) -> ToolResult:
+    """Return the result of a call that must not run again, as that of a failed one."""
+    if tool.failure_error_function is None:
+        failure = Failure(code=failures.TOOL_FAILED, message=why)
+        return ToolResult(output=why, failure=failure)
+    return ToolResult(output=why, failed=True, value=why if request.final else None)
 
 
 def _settled_in_fork(tool: FunctionTool, request: RunTool) -> ToolResult | None:

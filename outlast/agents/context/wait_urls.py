@@ -15,7 +15,10 @@ from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError
 
 KEYS_VARIABLE: Final = "OUTLAST_DELIVERY_KEYS"
-"""The variable with the keys that sign URLs of waits and check them."""
+"""The variable with the keys that sign URLs of waits and notes of calls, and check them."""
+
+UNSIGNED_VARIABLE: Final = "OUTLAST_UNSIGNED_NOTES"
+"""The variable with which workers that have keys take notes without a proof: `accept`."""
 
 URL_VARIABLE: Final = "OUTLAST_DELIVERY_URL"
 """The variable with the address of the receiver, as those who deliver reach it."""
@@ -138,6 +141,18 @@ def keys_from_environment() -> WaitUrlKeys | None:
     if not text:
         return None
     return WaitUrlKeys(tuple(key.strip().encode() for key in text.split(",") if key.strip()))
+
+
+def takes_unsigned_notes() -> bool:
+    """Whether a worker with keys takes notes without a proof, as `OUTLAST_UNSIGNED_NOTES` says.
+
+    Raises:
+        UserError: the variable says something else than `accept`.
+    """
+    text = os.environ.get(UNSIGNED_VARIABLE, "").strip()
+    if text not in {"", "accept"}:
+        raise UserError(f"{UNSIGNED_VARIABLE} must be accept, or not set, not {text!r:.80}.")
+    return text == "accept"
 
 
 def wait_url(token: str, expires: timedelta, now: float) -> str:

@@ -566,6 +566,9 @@ class ToolContext(RunContextWrapper[TContext]):
         The result is recorded when the call begins to wait. An attempt that fails or dies before
         is retried with the function, so it still needs `idempotency_key` for effects elsewhere.
 
+        The record is part of the run's state. Workers with `OUTLAST_DELIVERY_KEYS` sign it for this
+        call, and run the tool again only with a record that they have signed.
+
         Args:
             name: tells the result from others of the call.
             function: a sync or async function.

@@ -13,6 +13,7 @@ from outlast.agents.context.wait_urls import (
     WaitUrlKeys,
     WaitUrlRefused,
     keys_from_environment,
+    takes_unsigned_notes,
     wait_url,
 )
 from outlast.agents.context.wrapper import ToolContext
@@ -168,3 +169,13 @@ def test_a_variable_that_does_not_fit_is_named(
 def test_a_length_that_does_not_fit_is_refused(expires: timedelta):
     with pytest.raises((UserError, TypeError), match="expires must be"):
         wait_url(TOKEN, expires, NOW)
+
+
+def test_notes_without_a_proof_are_taken_only_by_one_word(monkeypatch: pytest.MonkeyPatch):
+    assert not takes_unsigned_notes()
+    for text, taken in (("", False), (" accept ", True)):
+        monkeypatch.setenv("OUTLAST_UNSIGNED_NOTES", text)
+        assert takes_unsigned_notes() is taken
+    monkeypatch.setenv("OUTLAST_UNSIGNED_NOTES", "yes")
+    with pytest.raises(UserError, match="must be accept, or not set, not 'yes'"):
+        takes_unsigned_notes()

@@ -183,6 +183,11 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
         "the variable DATABASE_URL is a secret",
     ),
     (
+        "notes",
+        environment(OUTLAST_UNSIGNED_NOTES="accept"),
+        r"the variable OUTLAST_UNSIGNED_NOTES.*unset it",
+    ),
+    (
         "api-keys",
         environment(OUTLAST_API_KEYS="crm=abc, shop=def"),
         r"the API key 'crm' is in OUTLAST_API_KEYS.*outlast keys add crm",
