@@ -50,8 +50,8 @@ async def verify(archive: Archive, folder: str = RUNS) -> list[Verdict]:
     strange = "No archive writes a file of this name. Remove it."
     names = await archive.names(folder)
     links = [one for one in names if one.count("/") < DEPTH]
-    for one in (*await archive.strange_names(folder), *links):
-        found.append(Verdict(name=one, problem=strange))
+    wrong = [*await archive.strange_names(folder), *links]
+    found += [Verdict(name=one, problem=strange) for one in wrong]
     try:
         buried = await archive.tombstones()
     except ArchiveDamaged as error:
