@@ -39,7 +39,7 @@ class FileArchiveStore:
 
     async def write(self, name: str, data: bytes) -> None:
         """Store a file durably, as a whole or not at all."""
-        await run_in_thread(lambda: write_whole(self._path(name), data, private=True))
+        await run_in_thread(lambda: write_whole(self._path(name), data))
 
     async def read(self, name: str) -> bytes:
         """Return the content of a file.
