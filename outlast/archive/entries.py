@@ -205,12 +205,14 @@ def decoded_tombstone(data: bytes, name: str, what: str) -> Tombstone:
     return tombstone
 
 
-def _is_history(one: Any) -> bool:
+def _is_history(value: object) -> bool:
     """Whether a value names a history, and no other file."""
-    return (
-        isinstance(one, dict)
-        and bool(EXECUTION_ID.fullmatch(str(one.get("execution_id"))))
-        and ("sha256" not in one or bool(_SHA256.fullmatch(str(one["sha256"]))))
+    if not isinstance(value, dict):
+        return False
+    one = cast("JsonObject", value)
+    digest = one.get("sha256", "0" * 64)  # of a history that only the server had, there is none
+    return bool(
+        EXECUTION_ID.fullmatch(str(one.get("execution_id"))) and _SHA256.fullmatch(str(digest))
     )
 
 

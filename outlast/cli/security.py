@@ -23,6 +23,7 @@ from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
 from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
 from outlast.agents.errors import UserError
 from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.agents.tools.local import LocalTool
 from outlast.cli.desk_options import API_KEYS_VARIABLE, EVERYBODY
 from outlast.cli.keys import FILE_VARIABLE
 from outlast.client.transport.codecs import CODEC_VARIABLE, load_converter
@@ -333,15 +334,13 @@ def _traces(situation: Situation) -> Iterator[Weakness]:
 
 def _shells(situation: Situation) -> Iterator[Weakness]:
     """Find shells on the worker that run what a model writes, with all that the worker has."""
-    from outlast.machine.confined_shell import ConfinedShell
-    from outlast.machine.shell import LocalShellTool, ShellTool
-
     for agent in situation.agents():
         for tool in agent.tools:
-            if not isinstance(tool, ShellTool | LocalShellTool) or tool.executor is None:
+            executor: Any = getattr(tool, "executor", None)
+            if not isinstance(tool, LocalTool) or executor is None:
                 continue
-            executor = getattr(tool.executor, "__self__", tool.executor)
-            if not isinstance(executor, ConfinedShell) and tool.needs_approval is False:
+            is_confined = getattr(getattr(executor, "__self__", executor), "is_confined", False)
+            if not is_confined and tool.needs_approval is False:
                 yield Weakness(
                     what=f"agent {agent.name!r:.200}, tool {tool.name!r:.200}",
                     detail="runs commands of the model with everything that the worker has, and "
@@ -605,8 +604,9 @@ def _compose_commands(situation: Situation) -> Iterator[Weakness]:
 def _words_of(service: Any) -> list[str]:
     """Return the words of a service's command."""
     words: list[str] = []
+    fields = cast("dict[str, Any]", service) if isinstance(service, dict) else {}
     for part in ("entrypoint", "command"):
-        given: Any = service.get(part) if isinstance(service, dict) else None
+        given: Any = fields.get(part)
         if isinstance(given, str):
             try:
                 words += shlex.split(given)

@@ -133,7 +133,8 @@ async def test_a_vote_counts_by_the_keys_and_the_clock_of_the_worker_that_runs_t
     place = Place(namespace="default", chain_id="e-1", run_id="support-42")
     vote = signed(decision, place, signed_with, at_ms=now_ms() - age_ms)
 
-    async def lineage(_workflow_id: str, _execution_id: str = "") -> Lineage:
+    async def lineage(workflow_id: str, execution_id: str = "") -> Lineage:
+        assert (workflow_id, execution_id) == ("support-42", "e-1")
         return Lineage(chain_id="e-1")
 
     identity = WorkerIdentity(IdentityKeys(trusted), lineage)
