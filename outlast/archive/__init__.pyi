@@ -1,5 +1,6 @@
 from outlast.archive.archive import Archive as Archive
 from outlast.archive.entries import ArchivedHistory as ArchivedHistory
+from outlast.archive.entries import Tombstone as Tombstone
 from outlast.archive.locations import archive_from_environment as archive_from_environment
 from outlast.archive.locations import archive_of as archive_of
 from outlast.archive.locations import use_archive as use_archive
@@ -11,7 +12,6 @@ from outlast.archive.stores import ObjectArchiveStore as ObjectArchiveStore
 from outlast.archive.sweep import NotArchived as NotArchived
 from outlast.archive.sweep import Sweep as Sweep
 from outlast.archive.sweep import Swept as Swept
-from outlast.archive.tombstones import Tombstone as Tombstone
 from outlast.archive.verification import Verdict as Verdict
 from outlast.archive.verification import verify as verify
 from outlast.ports.archive import ArchiveDamaged as ArchiveDamaged

@@ -5,7 +5,6 @@ import base64
 import hashlib
 import importlib.metadata
 import json
-import re
 import zlib
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import timedelta
@@ -19,8 +18,16 @@ from temporalio.client import WorkflowHistory
 
 from outlast.agents.errors import AgentsException, ContentUnavailable, UserError
 from outlast.agents.threads import run_in_thread
-from outlast.archive.entries import ArchivedHistory, decoded_entry, encoded_entry
-from outlast.archive.stores import archive_store
+from outlast.archive.entries import (
+    DELETED,
+    EXECUTION_ID,
+    ArchivedHistory,
+    Tombstone,
+    decoded_entry,
+    decoded_tombstone,
+    encoded_entry,
+)
+from outlast.archive.stores import archive_store, is_file_name
 from outlast.ports.archive import ArchiveDamaged, ArchiveStore, FileMissing
 
 RUNS: Final = "runs/"
@@ -45,7 +52,9 @@ CLOSING: Final = frozenset(
 )
 """The last events of histories."""
 
-_EXECUTION_ID: Final = re.compile(r"[0-9a-f-]{1,64}")
+LARGEST_HISTORY: Final = 256_000_000
+"""The most bytes of a history; servers end a run at 50 MB, unless they are told otherwise."""
+
 _GZIP: Final = 31  # zlib's number for gzip, so that `gunzip` reads the files, too
 _LEVEL: Final = 6
 
@@ -125,6 +134,8 @@ class Archive:
         try:
             for name in names:
                 await self.store.delete(name)
+        except ArchiveDamaged:
+            raise
         except Exception as error:  # any store's error
             raise _unavailable(self, "written", error) from error
 
@@ -141,27 +152,36 @@ class Archive:
     # --- Reading --------------------------------------------------------------------------------
 
     async def find(self, namespace: str, run_id: str, execution_id: str) -> ArchivedHistory | None:
-        """Return the entry of a history, or None.
+        """Return the entry of a history, or None; also where it was deleted on request.
 
         Raises:
             ArchiveDamaged: the entry was changed.
             ContentUnavailable: the store cannot be read.
         """
-        if not _EXECUTION_ID.fullmatch(execution_id):
+        if not EXECUTION_ID.fullmatch(execution_id):
             return None
-        name = f"{folder_of(namespace, run_id)}{execution_id}{ENTRY}"
-        return await self._entry(name)
+        folder = folder_of(namespace, run_id)
+        entry = await self._entry(f"{folder}{execution_id}{ENTRY}")
+        return None if entry is None or execution_id in await self._deleted(folder) else entry
 
-    async def histories_of(self, namespace: str, run_id: str) -> list[ArchivedHistory]:
+    async def histories_of(
+        self, namespace: str, run_id: str, *, with_deleted: bool = False
+    ) -> list[ArchivedHistory]:
         """Return the entries of a run's histories, oldest first.
 
         An id that was used again has those of all its runs.
+
+        Args:
+            namespace: the namespace of the server.
+            run_id: the run.
+            with_deleted: see `entries`.
 
         Raises:
             ArchiveDamaged: an entry was changed.
             ContentUnavailable: the store cannot be read.
         """
-        return [one async for one in self.entries(folder_of(namespace, run_id))]
+        folder = folder_of(namespace, run_id)
+        return [one async for one in self.entries(folder, with_deleted=with_deleted)]
 
     async def newest(self, namespace: str, run_id: str) -> ArchivedHistory | None:
         """Return the entry of a run's last archived history, or None."""
@@ -169,13 +189,19 @@ class Archive:
         return found[-1] if found else None
 
     async def entries(
-        self, folder: str = RUNS, *, problems: list[str] | None = None
+        self,
+        folder: str = RUNS,
+        *,
+        problems: list[str] | None = None,
+        with_deleted: bool = False,
     ) -> AsyncGenerator[ArchivedHistory]:
         """Yield the entries in a folder, of each run the oldest first.
 
         Args:
             folder: the folder of a run; default: all.
             problems: receives what is wrong with damaged entries, which are then left out.
+            with_deleted: whether to yield those, too, that were deleted on request and are there
+                again, such as from a backup.
 
         Raises:
             ArchiveDamaged: an entry was changed, and there is no list for it.
@@ -185,22 +211,66 @@ class Archive:
         for name in await self.names(folder):
             if name.endswith(ENTRY):
                 by_run.setdefault(name.rpartition("/")[0], []).append(name)
-        for names in by_run.values():
+        buried = await self._with_tombstones() if by_run and not with_deleted else set[str]()
+        for run, names in by_run.items():
+            deleted = frozenset[str]()
+            if run.rpartition("/")[2] in buried:
+                deleted = await self._deleted(f"{run}/")
             found: list[ArchivedHistory] = []
             for start in range(0, len(names), AT_ONCE):
                 some = [self._entry(name, problems) for name in names[start : start + AT_ONCE]]
                 found += filter(None, await asyncio.gather(*some))
             for entry in sorted(found, key=lambda one: (one.closed_ms, one.started_ms)):
-                yield entry
+                if entry.execution_id not in deleted:
+                    yield entry
+
+    async def tombstones(self, folder: str = DELETED) -> list[Tombstone]:
+        """Return the tombstones in a folder, of each run the oldest first.
+
+        Raises:
+            ArchiveDamaged: a tombstone was changed.
+            ContentUnavailable: the store cannot be read.
+        """
+        found: list[Tombstone] = []
+        for name in await self.names(folder):
+            if name.endswith(ENTRY) and (data := await self.read(name)) is not None:
+                what = f"The tombstone {name} of {self!r}"
+                found.append(decoded_tombstone(data, name, what))
+        return sorted(found, key=lambda one: (one.run, one.asked_ms))
+
+    async def _with_tombstones(self) -> set[str]:
+        """Return the digests of the runs that have a tombstone."""
+        return {name.split("/")[1] for name in await self.names(DELETED)}
+
+    async def _deleted(self, folder: str) -> frozenset[str]:
+        """Return the ids of the histories of a run whose deletion was finished.
+
+        Their files may be there again, from a backup or by the hand of whoever can write here.
+        """
+        found = await self.tombstones(f"{DELETED}{folder.split('/')[2]}/")
+        return frozenset[str]().union(*(one.executions for one in found if one.finished_ms))
 
     async def names(self, folder: str) -> list[str]:
-        """Return the names of all files in a folder.
+        """Return the names of all files in a folder that may be files of an archive.
 
         Raises:
             ContentUnavailable: the store cannot be read.
         """
+        return [one for one in await self._listed(folder) if is_file_name(one)]
+
+    async def strange_names(self, folder: str) -> list[str]:
+        """Return what else is in a folder: names that no archive gives.
+
+        Raises:
+            ContentUnavailable: the store cannot be read.
+        """
+        return [one for one in await self._listed(folder) if not is_file_name(one)]
+
+    async def _listed(self, folder: str) -> list[str]:
         try:
             return await self.store.names(folder)
+        except ArchiveDamaged:
+            raise
         except Exception as error:  # any store's error
             raise _unavailable(self, "read", error) from error
 
@@ -216,7 +286,10 @@ class Archive:
         packed = await self.read(name)
         if packed is None:
             raise ArchiveDamaged(f"{what} is missing.")
-        return await run_in_thread(lambda: _unpacked(packed, entry, what))
+        events = await run_in_thread(lambda: _unpacked(packed, entry, what))
+        if problem := _other_than_said(entry, events):
+            raise ArchiveDamaged(f"{what} is not the one of its entry: {problem}.")
+        return events
 
     async def workflow_histories(self, namespace: str, run_id: str) -> list[WorkflowHistory]:
         """Return a run's archived histories, oldest first, as `temporalio.worker.Replayer` takes them."""
@@ -233,6 +306,8 @@ class Archive:
             return await self.store.read(name)
         except FileMissing:
             return None
+        except ArchiveDamaged:
+            raise
         except Exception as error:  # any store's error
             raise _unavailable(self, "read", error) from error
 
@@ -283,11 +358,15 @@ def described(entry: ArchivedHistory) -> DescribeWorkflowExecutionResponse:
     """
     try:
         data = base64.b64decode(entry.description, validate=True)
-        return DescribeWorkflowExecutionResponse.FromString(data)
+        found = DescribeWorkflowExecutionResponse.FromString(data)
     except Exception as error:  # noqa: BLE001  protobuf has its own errors, and so has base64
         raise ArchiveDamaged(
             f"The archived description of {entry.run_id} cannot be read: {error}"
         ) from None
+    execution = found.workflow_execution_info.execution
+    if (execution.workflow_id, execution.run_id) != (entry.run_id, entry.execution_id):
+        raise ArchiveDamaged(f"The archived description of {entry.run_id} is that of another run.")
+    return found
 
 
 def _entry_of(
@@ -340,6 +419,8 @@ def _unpacked(packed: bytes, entry: ArchivedHistory, what: str) -> Sequence[Hist
 
     It unpacks no more bytes than the entry says, whatever the file would become.
     """
+    if not 0 < entry.size <= LARGEST_HISTORY:
+        raise ArchiveDamaged(f"{what} has {entry.size:,} bytes, which no history has.")
     unpacker = zlib.decompressobj(_GZIP)
     try:
         data = unpacker.decompress(packed, entry.size + 1)
@@ -352,6 +433,21 @@ def _unpacked(packed: bytes, entry: ArchivedHistory, what: str) -> Sequence[Hist
         return History.FromString(data).events
     except Exception as error:  # noqa: BLE001  protobuf's own error
         raise ArchiveDamaged(f"{what} is no history: {error}") from None
+
+
+def _other_than_said(entry: ArchivedHistory, events: Sequence[HistoryEvent]) -> str | None:
+    """Return in what a history differs from its entry, or None."""
+    if len(events) != entry.events:
+        return f"it has {len(events)} events, not {entry.events}"
+    started = events[0].workflow_execution_started_event_attributes
+    if started.workflow_id not in {"", entry.run_id}:
+        return "it is of another run"
+    if started.continued_execution_run_id != entry.previous:
+        return "it names another history before it"
+    attributes: Any = getattr(events[-1], str(events[-1].WhichOneof("attributes")))
+    if getattr(attributes, "new_execution_run_id", "") != entry.next:
+        return "it names another history after it"
+    return None
 
 
 def _positive(name: str, length: object) -> timedelta:

@@ -1,20 +1,29 @@
-"""What an archive says about one history: the entry of its manifest."""
+"""The records of an archive: the entry of each history, and tombstones of deletions."""
 
 import dataclasses
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast, get_origin
 
 from outlast.bodies import DOORS
 from outlast.loop.values import JsonObject
 from outlast.ports.archive import ArchiveDamaged
 
+R = TypeVar("R")
+
 FORMAT: Final = 1
 """The form of entries and of tombstones; readers refuse a newer one."""
 
 CHECKSUM: Final = "checksum"
+
+DELETED: Final = "deleted/"
+"""The folder of tombstones."""
+
+EXECUTION_ID: Final = re.compile(r"[0-9a-f-]{1,64}")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +88,57 @@ class ArchivedHistory:
         return {name: one for name, one in _fields(self).items() if name != "description"}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """The proof of a deletion. It holds no content, and neither the run's id nor a person's name.
+
+    Attributes:
+        run: the digest of the namespace and the run's id.
+        by: who asked for the deletion.
+        asked_ms: when, in milliseconds since 1970.
+        finished_ms: when everything was gone; 0 while the deletion is under way or was interrupted.
+        why: the reason that was given.
+        person: the digest of the person whose runs were to be deleted; empty for one run.
+        removed: of each removed history its execution id, digest, size, number of events and end.
+        left: what could not be removed, in words.
+        sessions: of each session that was cleared a digest, and how many items it had.
+    """
+
+    run: str
+    by: str
+    asked_ms: int
+    finished_ms: int = 0
+    why: str = ""
+    person: str = ""
+    removed: tuple[JsonObject, ...] = ()
+    left: tuple[str, ...] = ()
+    sessions: tuple[JsonObject, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{DELETED}{self.run}/{self.asked_ms}.json"
+
+    @property
+    def executions(self) -> frozenset[str]:
+        """The ids of the histories that were, or are being, deleted."""
+        return frozenset(str(one["execution_id"]) for one in self.removed)
+
+    def record(self) -> JsonObject:
+        """Return the tombstone as JSON."""
+        return {
+            "run": self.run,
+            "by": self.by,
+            "asked_ms": self.asked_ms,
+            "finished_ms": self.finished_ms,
+            "why": self.why,
+            "person": self.person,
+            "removed": list(self.removed),
+            "left": list(self.left),
+            "sessions": list(self.sessions),
+        }
+
+
 def encoded(record: JsonObject) -> bytes:
     """Return a record as JSON, with its format and a checksum over all of it."""
     whole: JsonObject = {"format": FORMAT, **record}
@@ -116,10 +176,56 @@ def decoded_entry(data: bytes, what: str) -> ArchivedHistory:
     Raises:
         ArchiveDamaged: it was changed, or is in a newer format.
     """
+    entry = _record(ArchivedHistory, decoded(data, what), what)
+    if not _is_history({"execution_id": entry.execution_id, "sha256": entry.sha256}):
+        raise ArchiveDamaged(f"{what} was changed: it names what is no history.")
+    return entry
+
+
+def decoded_tombstone(data: bytes, name: str, what: str) -> Tombstone:
+    """Return a tombstone as it was stored.
+
+    Args:
+        data: the content of its file.
+        name: the name of its file, which says whose it is.
+        what: names it in errors.
+
+    Raises:
+        ArchiveDamaged: it was changed, is that of another run, or is in a newer format.
+    """
     record: Any = decoded(data, what)
-    known = {one.name for one in dataclasses.fields(ArchivedHistory)}
+    for part in ("removed", "left", "sessions"):
+        if isinstance(record.get(part), list):
+            record[part] = tuple(record[part])
+    tombstone = _record(Tombstone, record, what)
+    if tombstone.name != name:
+        raise ArchiveDamaged(f"{what} was changed: it is that of another deletion.")
+    if not all(map(_is_history, tombstone.removed)):
+        raise ArchiveDamaged(f"{what} was changed: it names what is no history.")
+    return tombstone
+
+
+def _is_history(value: object) -> bool:
+    """Whether a value names a history, and no other file."""
+    if not isinstance(value, dict):
+        return False
+    one = cast("JsonObject", value)
+    digest = one.get("sha256", "0" * 64)  # of a history that only the server had, there is none
+    return bool(
+        EXECUTION_ID.fullmatch(str(one.get("execution_id"))) and _SHA256.fullmatch(str(digest))
+    )
+
+
+def _record(kind: type[R], record: JsonObject, what: str) -> R:
+    """Return the fields of a JSON object as a record, each of its type."""
+    fields = {one.name: one for one in dataclasses.fields(cast("Any", kind))}
+    given = {name: one for name, one in record.items() if name in fields}
+    for name, value in given.items():
+        wanted: Any = get_origin(fields[name].type) or fields[name].type
+        if type(value) is not wanted:
+            raise ArchiveDamaged(f"{what} was changed: {name} is {type(value).__name__}.")
     try:
-        return ArchivedHistory(**{name: one for name, one in record.items() if name in known})
+        return kind(**given)
     except TypeError as error:
         raise ArchiveDamaged(f"{what} lacks a part: {error}") from None
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive.archive import Archive
 from outlast.archive.sweep import NotArchived, closed_executions, missing_one, retention_of
-from outlast.archive.tombstones import tombstones_in
 from outlast.clock import now_ms
 
 LATE_SHARE = 0.5
@@ -17,7 +17,7 @@ LATE_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A history that neither the archive nor the server has, although a later one names it."""
+    """A history that neither the archive nor the server has, although another one names it."""
 
     run_id: str
     execution_id: str
@@ -81,10 +81,9 @@ async def archive_status(client: Client, archive: Archive, task_queue: str = "")
         if one.namespace == client.namespace:
             known.setdefault(one.run_id, set()).add(one.execution_id)
             stored, size = stored + one.stored, size + one.size
-            if one.previous:
-                named[one.previous] = one.run_id
-    buried = await tombstones_in(archive)
-    gone = {str(one["execution_id"]) for tombstone in buried for one in tombstone.removed}
+            named |= {other: one.run_id for other in (one.previous, one.next) if other}
+    buried = await archive.tombstones()
+    gone = {one for tombstone in buried for one in tombstone.executions}
     missing: list[NotArchived] = []
     async for page in closed_executions(client, task_queue, None):
         for info in page:
@@ -96,6 +95,7 @@ async def archive_status(client: Client, archive: Archive, task_queue: str = "")
         Gap(run_id=run_id, execution_id=execution_id)
         for execution_id, run_id in named.items()
         if execution_id not in known[run_id] | there
+        and not await _is_there(client, run_id, execution_id)  # such as the one that is open
     ]
     return ArchiveStatus(
         runs=len(known),
@@ -108,6 +108,17 @@ async def archive_status(client: Client, archive: Archive, task_queue: str = "")
         deletions=len(buried),
         interrupted=sum(not one.finished_ms for one in buried),
     )
+
+
+async def _is_there(client: Client, run_id: str, execution_id: str) -> bool:
+    """Whether the server has a history."""
+    try:
+        await client.get_workflow_handle(run_id, run_id=execution_id).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 async def check_writable(archive: Archive) -> None:

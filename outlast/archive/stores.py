@@ -2,7 +2,6 @@
 
 import os
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -11,15 +10,21 @@ from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
 from outlast.blobs.buckets import bucket_error, is_object_missing
 from outlast.blobs.files import write_whole
-from outlast.ports.archive import ArchiveStore, FileMissing
+from outlast.ports.archive import ArchiveDamaged, ArchiveStore, FileMissing
 
 _NAME: Final = re.compile(r"[a-z0-9_-][a-z0-9._-]*(/[a-z0-9_-][a-z0-9._-]*)*/?")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a text is a name that an archive gives to a file: it leads nowhere else."""
+    return bool(_NAME.fullmatch(name))
 
 
 class FileArchiveStore:
     """Stores an archive in a directory, also of a network file system.
 
-    A file is written under a temporary name beside its own, synced and renamed, so readers never
+    A symbolic link below the directory is refused: it would lead what reads, writes and deletes
+    here out of the archive. A file is written under a temporary name beside its own, synced and renamed, so readers never
     see a part of it. What a killed process leaves is a file whose name ends with `.tmp`.
 
     Args:
@@ -34,7 +39,7 @@ class FileArchiveStore:
 
     async def write(self, name: str, data: bytes) -> None:
         """Store a file durably, as a whole or not at all."""
-        await run_in_thread(partial(write_whole, self._path(name), data, private=True))
+        await run_in_thread(lambda: write_whole(self._path(name), data))
 
     async def read(self, name: str) -> bytes:
         """Return the content of a file.
@@ -43,26 +48,28 @@ class FileArchiveStore:
             FileMissing: there is no such file.
         """
         try:
-            return await run_in_thread(self._path(name).read_bytes)
+            return await run_in_thread(lambda: self._path(name).read_bytes())
         except FileNotFoundError:
             raise FileMissing(f"{self!r} has no file {name}.") from None
 
     async def names(self, folder: str) -> list[str]:
-        """Return the names of all files in a folder and below it, in order."""
-        root = self._path(folder)
+        """Return the names of all files and symbolic links in a folder and below it, in order."""
 
         def walk() -> list[str]:
-            walked = os.walk(root, onerror=_unless_missing)
-            found = (Path(at) / name for at, _, files in walked for name in files)
+            walked = os.walk(self._path(folder), onerror=_unless_missing)
+            found = [
+                Path(at) / name for at, folders, files in walked for name in (*files, *folders)
+            ]
+            found = [one for one in found if one.is_symlink() or not one.is_dir()]
             return sorted(one.relative_to(self.directory).as_posix() for one in found)
 
         return await run_in_thread(walk)
 
     async def delete(self, name: str) -> None:
         """Remove a file, and folders that are empty without it."""
-        path = self._path(name)
 
         def delete() -> None:
+            path = self._path(name)
             path.unlink(missing_ok=True)
             for folder in path.parents:
                 if folder == self.directory:
@@ -75,9 +82,17 @@ class FileArchiveStore:
         await run_in_thread(delete)
 
     def _path(self, name: str) -> Path:
-        if not _NAME.fullmatch(name):
+        if not is_file_name(name):
             raise UserError(f"{name!r} is not the name of a file in an archive.")
-        return self.directory / name
+        path = self.directory / name
+        for one in (path, *path.parents):
+            if one == self.directory:
+                break
+            if one.is_symlink():
+                raise ArchiveDamaged(
+                    f"{one} is a symbolic link, which no archive makes. Remove it."
+                )
+        return path
 
 
 def _unless_missing(error: OSError) -> None:

@@ -36,6 +36,9 @@ SWEEPS: Final = "sweeps/"
 OVERLAP: Final = timedelta(hours=1)
 """How much later than its end a run may appear in searches."""
 
+CLOCKS: Final = timedelta(minutes=5)
+"""How much the clocks of workers may differ."""
+
 WHOLE_EVERY: Final = timedelta(hours=6)
 """How often everything is looked through that the server has; at least 4 times in its retention."""
 
@@ -238,11 +241,14 @@ def _mark_name(namespace: str, task_queue: str) -> str:
 async def _mark_in(archive: Archive, name: str) -> dict[str, int]:
     """Return what is known of earlier looks; nothing, if it cannot be read."""
     data = await archive.read(name)
+    # A time that is yet to come would keep every look from what has closed until then.
+    latest = now_ms() + _milliseconds(CLOCKS)
     try:
         mark: Any = DOORS["archive"].parse(data or b"{}")
-        return {str(name): int(one) for name, one in mark.items()}
-    except (ValueError, TypeError, AttributeError):
+        found = {str(name): int(one) for name, one in mark.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError):
         return {}
+    return {name: one for name, one in found.items() if one <= latest}
 
 
 def _time(at_ms: int) -> datetime:

@@ -1,14 +1,15 @@
 """Checks the archive: whether every history is there as it was archived."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from temporalio.api.history.v1 import HistoryEvent
-
-from outlast.archive.archive import ENTRY, HISTORY, RUNS, Archive
-from outlast.archive.entries import ArchivedHistory
-from outlast.archive.tombstones import DELETED, Tombstone, tombstones_in
+from outlast.archive.archive import ENTRY, HISTORY, RUNS, Archive, described
+from outlast.archive.entries import DELETED, Tombstone
 from outlast.ports.archive import ArchiveDamaged
+
+DEPTH: Final = 3
+"""How many folders the files of histories are in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +47,23 @@ async def verify(archive: Archive, folder: str = RUNS) -> list[Verdict]:
         ContentUnavailable: the archive cannot be read.
     """
     found = [one async for one in verified(archive, folder)]
+    strange = "No archive writes a file of this name. Remove it."
+    names = await archive.names(folder)
+    links = [one for one in names if one.count("/") < DEPTH]
+    wrong = [*await archive.strange_names(folder), *links]
+    found += [Verdict(name=one, problem=strange) for one in wrong]
     try:
-        buried = await tombstones_in(archive)
+        buried = await archive.tombstones()
     except ArchiveDamaged as error:
         return [*found, Verdict(name=DELETED, problem=error.message)]
-    there = set(await archive.names(folder))
+    there = set(names)
     for one in buried:
-        name = f"{DELETED}{one.run}/{one.asked_ms}.json"
         if not one.finished_ms:
             problem = "The deletion was interrupted. Ask for it again, to finish it."
-            found.append(Verdict(name=name, problem=problem))
+            found.append(Verdict(name=one.name, problem=problem))
         elif left := there & set(_files_of(one)):
-            found.append(Verdict(name=name, problem=f"Not removed: {', '.join(sorted(left))}."))
+            files = ", ".join(sorted(left))
+            found.append(Verdict(name=one.name, problem=f"Not removed: {files}."))
     return found
 
 
@@ -71,23 +77,16 @@ def _files_of(tombstone: Tombstone) -> Iterator[str]:
 
 
 async def _verdict(archive: Archive, name: str) -> Verdict:
-    data, entry = await archive.read(name), None
-    if data is None:
-        return Verdict(name=name)  # it was deleted meanwhile
+    entry, problem = None, ""
     try:
+        data = await archive.read(name)
+        if data is None:
+            return Verdict(name=name)  # it was deleted meanwhile
         entry = archive.entry_in(data, name)
-        problem = _problem(name, entry, await archive.events(entry))
+        await archive.events(entry)
+        described(entry)
     except ArchiveDamaged as error:
         problem = error.message
     if entry is None:
         return Verdict(name=name, problem=problem)
     return Verdict(name=name, run_id=entry.run_id, execution_id=entry.execution_id, problem=problem)
-
-
-def _problem(name: str, entry: ArchivedHistory, events: Sequence[HistoryEvent]) -> str:
-    if len(events) != entry.events:
-        return f"The entry {name} counts {entry.events} events, not {len(events)}."
-    started = events[0].workflow_execution_started_event_attributes
-    if started.continued_execution_run_id != entry.previous:
-        return f"The entry {name} names another history before it."
-    return ""

@@ -26,8 +26,8 @@ MOST_CALLS: Final = 256
 class FileBlobStore:
     """Stores each blob in a file named by its digest, also on network file systems.
 
-    A file is written under a temporary name, synced and renamed, so readers never see a partial
-    blob, even after a crash. Content is checked against its digest when it is read, and when it is
+    Nobody but the user of the process reads it. A file is written under a temporary name, synced
+    and renamed, so readers never see a partial blob, even after a crash. Content is checked against its digest when it is read, and when it is
     stored again: a damaged file is replaced.
 
     Args:
@@ -114,25 +114,24 @@ class FileBlobStore:
         return self.directory / digest[:2] / digest
 
 
-def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Write a file durably, as a whole or not at all; a kill on the way leaves no part of it.
+
+    Nobody but the user of this process may read it, and list the directories that are made for it.
 
     Args:
         path: the file; its directory is made if there is none.
         data: the content.
-        private: whether nobody but the user of this process may read the file, and list the
-            directories that are made for it.
 
     Raises:
         OSError: the file cannot be written, such as on a full disk.
     """
     for folder in reversed([one for one in path.parents if not one.exists()]):
-        folder.mkdir(mode=0o700 if private else 0o777, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        mode = 0o600 if private else 0o666
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(draft, flags, mode), "wb") as file:
+        with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

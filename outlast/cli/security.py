@@ -5,6 +5,7 @@ A check is a row of `CHECKS`; it reads a `Situation` and changes nothing.
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -12,13 +13,19 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote, urlsplit
 
 from outlast.agents.approvals.policy import ApprovalPolicy, policy_of
+from outlast.agents.approvals.policy_file import (
+    ENVIRONMENT_VARIABLE as APPROVALS_VARIABLE,
+)
 from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
 from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
 from outlast.agents.context.wait_urls import UNSIGNED_VARIABLE
 from outlast.agents.errors import UserError
-from outlast.cli.desk_options import API_KEYS_VARIABLE
+from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.agents.tools.local import LocalTool
+from outlast.cli.desk_options import API_KEYS_VARIABLE, EVERYBODY
 from outlast.cli.keys import FILE_VARIABLE
 from outlast.client.transport.codecs import CODEC_VARIABLE, load_converter
 from outlast.contract.identity import (
@@ -27,11 +34,14 @@ from outlast.contract.identity import (
     IdentityKeyError,
     keys_from_environment,
 )
+from outlast.contract.policies import ARCHIVE_VARIABLE
 from outlast.dev.data_dir import default_data_dir
 from outlast.hosts import is_this_machine
 
 if TYPE_CHECKING:
     from temporalio.converter import PayloadCodec
+
+    from outlast.agents.agent import Agent
 
 COMPOSE_FILES: Final = (
     "compose.yaml",
@@ -43,6 +53,11 @@ COMPOSE_FILES: Final = (
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _KEY_FILES: Final = (".env", ".env.*", "*.pem", "*.key", "keys.toml", "*.keys.toml")
+_SECRET_HEADER: Final = re.compile(r"authorization|cookie|[_-]key|token", re.IGNORECASE)
+DELIVERY_KEYS_VARIABLE: Final = "OUTLAST_DELIVERY_KEYS"
+SESSIONS_VARIABLE: Final = "OUTLAST_SESSIONS"
+BLOBS_VARIABLE: Final = "OUTLAST_BLOB_STORE"
+CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _KEY_PATH: Final = re.compile(r"(?:_KEY_PATH|_KEYS?_FILE|_KEYS|_CONFIG_FILE|_CREDENTIALS)$")
 
 
@@ -87,10 +102,31 @@ class Situation:
         return next((path for path in found if path.is_file()), None)
 
     @cached_property
+    def approvals_file(self) -> Path | None:
+        """The file of the operators' policies: that of the command, the target or the worker."""
+        place = self.approvals or (self.config or {}).get("approvals")
+        place = place or self.environment.get(APPROVALS_VARIABLE)
+        return Path(place) if isinstance(place, str | Path) and str(place) else None
+
+    @cached_property
     def policies(self) -> ApprovalFile | None:
         """The operators' policies."""
-        place = self.approvals or (self.config or {}).get("approvals")
+        place: Any = self.approvals_file or (self.config or {}).get("approvals")
         return None if place is None else ApprovalFile.load(place)
+
+    def stores(self) -> Iterator[tuple[str, str | Path]]:
+        """Yield what keeps histories and content, with a directory or a URL."""
+        archive, blobs = ((self.config or {}).get(one) for one in ("archive", "blob_store"))
+        found = (
+            ("the archive", getattr(archive, "store", archive), ARCHIVE_VARIABLE),
+            ("the blob store", blobs, BLOBS_VARIABLE),
+        )
+        for what, given, variable in found:
+            place = getattr(given, "directory", given) or self.environment.get(variable)
+            if not isinstance(place, str | Path) or not str(place):
+                continue
+            is_file = isinstance(place, str) and place.startswith("file:")
+            yield what, Path(unquote(urlsplit(str(place)).path)) if is_file else place
 
     @cached_property
     def points(self) -> tuple[ApprovalPoint, ...]:
@@ -101,6 +137,14 @@ class Situation:
         return (
             () if self.config is None else approval_points(Registry(self.config["agents"])).points
         )
+
+    def agents(self) -> "Iterator[Agent[Any]]":
+        """Yield the agents of the worker, and those that they hand over to; none without a target."""
+        from outlast.agents.registry import Registry
+
+        if self.config is not None:
+            registry = Registry(self.config["agents"])
+            yield from map(registry.agent, registry.names)
 
     def policies_in_force(self) -> Iterator[tuple[ApprovalPoint, ApprovalPolicy]]:
         """Yield what needs approval, with the policy that the code and the operators make."""
@@ -115,11 +159,17 @@ def _open_files(situation: Situation) -> Iterator[Weakness]:
     folder = situation.data_dir
     with suppress(UserError):  # `outlast doctor` says why there is none
         folder = folder or default_data_dir()
-    sessions = (situation.config or {}).get("sessions", ())
+    named = situation.environment.get(SESSIONS_VARIABLE, "").split(os.pathsep)
+    sessions = [*(situation.config or {}).get("sessions", ()), *filter(None, named)]
     for paths, what, holds, mode in (
         ([folder] if folder else [], "the data folder", "holds runs", "700"),
         (_key_files(situation), "the file", "may hold keys", "600"),
         (map(Path, sessions), "the sessions in", "are conversations", "go="),
+        *(
+            ([Path(place)], f"{what} in", "holds conversations", "go=")
+            for what, place in situation.stores()
+            if not urlsplit(str(place)).scheme
+        ),
     ):
         for path in paths:
             if problem := _readable(path):
@@ -128,6 +178,15 @@ def _open_files(situation: Situation) -> Iterator[Weakness]:
                     detail=f"{holds}, and {problem}",
                     fix=f"chmod {mode} {path}",
                 )
+    approvals = situation.approvals_file
+    if approvals is not None and approvals.is_file():
+        mode_of = stat.S_IMODE(approvals.stat().st_mode)
+        if mode_of & (stat.S_IWGRP | stat.S_IWOTH):
+            yield Weakness(
+                what=f"the policies in {approvals}",
+                detail=f"say who decides, and its mode {mode_of:04o} lets others write them",
+                fix=f"chmod go-w {approvals}",
+            )
 
 
 def _key_files(situation: Situation) -> Iterable[Path]:
@@ -153,7 +212,10 @@ def _readable(path: Path) -> str | None:
 
 def _keys_in_environment(situation: Situation) -> Iterator[Weakness]:
     for name, value in sorted(situation.environment.items()):
-        if value and not _KEY_PATH.search(name) and _is_secret(name, value):
+        is_key = name == DELIVERY_KEYS_VARIABLE or (
+            not _KEY_PATH.search(name) and _is_secret(name, value)
+        )
+        if value and is_key:
             yield Weakness(
                 what=f"the variable {name}",
                 detail="is a secret that every tool of the worker, and every program that a tool "
@@ -163,10 +225,27 @@ def _keys_in_environment(situation: Situation) -> Iterator[Weakness]:
             )
 
 
+def _keys_for_several(situation: Situation) -> Iterator[Weakness]:
+    """Find keys that are used for more than one thing: whoever gets one of these gets all."""
+    names: dict[str, list[str]] = {}
+    for name, value in sorted(situation.environment.items()):
+        if name.startswith("OUTLAST_") and name.endswith(("_KEY", "_KEYS", "_SECRET")):
+            for key in filter(None, map(str.strip, value.split(","))):
+                names.setdefault(key, []).append(name)
+    for shared in sorted({tuple(dict.fromkeys(one)) for one in names.values()}):
+        if len(shared) > 1:
+            yield Weakness(
+                what=f"the key of {' and '.join(shared)}",
+                detail="is one and the same: whoever has it for one has it for the other",
+                fix="make a key of its own for each, such as with `openssl rand -base64 32`",
+            )
+
+
 def _is_secret(name: str, value: str) -> bool:
     return (
         is_secret_name(name)
-        or name == KEY_VARIABLE
+        or (name.startswith("OUTLAST_") and name.endswith("_KEY"))
+        or (name.endswith("_HEADERS") and bool(_SECRET_HEADER.search(value)))
         or name.endswith(("_TOKEN", "_PASSWORD", "_SECRET"))
         or is_secret_text(value)
     )
@@ -210,10 +289,92 @@ def _without_tls(situation: Situation) -> Iterator[Weakness]:
         )
 
 
+def _plain_addresses(situation: Situation) -> Iterator[Weakness]:
+    """Find addresses outside of this machine to which something goes without TLS."""
+    for name, value in sorted(situation.environment.items()):
+        if not name.upper().endswith("_PROXY") and _is_plain(value):
+            yield _plain(f"the address in {name}", f"give {name} an https:// address")
+    if situation.environment.get("AWS_ALLOW_HTTP", "").lower() in {"true", "1"}:
+        yield _plain("the bucket, by AWS_ALLOW_HTTP,", "unset AWS_ALLOW_HTTP")
+    for agent in situation.agents():
+        for server in agent.mcp_servers:
+            if _is_plain(getattr(server, "params", {}).get("url")):
+                yield _plain(f"the MCP server {server.name!r:.200}", "give it an https:// address")
+        for tool in agent.tools:
+            if isinstance(tool, HostedMCPTool) and _is_plain(tool.tool_config.get("server_url")):
+                yield _plain(f"the tool {tool.name!r:.200}", "give it an https:// server_url")
+
+
+def _plain(what: str, fix: str) -> Weakness:
+    detail = "is used without TLS: whoever is on the way reads and changes what is sent"
+    return Weakness(what=what, detail=detail, fix=fix)
+
+
+def _is_plain(address: object) -> bool:
+    try:
+        parts = urlsplit(address) if isinstance(address, str) else None
+        return (
+            parts is not None
+            and parts.scheme == "http"
+            and bool(parts.hostname)
+            and not is_this_machine(parts.hostname or "")
+        )
+    except ValueError:
+        return False
+
+
+def _traces(situation: Situation) -> Iterator[Weakness]:
+    if situation.environment.get(CONTENT_VARIABLE, "").strip().lower() == "true":
+        yield Weakness(
+            what=f"the variable {CONTENT_VARIABLE}",
+            detail="puts messages, arguments and outputs into spans: whoever reads traces reads "
+            "conversations",
+            fix="unset it, or send traces to where conversations may be",
+        )
+
+
+def _shells(situation: Situation) -> Iterator[Weakness]:
+    """Find shells on the worker that run what a model writes, with all that the worker has."""
+    for agent in situation.agents():
+        for tool in agent.tools:
+            executor: Any = getattr(tool, "executor", None)
+            if not isinstance(tool, LocalTool) or executor is None:
+                continue
+            is_confined = getattr(getattr(executor, "__self__", executor), "is_confined", False)
+            if not is_confined and tool.needs_approval is False:
+                yield Weakness(
+                    what=f"agent {agent.name!r:.200}, tool {tool.name!r:.200}",
+                    detail="runs commands of the model with everything that the worker has, and "
+                    "nobody is asked",
+                    fix="give it a ConfinedShell, or needs_approval=",
+                )
+
+
+def _hosted_tools(situation: Situation) -> Iterator[Weakness]:
+    for agent in situation.agents():
+        for tool in agent.tools:
+            if isinstance(tool, HostedMCPTool):
+                wanted: Any = tool.tool_config.get("require_approval")
+                if wanted == "never" or (isinstance(wanted, dict) and "never" in wanted):
+                    yield Weakness(
+                        what=f"agent {agent.name!r:.200}, tool {tool.name!r:.200}",
+                        detail="lets the provider call tools of a server without a person, also "
+                        "those that it adds",
+                        fix='set "require_approval": "always", and allowed_tools',
+                    )
+
+
 def _without_codec(situation: Situation) -> Iterator[Weakness]:
+    codec = _codec(situation)
+    for what, place in situation.stores():
+        if codec is None and urlsplit(str(place)).scheme and what == "the archive":
+            yield Weakness(
+                what=f"{what} in {place}",
+                detail="keeps histories that are not encrypted, where others run the storage",
+                fix=f"set {CODEC_VARIABLE}=outlast.encryption:codec, and give it a file of keys",
+            )
     if situation.server is None:
         return  # the embedded server's data are in the data folder
-    codec = _codec(situation)
     if codec is None:
         yield Weakness(
             what="the payloads of runs",
@@ -237,6 +398,13 @@ def _codec(situation: Situation) -> "PayloadCodec | None":
 
 def _notifiers(situation: Situation) -> Iterator[Weakness]:
     for notifier in (situation.config or {}).get("notifiers", ()):
+        mails = getattr(notifier, "security", None) == "none"
+        if mails and not is_this_machine(str(getattr(notifier, "host", ""))):
+            yield Weakness(
+                what=f"the notifier {_named(notifier)}",
+                detail="sends requests and arguments by mail without encryption",
+                fix="set security='starttls' or 'tls'",
+            )
         url, what = getattr(notifier, "url", None), f"the notifier {_named(notifier)}"
         if not isinstance(url, str):
             continue
@@ -341,12 +509,10 @@ def _loosening_tables(situation: Situation) -> Iterator[Weakness]:
 def _unlisted_tools(situation: Situation) -> Iterator[Weakness]:
     """Find MCP servers of which some tools need an approval, and those that it adds need none."""
     from outlast.agents.mcp.approval import ApprovalByName
-    from outlast.agents.registry import Registry
 
-    registry = Registry((situation.config or {})["agents"])
     found: dict[str, None] = {}
-    for name in registry.names:
-        for server in registry.agent(name).mcp_servers:
+    for agent in situation.agents():
+        for server in agent.mcp_servers:
             rule = server.approval
             if isinstance(rule, ApprovalByName) and any(rule.named.values()) and not rule.unlisted:
                 found[server.name] = None
@@ -360,7 +526,10 @@ def _unlisted_tools(situation: Situation) -> Iterator[Weakness]:
         )
 
 
-_PASSWORD: Final = re.compile(r"PASSWORD|PASSWD|PWD\b|SECRET|_PASS\b|^PGPASS")
+_PASSWORD: Final = re.compile(
+    r"PASSWORD|PASSWD|PWD\b|SECRET|_PASS\b|^PGPASS|API_KEYS?$|_TOKEN$"
+    r"|^OUTLAST_(?:IDENTITY|DESK|CONVERSATION|DELIVERY)_KEYS?$"
+)
 _REFERENCE: Final = re.compile(r"\$\{(?P<name>\w+)(?::?-(?P<default>[^}]*)|[^}]*)\}")
 
 
@@ -420,6 +589,51 @@ def _compose_passwords(situation: Situation) -> Iterator[Weakness]:
         )
 
 
+def _compose_commands(situation: Situation) -> Iterator[Weakness]:
+    """Find services that let everybody decide, or that have a server for development."""
+    services: dict[str, Any] = _compose_content(situation).get("services") or {}
+    for name, service in services.items():
+        words = _words_of(service)
+        where = f"{name} in {situation.compose}"
+        for role in _roles(words):
+            group, _, rights = role.partition("=")
+            if group == EVERYBODY and re.search(r"\b(?:decider|operator)\b", rights):
+                yield Weakness(
+                    what=f"--role {role!r:.80} of {where}",
+                    detail="lets everybody who can log in do more than watch",
+                    fix="name the groups that decide and operate",
+                )
+        if {"outlast", "dev"} <= {one.rpartition("/")[2] for one in words[:4]}:
+            yield Weakness(
+                what=f"`outlast dev` of {where}",
+                detail="has a server without a password, for one person's machine",
+                fix="use a Temporal server, `outlast worker` and `outlast serve`",
+            )
+
+
+def _words_of(service: Any) -> list[str]:
+    """Return the words of a service's command."""
+    words: list[str] = []
+    fields = cast("dict[str, Any]", service) if isinstance(service, dict) else {}
+    for part in ("entrypoint", "command"):
+        given: Any = fields.get(part)
+        if isinstance(given, str):
+            try:
+                words += shlex.split(given)
+            except ValueError:
+                continue
+        elif isinstance(given, list):
+            words += map(str, cast("list[Any]", given))
+    return words
+
+
+def _roles(words: list[str]) -> Iterator[str]:
+    for at, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option == "--role":
+            yield value if equals else "".join(words[at + 1 : at + 2])
+
+
 def _variables(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the passwords below a value, written as `NAME: text` or as `- NAME=text`."""
     is_named = isinstance(value, dict)
@@ -447,11 +661,22 @@ CHECKS: Final = (
     Check(name="open-files", fine="others read neither data nor key files", find=_open_files),
     Check(name="environment", fine="no keys in the environment", find=_keys_in_environment),
     Check(
+        name="own-keys",
+        fine="each key is for one thing",
+        find=_keys_for_several,
+    ),
+    Check(
         name="api-keys",
         fine="each API key is for its own conversations, or for some tenants or agents",
         find=_keys_without_scope,
     ),
     Check(name="tls", fine="no connection without TLS leaves this machine", find=_without_tls),
+    Check(
+        name="addresses",
+        fine="no address outside of this machine is used without TLS",
+        find=_plain_addresses,
+    ),
+    Check(name="traces", fine="spans have no content", find=_traces),
     Check(name="codec", fine="payloads are encrypted, or stay here", find=_without_codec),
     Check(
         name="notifiers",
@@ -488,8 +713,25 @@ CHECKS: Final = (
         find=_unlisted_tools,
         needs_target=True,
     ),
+    Check(
+        name="hosted-tools",
+        fine="no provider calls tools of an MCP server without a person",
+        find=_hosted_tools,
+        needs_target=True,
+    ),
+    Check(
+        name="shells",
+        fine="commands of models are confined, or approved by people",
+        find=_shells,
+        needs_target=True,
+    ),
     Check(name="ports", fine="compose publishes ports on this machine only", find=_compose_ports),
     Check(name="passwords", fine="compose has no known passwords", find=_compose_passwords),
+    Check(
+        name="commands",
+        fine="compose lets nobody decide just because they can log in",
+        find=_compose_commands,
+    ),
 )
 """Every check of `outlast doctor --security`. A new one is a row."""
 

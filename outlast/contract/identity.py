@@ -54,6 +54,15 @@ ED25519: Final = "ed25519:"
 _FEWEST_DIFFERENT: Final = 8
 """Of bytes or characters in a key: random ones have about 30, a placeholder such as `xxxx` few."""
 
+_SMALL_ORDER: Final = frozenset(
+    bytes.fromhex(one)
+    for one in (
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    )
+)
+"""Points for which anybody makes signatures, beside those of few different bytes: see RFC 7748."""
+
 _SCHEME: Final = "v2"
 _PROOF: Final = re.compile(
     r"v2\.([0-9a-f]{8})\.(0|[1-9][0-9]{0,15})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{86})"
@@ -160,6 +169,11 @@ def keys_from_environment(environment: Mapping[str, str] | None = None) -> Ident
     found = os.environ if environment is None else environment
     private = read_keys(found.get(KEY_VARIABLE, ""))
     public = read_keys(found.get(PUBLIC_KEYS_VARIABLE, ""), PUBLIC_KEYS_VARIABLE)
+    if {one.secret for one in private} & {one.public for one in public}:
+        raise IdentityKeyError(
+            f"{KEY_VARIABLE} and {PUBLIC_KEYS_VARIABLE} have the same key. Whoever knows a public "
+            "key could sign with it: make a pair with `outlast identity new`."
+        )
     places = [name for name in (KEY_VARIABLE, PUBLIC_KEYS_VARIABLE) if found.get(name)]
     return IdentityKeys((*private, *public), " and ".join(places))
 
@@ -214,7 +228,14 @@ def _read_key(word: str, name: str, is_public: bool) -> IdentityKey:  # noqa: FB
                 f"{name} is no Ed25519 key: {ED25519} and 32 bytes in base64. Make a pair with "
                 "`outlast identity new`."
             )
-        return IdentityKey(public=content) if is_public else _from_private(content)
+        key = IdentityKey(public=content) if is_public else _from_private(content)
+        point = content[:31] + bytes([content[31] & 0x7F])  # the sign makes no difference
+        if len(set(content)) < _FEWEST_DIFFERENT or (is_public and point in _SMALL_ORDER):
+            raise IdentityKeyError(
+                f"{name} is a placeholder, for which anybody could sign. Make a pair with "
+                "`outlast identity new`."
+            )
+        return key
     if is_public:
         raise IdentityKeyError(
             f"{name} is no public key, which begins with {ED25519}. Shared secrets belong in "
@@ -364,14 +385,14 @@ def proof_problem(
             f"this worker has no identity key to check its proof with (set {PUBLIC_KEYS_VARIABLE} "
             f"or {KEY_VARIABLE})"
         )
-    key = next((one for one in keys.trusted if one.id == proof.key_id), None)
-    if key is None:
+    named = [one for one in keys.trusted if one.id == proof.key_id]
+    if not named:
         return f"it is signed with the key {proof.key_id}, which this worker does not trust"
     try:
         content = _content(record, place, action, proof.at_ms, proof.nonce)
     except (ValueError, RecursionError):
         return "it cannot be read as it was signed"
-    if not key.is_signature(proof.signature, content):
+    if not any(one.is_signature(proof.signature, content) for one in named):
         return "its signature is for something else, or of another key"
     if proof.at_ms > now_ms + clocks_ms:
         return "it is signed in the future (compare the clocks)"

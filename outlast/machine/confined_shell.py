@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, ClassVar, Final
 
 from outlast.agents.checks import duration
 from outlast.agents.context.wrapper import RunContextWrapper
@@ -55,6 +55,9 @@ class ConfinedShell:
     reads. The kernel enforces that (Landlock and seccomp, Linux 6.2 and later), also for whatever
     the program starts.
     """
+
+    is_confined: ClassVar[bool] = True
+    """What `outlast doctor --security` looks for."""
 
     def __init__(
         self,

@@ -96,6 +96,7 @@ class MailNotifier(DigestNotifier):
                 "password= would travel without encryption. Use security='starttls' or 'tls'."
             )
         check_port(port, "port", least=1)
+        self.host, self.security = host, security
         self._server = _Server(host, port, security, username, password, tls_context)
         self._sender = _checked_address(sender, "sender")
         self._to = _checked_recipients(to)

@@ -1,8 +1,11 @@
 """People's clicks on the buttons in Slack, as decisions of the runs."""
 
 import asyncio
+import hashlib
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast
 from urllib.parse import parse_qs
@@ -35,12 +38,37 @@ _TYPES: Final[dict[str, DecisionType]] = {APPROVE: "approve", REJECT: "reject"}
 logger: Final = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The workspace of a token, as Slack names it.
+
+    The ids of its users are those of no other one: two workspaces may have the same.
+
+    Attributes:
+        team: its id.
+        enterprise: the id of the organization that it belongs to; empty for none.
+    """
+
+    team: str
+    enterprise: str = ""
+
+    def has_sent(self, payload: JsonObject) -> bool:
+        """Whether an interaction is of this workspace, or organization, and of one of its users."""
+        team, user = _fields(payload, "team"), str(_fields(payload, "user").get("team_id") or "")
+        team_id, own = str(team.get("id") or ""), {self.team, self.enterprise} - {""}
+        organization = team.get("enterprise_id") or _fields(payload, "enterprise").get("id")
+        is_organization = bool(self.enterprise) and organization == self.enterprise
+        is_here = team_id in own or is_organization
+        return is_here and (user in own or (is_organization and user == team_id != ""))
+
+
 class SlackApp:
     """Receives clicks from Slack, and sends them to the runs as decisions.
 
     Slack says which of its users has clicked. `subject` says who that is; nobody else may decide.
     Being in the channel is no authority: the run checks the person against the request's audience,
-    and the person reads its refusal.
+    and the person reads its refusal. Users of another workspace than the token's, such as guests of
+    a shared channel, decide nothing: their ids may be those of other people here.
 
     Clicks arrive at `handle`, as signed HTTP requests, or through a `SlackSocket`.
 
@@ -76,6 +104,7 @@ class SlackApp:
             if signing_secret is None
             else SignatureVerifier(check_secret(signing_secret, "signing_secret"))
         )
+        self._workspace: Workspace | None = None
         self._seen = SeenIds(2 * TOLERANCE + timedelta(minutes=1))
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -148,6 +177,8 @@ class SlackApp:
     async def _sent(self, payload: JsonObject, action: JsonObject) -> str:
         user = _fields(payload, "user")
         user_id = str(user.get("id") or "")
+        if not (await self._own_workspace()).has_sent(payload):
+            return "Not decided: your Slack account belongs to another workspace than this app."
         subject = await _resolved(self._subject, user_id)
         if not user_id or not isinstance(subject, str) or not subject:
             return "Not decided: your Slack account belongs to nobody who may decide here."
@@ -168,9 +199,17 @@ class SlackApp:
             groups=tuple(map(str, groups)),
             method="slack",
             channel="slack",
+            idempotency_key=_key_of(payload, action),
         )
         await self._requests.decide(value.run_id, decision)
         return f"Your decision ({decision.type}) has arrived."
+
+    async def _own_workspace(self) -> Workspace:
+        if self._workspace is None:
+            told = await self._api.write("auth.test", {})
+            team, enterprise = told.get("team_id"), told.get("enterprise_id")
+            self._workspace = Workspace(str(team or ""), str(enterprise or ""))
+        return self._workspace
 
     async def _say(self, payload: JsonObject, text: str) -> None:
         """Show a text to the person who clicked, and to nobody else."""
@@ -195,6 +234,15 @@ def _payload_of(body: bytes) -> JsonObject:
         return as_object(DOORS["slack"].parse(form.get("payload", [""])[0])) or {}
     except (ValueError, RecursionError):
         return {}
+
+
+def _key_of(payload: JsonObject, action: JsonObject) -> str | None:
+    """Return what tells a click from every other one, also where another process gets it again."""
+    trigger = payload.get("trigger_id")
+    if not isinstance(trigger, str) or not trigger:
+        return None
+    click = json.dumps([trigger, action.get("action_id"), action.get("action_ts")])
+    return f"slack-{hashlib.sha256(click.encode()).hexdigest()[:32]}"
 
 
 def _fields(payload: JsonObject, name: str) -> JsonObject:

@@ -33,6 +33,7 @@ from outlast.archive import (
     ArchivedHistory,
     FileArchiveStore,
     Sweep,
+    archive_status,
     use_archive,
     verify,
 )
@@ -160,6 +161,11 @@ async def test_a_run_is_read_when_the_server_knows_nothing_of_it(desk: Desk, tmp
     assert (await handle.check()).close_time is not None
     with pytest.raises(RunClosed):
         await handle.send("Are you there?")
+    assert (await archive_status(desk.client, archive, desk.queue)).gaps == ()
+    # Whoever removes a run's last history leaves what it ended with unsaid.
+    await archive.discard(entries[-1])
+    (gap,) = (await archive_status(desk.client, archive, desk.queue)).gaps
+    assert (gap.run_id, gap.execution_id) == (handle.id, entries[-1].execution_id)
 
 
 @pytest.mark.smoke

@@ -14,10 +14,10 @@ from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunNotFound, UserError
-from outlast.archive import Archive, Sweep, archive_status, use_archive, verify
+from outlast.archive import Archive, Sweep, Tombstone, archive_status, use_archive, verify
 from outlast.archive.archive import digest_of_run, folder_of
 from outlast.archive.expiry import expire
-from outlast.archive.tombstones import Tombstone, write_tombstone
+from outlast.archive.tombstones import write_tombstone
 from outlast.blobs import FileBlobStore, use_blob_store
 from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
@@ -63,6 +63,7 @@ async def test_what_is_deleted_is_gone_for_good_and_leaves_a_proof(desk: Desk, t
     handle, other = await closed_run(desk, id="ann@example.com"), await closed_run(desk)
     [entry] = await archived(archive, handle, 1)
     await archived(archive, other, 1)
+    backup = {one: one.read_bytes() for one in files_in(tmp_path)}
     deletion = Deletion(desk.client, archive, by="dpo@example.com", why="request 17")
     stays = await deletion.delete_run(handle.id)
     assert stays.by == "dpo@example.com"
@@ -89,6 +90,17 @@ async def test_what_is_deleted_is_gone_for_good_and_leaves_a_proof(desk: Desk, t
     assert len(await past(other)) > 1
     with pytest.raises(RunNotFound, match="has a run 'nobody'"):
         await deletion.delete_run("nobody")
+
+    # A backup brings the files back: nobody reads them, and the same request removes them.
+    for file, content in backup.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    with pytest.raises(RunNotFound, match="was deleted on request at 20"):
+        await past(handle)
+    assert any("Not removed" in one.problem for one in await verify(archive))
+    await deletion.delete_run(handle.id)
+    assert handle.id.encode() not in content_of(tmp_path)
+    assert [one.problem for one in await verify(archive)] == [""]
 
     # The id may be used again: what is new is archived.
     again = await closed_run(desk, "a new life", id=handle.id)

@@ -17,6 +17,7 @@ from temporalio.worker import Worker
 
 from outlast.activities.boundary import _report_progress, _send_heartbeats
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.errors import RunCancelled, RunNotFound
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.audit import audit_run
@@ -102,6 +103,10 @@ async def refund(order: str) -> str:
     return f"refunded {order}"
 
 
+async def _pay(order: str) -> str:
+    return f"paid {order}"
+
+
 async def waiting(desk: Desk, count: int = 1) -> tuple[RunHandle, ScriptedModel]:
     """Start a run that waits for approvals."""
     calls = [call("refund", f"c{at}", order=f"A-{at}") for at in range(1, count + 1)]
@@ -165,6 +170,43 @@ async def test_clicks_in_slack_decide_the_calls_of_a_run(desk: Desk) -> None:
     decided = (await handle.state()).approvals
     assert [one.decision and one.decision.by for one in decided] == ["ann", "ann"]
     assert [one.decision and one.decision.method for one in decided] == ["slack", "slack"]
+
+
+async def test_a_click_that_another_process_gets_again_is_no_second_vote(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ann takes her vote back; whoever kept the request sends it to the process beside."""
+    monkeypatch.setenv(identity.KEY_VARIABLE, secrets.token_hex(32))
+    tool = function_tool(_pay, needs_approval=ApprovalPolicy(quorum=2))
+    agent = Agent[Any](name="Clerk", tools=[tool])
+    await desk.open(agent, model=ScriptedModel([call("_pay", "c1", order="A-1")], "Done."))
+    handle = await desk.start(agent)
+    await desk.until(handle, waits_for(1))
+    (request,) = await handle.approvals()
+    requests = RunRequests(desk.client)
+    value = json.dumps(
+        {
+            "run_id": handle.id,
+            "execution": await requests.execution(handle.id),
+            "request_id": request.id,
+            "digest": request.digest,
+        }
+    )
+    async with slack_server() as slack:
+        body, headers = signed_request(click(APPROVE, value, trigger_id="13345224609.738474920"))
+        for takes_back in (True, False):
+            app = app_of(slack, desk)
+            assert (await app.handle("POST", "/", "", body, headers))[0] == 200
+            await app.aclose()
+            if takes_back:
+                back = Decision(request_id=request.id, type="withdraw", by="ann", seen=request.seen)
+                await requests.decide(handle.id, back)
+    (kept,) = (await handle.state()).approvals
+    assert ([one.decision.type for one in kept.votes], kept.standing_votes) == (
+        ["approve", "withdraw"],
+        (),
+    )
+    await handle.cancel()
 
 
 def created(request: ApprovalRequest) -> Notice:

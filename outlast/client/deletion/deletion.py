@@ -26,7 +26,8 @@ from outlast.agents.errors import AgentsException, ContentUnavailable, RunNotFou
 from outlast.agents.registry import Registry
 from outlast.archive import Archive, ArchivedHistory, use_archive, workflow_handle
 from outlast.archive.archive import ENTRY, HISTORY, digest_of_run, folder_of
-from outlast.archive.tombstones import Tombstone, tombstones, write_tombstone
+from outlast.archive.entries import Tombstone
+from outlast.archive.tombstones import tombstones, write_tombstone
 from outlast.blobs import large_content
 from outlast.client.deletion.sessions import OF_A_TOOL, RunSession, clear, count_items, sessions_of
 from outlast.client.read.history import RunReader
@@ -247,16 +248,14 @@ class Deletion:
 
     async def _histories(self, run_id: str, chain: str) -> list[_Doomed]:
         """Return all histories of a run, in the archive and on the server, oldest first."""
-        entries = await self.archive.histories_of(self.client.namespace, run_id)
+        entries = await self.archive.histories_of(self.client.namespace, run_id, with_deleted=True)
         kept = [one for one in entries if not chain or one.first_execution_id == chain]
         found = {
             one.execution_id: _Doomed(execution_id=one.execution_id, entry=one) for one in kept
         }
         buried = await tombstones(self.archive, self.client.namespace, run_id)
         # Searches list what the server has deleted for a moment.
-        gone = {
-            str(one["execution_id"]) for tomb in buried if tomb.finished_ms for one in tomb.removed
-        }
+        gone = {one for tomb in buried if tomb.finished_ms for one in tomb.executions}
         term = equals("WorkflowId", run_id)
         async for info in _listed(self.client, term or ""):
             execution_id = info.execution.run_id
@@ -321,8 +320,8 @@ class Deletion:
 
     async def _remove_files(self, run_id: str, tombstone: Tombstone) -> None:
         folder = folder_of(self.client.namespace, run_id)
-        doomed = {str(one["execution_id"]) for one in tombstone.removed}
-        entries = await self.archive.histories_of(self.client.namespace, run_id)
+        doomed = tombstone.executions
+        entries = await self.archive.histories_of(self.client.namespace, run_id, with_deleted=True)
         if all(one.execution_id in doomed for one in entries):
             # With drafts of killed processes, and histories whose entry was never written.
             await self.archive.delete(await self.archive.names(folder))

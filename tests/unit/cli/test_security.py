@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from outlast import Agent, ApprovalPolicy, Audience, function_tool
+from outlast import Agent, ApprovalPolicy, Audience, HostedMCPTool, function_tool
 from outlast.cli.security import CHECKS, Check, Situation, Verdict, Weakness, examine
 from outlast.contract.identity import new_key_pair
 from outlast.encryption import EncryptionCodec
-from outlast.mcp import MCPServerStdio
-from outlast.notifications import Webhook
+from outlast.machine.confined_shell import ConfinedShell
+from outlast.machine.shell import LocalShellTool, ShellTool
+from outlast.mcp import MCPServerStdio, MCPServerStreamableHttp
+from outlast.notifications import MailNotifier, Recipient, Webhook
 from outlast.serve.keys import ApiKey, write_keys
 from tests.unit.cli.conftest import Invoke
 
@@ -157,8 +159,60 @@ def broad_key(sound: Situation) -> Situation:
     return environment(OUTLAST_API_KEYS_FILE=str(path))(sound)
 
 
+def mail(**options: Any) -> MailNotifier:
+    to = [Recipient(subject="ann", address="ann@example.com")]
+    return MailNotifier("smtp.example.com", sender="desk@example.com", to=to, **options)
+
+
 def webhook(url: str, **options: Any) -> Callable[[Situation], Situation]:
     return config(notifiers=[Webhook(url, SECRET, name="ops", **options)])
+
+
+def opened(variable: str, bits: int) -> Callable[[Situation], Situation]:
+    """A directory of conversations that a variable names, with a mode."""
+
+    def change(sound: Situation) -> Situation:
+        place = sound.folder / "kept"
+        place.mkdir()
+        place.chmod(bits)
+        return environment(**{variable: str(place)})(sound)
+
+    return change
+
+
+def sessions_of_a_variable(sound: Situation) -> Situation:
+    return environment(OUTLAST_SESSIONS=str(sound.folder / "old.db"))(mode("old.db", 0o644)(sound))
+
+
+def operators_of_a_variable(sound: Situation) -> Situation:
+    loose = table("[tool.refund]\nquorum = 1\nloosens = true\n")(sound)
+    return replace(environment(OUTLAST_APPROVALS=str(loose.approvals))(loose), approvals=None)
+
+
+def archive_in_a_bucket(sound: Situation) -> Situation:
+    bare = config(codec=None, archive="s3://bucket/archive")(sound)
+    return replace(bare, connection={})
+
+
+def having(*tools: Any, **options: Any) -> Callable[[Situation], Situation]:
+    agent = desk(SOUND_POLICY)
+    return config(agents=[agent.clone(tools=[*agent.tools, *tools], **options)])
+
+
+def hosted(**settings: Any) -> Callable[[Situation], Situation]:
+    place = {"server_url": "https://bank.example.com", "require_approval": "always"}
+    given: Any = {"type": "mcp", "server_label": "bank", **place, **settings}
+    return having(HostedMCPTool(given))
+
+
+def bank_at(url: str) -> Callable[[Situation], Situation]:
+    server = MCPServerStreamableHttp({"url": url}, name="bank", require_approval=True)
+    return having(mcp_servers=[server])
+
+
+def command(text: str) -> Callable[[Situation], Situation]:
+    ports = '    ports: ["127.0.0.1:8084:8084"]\n'
+    return compose(ports, f"{ports}    command: {text}\n")
 
 
 PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
@@ -170,9 +224,14 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
     ("open-files", mode("keys.toml", 0o644), r"the file \S+/keys\.toml"),
     ("open-files", mode("sessions.db", 0o644), r"the sessions in \S+/sessions\.db"),
     ("open-files", key_path, r"the file \S+/client .*mode 0644"),
+    ("open-files", opened("OUTLAST_ARCHIVE", 0o755), r"the archive in \S+/kept holds.*mode 0755"),
+    ("open-files", opened("OUTLAST_BLOB_STORE", 0o707), r"the blob store in \S+/kept .*mode 0707"),
+    ("open-files", sessions_of_a_variable, r"the sessions in \S+/old\.db"),
+    ("open-files", mode("approvals.toml", 0o646), r"the policies in .*0646 lets others write them"),
     *(
         ("environment", environment(**{name: "x"}), f"the variable {name} is a secret")
         for name in (
+            "OUTLAST_DESK_KEY", "OUTLAST_CONVERSATION_KEY", "OUTLAST_DELIVERY_KEYS",
             "OPENAI_API_KEY", "TEMPORAL_API_KEY", "AWS_SECRET_ACCESS_KEY", "OUTLAST_IDENTITY_KEY",
             "DATABASE_PASSWORD", "SLACK_BOT_TOKEN", "GITHUB_TOKEN",
         )
@@ -187,6 +246,65 @@ PLANTED: list[tuple[str, Callable[[Situation], Situation], str]] = [
         environment(OUTLAST_UNSIGNED_NOTES="accept"),
         r"the variable OUTLAST_UNSIGNED_NOTES.*unset it",
     ),
+    (
+        "environment",
+        environment(OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer x"),
+        "the variable OTEL_EXPORTER_OTLP_HEADERS is a secret",
+    ),
+    (
+        "own-keys",
+        environment(OUTLAST_DESK_KEY="k", OUTLAST_CONVERSATION_KEY="j,k"),
+        "the key of OUTLAST_CONVERSATION_KEY and OUTLAST_DESK_KEY is one and the same",
+    ),
+    *(
+        ("addresses", environment(**{name: f"http://{name}.example.com/x"}), f"address in {name} is")
+        for name in (
+            "OUTLAST_DELIVERY_URL", "OUTLAST_DESK_URL", "OUTLAST_OIDC_ISSUER", "OPENAI_BASE_URL",
+            "OTEL_EXPORTER_OTLP_ENDPOINT", "AWS_ENDPOINT_URL",
+        )
+    ),
+    ("addresses", environment(AWS_ALLOW_HTTP="true"), "the bucket, by AWS_ALLOW_HTTP, is used with"),
+    ("addresses", bank_at("http://bank.example.com/mcp"), "the MCP server 'bank' is used without"),
+    ("addresses", hosted(server_url="http://bank.example.com"), "'hosted_mcp_bank' is used without"),
+    (
+        "traces",
+        environment(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="True"),
+        "puts messages, arguments and outputs into spans",
+    ),
+    ("codec", archive_in_a_bucket, "the archive in s3://bucket/archive keeps .*not encrypted"),
+    ("hosted-tools", hosted(require_approval="never"), "'hosted_mcp_bank' lets the provider call"),
+    (
+        "hosted-tools",
+        hosted(require_approval={"never": {"tool_names": ["find"]}}),
+        "'hosted_mcp_bank' lets the provider call",
+    ),
+    ("shells", having(ShellTool(lambda _: "")), "'Desk', tool 'shell' runs commands of the model"),
+    ("shells", having(LocalShellTool(lambda _: "")), "'local_shell' runs commands of the model"),
+    (
+        "notifiers",
+        config(notifiers=[mail(security="none")]),
+        "the notifier 'mail' sends requests and arguments by mail without encryption",
+    ),
+    ("loosening", operators_of_a_variable, r"\[tool\.refund\] in"),
+    (
+        "identity",
+        environment(OUTLAST_IDENTITY_PUBLIC_KEYS=f"ed25519:{'A' * 43}="),
+        "the identity key is unusable: .* is a placeholder, for which anybody could sign",
+    ),
+    (
+        "identity",
+        environment(OUTLAST_IDENTITY_KEY=PUBLIC_KEY),
+        "the identity key is unusable: .* have the same key",
+    ),
+    (
+        "commands",
+        command("outlast serve --host 0.0.0.0 --role '*=viewer,decider'"),
+        r"--role '\*=viewer,decider' of other .* lets everybody who can log in do more than watch",
+    ),
+    ("commands", command('["/bin/outlast", "serve", "--role=*=operator"]'), r"--role '\*=operator'"),
+    ("commands", command("outlast dev desk.py"), "`outlast dev` of other .* without a password"),
+    ("passwords", compose("PGDATA: /data", "OUTLAST_API_KEYS: crm=x"), "OUTLAST_API_KEYS .*written"),
+    ("passwords", compose("PGDATA: /data", "OUTLAST_DESK_KEY: x"), "OUTLAST_DESK_KEY .*written"),
     (
         "api-keys",
         environment(OUTLAST_API_KEYS="crm=abc, shop=def"),
@@ -276,6 +394,74 @@ def test_every_check_has_a_planted_weakness_and_a_place_in_the_guide() -> None:
     assert {check for check, *_ in PLANTED} == set(names)
     guide = Path(__file__).parents[3] / "docs" / "how-to" / "hardening.md"
     assert re.findall(r"^\| `([a-z-]+)` \|", guide.read_text(), re.MULTILINE) == names
+
+
+NOTHING = "nothing in a configuration says it"
+ROWS: dict[str, tuple[str, ...] | str] = {
+    "a customer": "ids are as long as the program that starts runs makes them",
+    "a model, or whoever steers it": ("shells", "policies", "hosted-tools"),
+    "an MCP server": ("mcp-tools", "hosted-tools", "addresses"),
+    "an agent of somebody else that a tool asks": "its address is in the code of the tool",
+    "an agent of somebody else with an API key": ("api-keys",),
+    "a partner, or whoever has the API key of one": ("api-keys", "open-files", "passwords"),
+    "a colleague who may see the runs of another tenant, agent or team": ("commands",),
+    "whoever sends a body: a front end, a webhook, a server that answers, a file": NOTHING,
+    "whoever writes a file that a colleague opens": NOTHING,
+    "another tenant": NOTHING,
+    "another tenant whose runs share a process": NOTHING,
+    "a page of another site, or somebody with a copied cookie": ("environment", "own-keys"),
+    "somebody with the Temporal server or its UI": ("policies", "identity", "ports", "tls"),
+    "somebody with the database of the server": ("codec", "passwords"),
+    "somebody with the bucket of the archive or of large content": ("codec", "addresses"),
+    "somebody who may also write there, or restores a backup": ("open-files",),
+    "a system with the address of a wait or webhook": ("addresses", "environment"),
+    "whoever reads traces and metrics": ("traces", "addresses"),
+    "whoever makes a fork": NOTHING,
+    "a colleague who may decide something else": ("policies", "loosening", "open-files"),
+    "who has an identity key that is being replaced, or knows a public one": ("identity",),
+    "another user of the machine": ("open-files",),
+    "a Slack user of another workspace, or who has kept a signed request of Slack": (
+        "environment",
+    ),
+    "who has an old mail or button": ("notifiers",),
+    "who observes": NOTHING,
+}
+"""What doctor finds of what each actor needs, or why it cannot find anything."""
+
+
+def test_each_actor_of_the_threat_model_has_checks_or_a_reason() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "concepts" / "threat-model.md").read_text()
+    actors = re.findall(r"^\| (?!actor|--)([^|]+) \|", text, re.MULTILINE)
+    assert [re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", one) for one in actors] == [*ROWS]
+    planted = {check for check, *_ in PLANTED}
+    for checks in ROWS.values():
+        assert isinstance(checks, str) or set(checks) <= planted
+
+
+FINE: list[Callable[[Situation], Situation]] = [
+    environment(HTTP_PROXY="http://proxy.example.com:3128"),
+    environment(OPENAI_BASE_URL="http://127.0.0.1:11434/v1"),
+    environment(OPENAI_BASE_URL="http://[::1"),
+    environment(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="false"),
+    environment(OTEL_EXPORTER_OTLP_HEADERS="x-team=shop"),
+    environment(OUTLAST_ARCHIVE="s3://bucket/archive"),
+    opened("OUTLAST_ARCHIVE", 0o700),
+    hosted(),
+    bank_at("http://localhost:8000/mcp"),
+    having(ShellTool(lambda _: "", needs_approval=SOUND_POLICY)),
+    having(ShellTool(ConfinedShell("/tmp", ["ls"]))),
+    config(notifiers=[mail(security="tls")]),
+    command("outlast serve --role '*=viewer' --role support=decider"),
+    command("outlast worker desk.py"),
+    command('"outlast serve \'"'),
+]
+
+
+@pytest.mark.parametrize("change", FINE, ids=map(str, range(len(FINE))))
+def test_what_is_sound_is_no_weakness(
+    sound: Situation, change: Callable[[Situation], Situation]
+) -> None:
+    assert [one for one in examine(change(sound)) if one.level != "ok"] == []
 
 
 def test_secrets_themselves_are_not_shown(sound: Situation) -> None:

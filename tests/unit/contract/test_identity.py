@@ -317,6 +317,45 @@ def test_a_weak_key_is_refused_without_being_shown(text: str, problem: str) -> N
     assert base64.b64encode(SECRET).decode() not in str(raised.value)
 
 
+SMALL_ORDER = [
+    "00" * 32,
+    "01" + "00" * 31,
+    "ec" + "ff" * 30 + "7f",
+    "ed" + "ff" * 31,
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+]
+"""Public keys for which a signature of zeros counts, some of them placeholders."""
+
+
+@pytest.mark.parametrize("content", SMALL_ORDER)
+def test_a_key_for_which_anybody_can_sign_is_refused(content: str) -> None:
+    text = "ed25519:" + base64.b64encode(bytes.fromhex(content)).decode()
+    with pytest.raises(IdentityKeyError, match="is a placeholder, for which anybody could sign"):
+        keys_from_environment({"OUTLAST_IDENTITY_PUBLIC_KEYS": text})
+
+
+def test_a_public_key_in_the_place_of_the_private_one_is_refused() -> None:
+    """Everything would work, and whoever knows the public key could decide as anybody."""
+    private, public = new_key_pair()
+    for key, known in ((public, public), (private, f"{public},{private}")):
+        with pytest.raises(IdentityKeyError, match="have the same key"):
+            keys_from_environment(
+                {"OUTLAST_IDENTITY_KEY": key, "OUTLAST_IDENTITY_PUBLIC_KEYS": known}
+            )
+
+
+def test_a_key_with_the_id_of_another_one_takes_nothing_from_it() -> None:
+    """An id has 32 bits, so that somebody can make a key with the id of ours."""
+    ours, theirs = read_keys(new_key_pair()[0])[0], read_keys(new_key_pair()[0])[0]
+    vars(theirs)["id"] = ours.id
+    sent = signed_now(EDIT, ours)
+    assert counts(sent, IdentityKeys((theirs, ours)))
+    assert not counts(sent, IdentityKeys((theirs,)))
+
+
 def test_a_shared_secret_is_no_public_key() -> None:
     with pytest.raises(IdentityKeyError, match="is no public key, which begins with ed25519:"):
         keys_from_environment({"OUTLAST_IDENTITY_PUBLIC_KEYS": new_shared_key()})

@@ -21,6 +21,7 @@ from tests.unit.notifications.receiver import serve
 BOT = "xoxb-bot"
 APP = "xapp-app"
 CHANNEL = "C0123456789"
+TEAM, ORGANIZATION = "T1", "E1"
 SIGNING_SECRET = "0123456789abcdef0123456789abcdef"
 PAGE = 2
 """Messages per page, so that paging is tested with few of them."""
@@ -39,6 +40,7 @@ class Slack:
         sockets: the open connections of Socket Mode.
         acknowledged: the envelopes that the app has acknowledged.
         connections: how many connections were opened.
+        enterprise: the organization that the workspace belongs to.
     """
 
     url: str = ""
@@ -53,6 +55,7 @@ class Slack:
     told: asyncio.Event = field(default_factory=asyncio.Event)
     clock: float = 2_000.0
     socket_url: str | None = None
+    enterprise: str | None = None
 
     @property
     def roots(self) -> list[dict[str, Any]]:
@@ -106,6 +109,9 @@ class Slack:
         self.ephemeral.append(arguments)
         self.told.set()
         return {"message_ts": "1"}
+
+    def _auth_test(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"team_id": TEAM, "bot_id": "B1", "enterprise_id": self.enterprise}
 
     def _conversations_history(self, arguments: dict[str, Any]) -> dict[str, Any]:
         oldest = float(arguments.get("oldest", 0))
@@ -191,7 +197,9 @@ def click(
     """Return the interaction of a click on a button."""
     return {
         "type": "block_actions",
-        "user": {"id": user, "name": "ann.slack"},
+        "user": {"id": user, "name": "ann.slack", "team_id": TEAM},
+        "team": {"id": TEAM, "domain": "shop"},
+        "enterprise": None,
         "channel": {"id": channel},
         "container": {"channel_id": channel, "message_ts": "2001.000000"},
         "actions": [{"type": "button", "action_id": action, "value": value}],

@@ -20,13 +20,15 @@ from outlast.notifications.slack_notifier import SlackNotifier
 from outlast.notifications.slack_socket import SlackSocket
 from outlast.ports.notifier import NotifierUnavailable
 from tests.unit.notifications.hostile import CREATED, HOSTILE
-from tests.unit.notifications.receiver import serve
+from tests.unit.notifications.receiver import receiving, serve
 from tests.unit.notifications.runs import REFUND, Runs
 from tests.unit.notifications.slack_server import (
     APP,
     BOT,
     CHANNEL,
+    ORGANIZATION,
     SIGNING_SECRET,
+    TEAM,
     Slack,
     click,
     signed_request,
@@ -309,6 +311,98 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], problem
     arguments: dict[str, Any] = {"subject": PEOPLE, **options}
     with pytest.raises(UserError, match=problem):
         SlackApp(Runs(), BOT, **arguments)
+
+
+# --- Other workspaces -----------------------------------------------------------------------------
+
+
+def of(user: Any, team: Any, organization: Any = None, **fields: Any) -> dict[str, Any]:
+    """Return what an interaction says of the home of its user, and of where it comes from."""
+    home = None if team is None else {"id": team, "enterprise_id": organization}
+    user_fields = {"id": "U1", "name": "ann.slack", "team_id": user}
+    return {"user": user_fields, "team": home, **fields}
+
+
+ELSEWHERE: list[tuple[str | None, dict[str, Any]]] = [
+    (None, of("T2", "T2")),  # the user id is also in our workspace: a guest of a shared channel
+    (None, of("T2", TEAM)),
+    (None, of(TEAM, "T2")),
+    (None, of(None, TEAM)),
+    (None, of(TEAM, None)),
+    (None, of("", "")),
+    (None, of("T2", "T2", "E9")),
+    (None, of(TEAM, None, enterprise={"id": ORGANIZATION})),
+    (ORGANIZATION, of("T2", "T2", "E9")),
+    (ORGANIZATION, of("T2", TEAM, ORGANIZATION)),
+    (ORGANIZATION, of("T2", "T3", ORGANIZATION)),
+    (ORGANIZATION, of("", "", ORGANIZATION)),
+    (ORGANIZATION, of("T2", None, enterprise={"id": ORGANIZATION})),
+    (ORGANIZATION, of("E9", "T2", "E9", enterprise={"id": ORGANIZATION})),
+]
+
+
+@pytest.mark.parametrize(("organization", "fields"), ELSEWHERE)
+async def test_a_user_of_another_workspace_is_nobody_here(
+    slack: Slack, runs: Runs, organization: str | None, fields: dict[str, Any]
+) -> None:
+    """The request is signed: one app in two workspaces has one secret."""
+    slack.enterprise = organization
+    async with receiving() as elsewhere:
+        clicked = {**click(APPROVE, VALUE, response_url=elsewhere.url), **fields}
+        assert await send(app_of(slack, runs), clicked) == 200
+        assert elsewhere.bodies == []
+    assert runs.decided == []
+    assert [one["text"] for one in slack.ephemeral] == [
+        "Not decided: your Slack account belongs to another workspace than this app."
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        of(TEAM, TEAM, ORGANIZATION),
+        of("T2", "T2", ORGANIZATION),
+        of(ORGANIZATION, "T2", ORGANIZATION),
+        of(ORGANIZATION, None, enterprise={"id": ORGANIZATION}),
+    ],
+)
+async def test_an_organization_has_its_users_in_all_workspaces(
+    slack: Slack, runs: Runs, fields: dict[str, Any]
+) -> None:
+    slack.enterprise = ORGANIZATION
+    await send(app_of(slack, runs), {**click(APPROVE, VALUE), **fields})
+    assert [one.by for one in runs.decided] == ["ann"]
+
+
+async def test_nobody_decides_while_slack_does_not_say_whose_the_app_is(
+    slack: Slack, runs: Runs
+) -> None:
+    slack.errors["auth.test"] = [503]
+    app = app_of(slack, runs)
+    await send(app, click(APPROVE, VALUE))
+    assert runs.decided == []
+    await send(app, click(APPROVE, VALUE), at=time.time() - 1)
+    await send(app, click(REJECT, VALUE, user="U2"))
+    assert len(runs.decided) == 1
+    assert slack.calls.count("auth.test") == 2
+
+
+async def test_an_old_secret_counts_no_more_once_it_is_replaced(slack: Slack, runs: Runs) -> None:
+    app = app_of(slack, runs, signing_secret="f" * 32)
+    assert await send(app, click(APPROVE, VALUE)) == 401
+    assert await send(app, click(APPROVE, VALUE), secret="f" * 32) == 200
+    assert len(runs.decided) == 1
+
+
+async def test_each_click_has_a_key_of_its_own_in_every_process(slack: Slack) -> None:
+    keys: list[str | None] = []
+    for trigger in ("1.2.abc", "1.2.abc", "1.3.abc", None, 5):
+        runs = Runs()
+        await send(app_of(slack, runs), click(APPROVE, VALUE, trigger_id=trigger))
+        keys += [one.idempotency_key for one in runs.decided]
+    assert keys[0] == keys[1]
+    assert len({*keys[:3]}) == 2
+    assert keys[3:] == [None, None]
 
 
 # --- Socket Mode ---------------------------------------------------------------------------------

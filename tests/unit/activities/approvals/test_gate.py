@@ -8,8 +8,18 @@ import pytest
 from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_ruling
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.tools.function_tool import function_tool
+from outlast.clock import now_ms
+from outlast.contract.identity import (
+    IdentityKey,
+    IdentityKeys,
+    Place,
+    new_key_pair,
+    read_keys,
+    signed,
+)
 from outlast.loop.approvals import Decision, Evidence
 from outlast.loop.calls import RequiredApproval
+from outlast.ports.identity import Execution, Lineage, WorkerIdentity
 from outlast.testing import call
 from tests.unit.activities.desk import invocation_of
 
@@ -77,3 +87,62 @@ async def test_what_is_remembered_for_a_question_lets_no_call_of_another_one_run
     ruling = await tool_ruling(pay, invocation_of(), raw, guarded(kept))
     assert refused in str(ruling and ruling.reason)
     assert (ruling is not None) is bool(refused)
+
+
+DAY_MS = 24 * 3_600_000
+MINE, THEIRS = read_keys(new_key_pair()[0])[0], read_keys(new_key_pair()[0])[0]
+
+
+@pytest.mark.parametrize(
+    ("signed_with", "trusted", "age_ms", "why"),
+    [
+        (MINE, (MINE,), 0, None),
+        (MINE, (THEIRS, MINE), 0, None),
+        (MINE, (MINE,), 7 * DAY_MS, None),
+        (MINE, (MINE,), 7 * DAY_MS + 6 * 60_000, "its signature is too old"),
+        (MINE, (MINE,), -6 * 60_000, "it is signed in the future (compare the clocks)"),
+        (MINE, (THEIRS,), 0, "it is signed with the key MINE, which this worker does not trust"),
+        (MINE, (), 0, "this worker has no identity key to check its proof with"),
+    ],
+)
+async def test_a_vote_counts_by_the_keys_and_the_clock_of_the_worker_that_runs_the_call(
+    signed_with: IdentityKey, trusted: tuple[IdentityKey, ...], age_ms: int, why: str | None
+) -> None:
+    @function_tool(needs_approval=ApprovalPolicy(audience="billing"))
+    def refund(amount: int) -> None:
+        """Refund."""
+
+    raw: Any = call("refund", "c1", amount=5)
+    guarded = GuardedCall(
+        call_id="c1",
+        arguments=raw["arguments"],
+        digest_of_tool=lambda: "t",
+        evidence=None,
+        execution=None,
+    )
+    invocation = invocation_of()
+    first = await tool_ruling(refund, invocation, raw, guarded)
+    assert isinstance(first, RequiredApproval)
+    here = Execution(namespace="default", workflow_id="support-42", execution_id="e-1")
+    decision = Decision(
+        request_id="a1",
+        type="approve",
+        by="ann",
+        groups=("billing",),
+        seen=seen_now(guarded, first.terms),
+    )
+    place = Place(namespace="default", chain_id="e-1", run_id="support-42")
+    vote = signed(decision, place, signed_with, at_ms=now_ms() - age_ms)
+
+    async def lineage(workflow_id: str, execution_id: str = "") -> Lineage:
+        assert (workflow_id, execution_id) == ("support-42", "e-1")
+        return Lineage(chain_id="e-1")
+
+    identity = WorkerIdentity(IdentityKeys(trusted), lineage)
+    invocation = replace(invocation, worker=replace(invocation.worker, identity=identity))
+    decided = replace(guarded, evidence=Evidence(decisions=(vote,)), execution=here)
+    ruling = await tool_ruling(refund, invocation, raw, decided)
+    assert (ruling is None) is (why is None)
+    if ruling is not None:
+        reason = str(ruling.reason).replace(MINE.id, "MINE")
+        assert reason.startswith(f"The decision of ann does not count: {why}")
