@@ -78,13 +78,13 @@ def add(
     as_json: options.AsJson = False,
 ) -> None:
     """Make an API key, and print it once: the file has only its digest."""
-    from outlast.serve.keys import ApiKey, new_key, read_keys, write_keys
+    from outlast.serve.keys import ApiKey, check_new, new_key, read_keys, write_keys
 
     path = _path(file)
+    check_new(path, name)
     keys = read_keys(path)
-    if any(one.name == name for one in keys):
-        raise UserError(f"{path} has a key {name!r:.80}. Replace it with `outlast keys rotate`.")
     _check_name(name)
+    _check_named({"--agent": agent, "--tenant": tenant, "--wait": wait})
     actions = _actions(may, has_waits=bool(wait))
     key, digest = new_key()
     made = ApiKey(
@@ -195,6 +195,13 @@ def _check_name(name: str) -> None:
         raise UserError(f"A key needs a name that can be printed, such as shop, not {name!r:.80}.")
     if len(name) > LONGEST_NAME:
         raise UserError(f"The name of a key has at most {LONGEST_NAME} characters.")
+
+
+def _check_named(scope: dict[str, Names]) -> None:
+    """Refuse an empty name in a scope, such as that of a variable that is not set."""
+    for option, names in scope.items():
+        if not all(one.strip() for one in names or ()):
+            raise UserError(f"{option} has an empty name. Name one, or leave {option} out for any.")
 
 
 def _time(text: str | None, option: str) -> datetime | None:

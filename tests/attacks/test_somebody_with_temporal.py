@@ -219,7 +219,13 @@ async def test_a_call_has_the_id_and_key_of_the_workflow_that_schedules_it(desk:
     async with Worker(desk.client, task_queue=queue, workflows=[Foreign]):
         for told in ("of-another-tenant", ""):
             effect = RunTool(
-                effect=1, agent="Bank", run_id=told, turn=1, name="pay", call_id="c1", arguments="{}"
+                effect=1,
+                agent="Bank",
+                run_id=told,
+                turn=1,
+                name="pay",
+                call_id="c1",
+                arguments="{}",
             )
             await desk.client.execute_workflow(
                 Foreign.run,

@@ -499,6 +499,7 @@ class People(ABC):
         name = to if isinstance(to, str) else getattr(cast("object", to), "name", None)
         if not isinstance(name, str):
             raise UserError(f"release(to=...) must be an agent or its name, not {to!r:.80}.")
+        check_printable("release(to=...)", name, is_name=True)
         action = ReleaseAction(note=note, to=name, **fields_of(person_of(by)))
         return await self._give_up(action)
 

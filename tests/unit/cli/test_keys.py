@@ -78,6 +78,7 @@ def test_a_key_is_made_listed_replaced_and_revoked(path: Path) -> None:
         (["add", "shop", "--may", "view_run", "--wait", "x"], "belongs to --may finish_wait"),
         (["add", "shop", "--may", "view_run", "--expires", "soon"], "--expires 'soon' is no time"),
         (["add", "shop", "--may", "view_run", "--expires", "2020-01-01"], "is over already"),
+        (["add", "shop", "--may", "view_run", "--tenant", ""], "--tenant has an empty name"),
         (["add", " ", "--may", "view_run"], "needs a name that can be printed"),
         (["add", "x" * 101, "--may", "view_run"], "at most 100 characters"),
         (["rotate", "crm"], "has no key 'crm'. Keys: none."),
