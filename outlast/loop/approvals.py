@@ -6,6 +6,7 @@ A request is made with terms and keeps them: who may decide, how many have to ag
 
 import json
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, Literal, TypeAlias, cast
 
 from outlast.loop.canonical import canonical_name, digest, digest_of
@@ -502,6 +503,37 @@ def _restored(edited: Json, before: Json) -> Json:
         if len(values) == len(originals):
             return [_restored(*pair) for pair in zip(values, originals, strict=True)]
     return cast("Json", edited)
+
+
+def unplaced(edited: JsonObject, shown: str) -> str | None:
+    """Return a text of edited arguments in which `REDACTED` stands for no value; None if all do.
+
+    Args:
+        edited: the arguments as a person wants them.
+        shown: the arguments as the person saw them, as JSON text.
+    """
+    try:
+        before: Json = json.loads(shown or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return _unplaced(_restored(edited, before), before) if isinstance(before, dict) else None
+
+
+def _unplaced(value: Json, before: Json) -> str | None:
+    if value == before:
+        return None
+    if isinstance(value, str):
+        return value if REDACTED in value else None
+    if isinstance(value, dict):
+        known = cast("JsonObject", before) if isinstance(before, dict) else {}
+        pairs = [(one, known.get(name)) for name, one in cast("JsonObject", value).items()]
+    elif isinstance(value, list):
+        values, others = cast("list[Json]", value), before if isinstance(before, list) else []
+        pairs = list(zip_longest(values, cast("list[Json]", others)[: len(values)]))
+    else:
+        return None
+    found = (_unplaced(one, other) for one, other in pairs)
+    return next((one for one in found if one is not None), None)
 
 
 def _has_gaps(text: str, shown: str) -> bool:
