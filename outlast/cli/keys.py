@@ -10,6 +10,7 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.durations import coming_time
+from outlast.rendering import named
 
 if TYPE_CHECKING:
     from outlast.serve.access import Action
@@ -112,7 +113,7 @@ def list_keys(file: KeyFile = None, as_json: options.AsJson = False) -> None:
     if not keys:
         terminal.say(terminal.out(), "No API keys. Make one with `outlast keys add`.")
     for one in keys:
-        terminal.say(terminal.out(), (one.name, "bold"), ": ", _words(one))
+        terminal.say(terminal.out(), (named(one.name), "bold"), ": ", _words(one))
 
 
 def rotate(
@@ -219,7 +220,7 @@ def _print_key(made: "ApiKey", key: str, path: Path, *, as_json: bool) -> None:
     if as_json:
         terminal.print_json({**_record(made), "key": key, "file": str(path)})
         return
-    terminal.say(terminal.err(), (made.name, "bold"), ": ", _words(made))
+    terminal.say(terminal.err(), (named(made.name), "bold"), ": ", _words(made))
     terminal.say(terminal.err(), "This is the key. It is shown once; the file has its digest.")
     terminal.say_text(terminal.out(), key)
 

@@ -528,8 +528,9 @@ def _unplaced(value: Json, before: Json) -> str | None:
         known = cast("JsonObject", before) if isinstance(before, dict) else {}
         pairs = [(one, known.get(name)) for name, one in cast("JsonObject", value).items()]
     elif isinstance(value, list):
-        values, others = cast("list[Json]", value), before if isinstance(before, list) else []
-        pairs = list(zip_longest(values, cast("list[Json]", others)[: len(values)]))
+        values = cast("list[Json]", value)
+        others = cast("list[Json]", before) if isinstance(before, list) else []
+        pairs = list(zip_longest(values, others[: len(values)]))
     else:
         return None
     found = (_unplaced(one, other) for one, other in pairs)

@@ -99,6 +99,18 @@ def test_a_name_is_given_once(path: Path) -> None:
     assert "has a key 'shop'" in " ".join(again.stderr.split())
 
 
+def test_a_name_that_was_revoked_is_no_other_programs(path: Path) -> None:
+    invoke("keys", "add", "shop", "--may", "view_run")
+    invoke("keys", "revoke", "shop")
+    again = invoke("keys", "add", "shop", "--may", "view_run")
+    assert "which was revoked" in " ".join(again.stderr.split())
+
+
+def test_a_letter_that_passes_for_a_latin_one_shows(path: Path) -> None:
+    invoke("keys", "add", "\u0455hop", "--may", "view_run")
+    assert "\\u0455hop: view_run" in invoke("keys", "list").stdout
+
+
 def test_without_a_file_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTLAST_API_KEYS_FILE", raising=False)
     assert "Name the file of keys" in " ".join(invoke("keys", "list").stderr.split())
