@@ -6,7 +6,6 @@ A request is made with terms and keeps them: who may decide, how many have to ag
 
 import json
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Final, Literal, TypeAlias, cast
 
 from outlast.loop.canonical import canonical_name, digest, digest_of
@@ -530,7 +529,8 @@ def _unplaced(value: Json, before: Json) -> str | None:
     elif isinstance(value, list):
         values = cast("list[Json]", value)
         others = cast("list[Json]", before) if isinstance(before, list) else []
-        pairs = list(zip_longest(values, others[: len(values)]))
+        padded: list[Json] = [*others, *[None] * len(values)]
+        pairs = list(zip(values, padded, strict=False))
     else:
         return None
     found = (_unplaced(one, other) for one, other in pairs)
