@@ -5,6 +5,7 @@ import contextlib
 import contextvars
 import time
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, cast
@@ -38,7 +39,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
 from outlast.loop.calls import Arrival, ModelReply
-from outlast.loop.effects import CallModel, Effect, RunTool
+from outlast.loop.effects import AgentEffect, CallModel, Effect, RunTool
 from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.identity import Execution
@@ -90,9 +91,9 @@ class EffectActivities:
             if info.is_local and (late := self._deps.memory.late_results.find(own)) is not None:
                 return late
             ends = _ends_at(info)
-            request = await self._request_of(kind, payload)
+            execution = _execution(info)
+            request = _of_its_run(await self._request_of(kind, payload), execution)
             with worker_lookup():
-                execution = _execution(info)
                 worker = await self._deps.of_execution(execution, request.effect)
             _see_as(worker.caller)
             attempts = kind.policy(request.effect).attempts or ATTEMPTS
@@ -262,6 +263,18 @@ def _execution(info: activity.Info) -> Execution:
         workflow_id=info.workflow_id or "",
         execution_id=info.workflow_run_id or "",
     )
+
+
+def _of_its_run(request: EffectRequest[Any], execution: Execution) -> EffectRequest[Any]:
+    """Return the request under the id that the server names for its workflow.
+
+    A workflow of somebody else's may schedule it with another id, which would give an approved call
+    that runs again another idempotency key.
+    """
+    effect, run_id = request.effect, execution.workflow_id
+    if not isinstance(effect, AgentEffect) or effect.run_id == run_id:
+        return request
+    return replace(request, effect=replace(effect, run_id=run_id))
 
 
 async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:

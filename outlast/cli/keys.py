@@ -10,6 +10,7 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.durations import coming_time
+from outlast.rendering import named
 
 if TYPE_CHECKING:
     from outlast.serve.access import Action
@@ -78,13 +79,13 @@ def add(
     as_json: options.AsJson = False,
 ) -> None:
     """Make an API key, and print it once: the file has only its digest."""
-    from outlast.serve.keys import ApiKey, new_key, read_keys, write_keys
+    from outlast.serve.keys import ApiKey, check_new, new_key, read_keys, write_keys
 
     path = _path(file)
+    check_new(path, name)
     keys = read_keys(path)
-    if any(one.name == name for one in keys):
-        raise UserError(f"{path} has a key {name!r:.80}. Replace it with `outlast keys rotate`.")
     _check_name(name)
+    _check_named({"--agent": agent, "--tenant": tenant, "--wait": wait})
     actions = _actions(may, has_waits=bool(wait))
     key, digest = new_key()
     made = ApiKey(
@@ -112,7 +113,7 @@ def list_keys(file: KeyFile = None, as_json: options.AsJson = False) -> None:
     if not keys:
         terminal.say(terminal.out(), "No API keys. Make one with `outlast keys add`.")
     for one in keys:
-        terminal.say(terminal.out(), (one.name, "bold"), ": ", _words(one))
+        terminal.say(terminal.out(), (named(one.name), "bold"), ": ", _words(one))
 
 
 def rotate(
@@ -197,6 +198,13 @@ def _check_name(name: str) -> None:
         raise UserError(f"The name of a key has at most {LONGEST_NAME} characters.")
 
 
+def _check_named(scope: dict[str, Names]) -> None:
+    """Refuse an empty name in a scope, such as that of a variable that is not set."""
+    for option, names in scope.items():
+        if not all(one.strip() for one in names or ()):
+            raise UserError(f"{option} has an empty name. Name one, or leave {option} out for any.")
+
+
 def _time(text: str | None, option: str) -> datetime | None:
     if text is None:
         return None
@@ -212,7 +220,7 @@ def _print_key(made: "ApiKey", key: str, path: Path, *, as_json: bool) -> None:
     if as_json:
         terminal.print_json({**_record(made), "key": key, "file": str(path)})
         return
-    terminal.say(terminal.err(), (made.name, "bold"), ": ", _words(made))
+    terminal.say(terminal.err(), (named(made.name), "bold"), ": ", _words(made))
     terminal.say(terminal.err(), "This is the key. It is shown once; the file has its digest.")
     terminal.say_text(terminal.out(), key)
 

@@ -71,7 +71,7 @@ from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_READ, cut
 from outlast.views.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.views.run import AnyState, loop_state
-from outlast.visibility.queries import equals
+from outlast.visibility.queries import equals, time_text
 
 AuditEvent: TypeAlias = Literal[
     "forked",
@@ -644,7 +644,7 @@ async def audit_since(client: Client, since: datetime, *, limit: int = MOST_RUNS
     Raises:
         AgentsException: the server refused.
     """
-    at = since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = time_text(since)
     found, is_cut = await _executions(
         client, f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')", limit
     )

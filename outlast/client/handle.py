@@ -150,6 +150,9 @@ class RunHandle(People):
     Attributes:
         id: the workflow id.
         client: the client.
+
+    Raises:
+        RunNotFound: no run can have the id, such as an empty one.
     """
 
     def __init__(

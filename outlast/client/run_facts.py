@@ -42,8 +42,8 @@ async def run_facts(
     """
     root_id, is_nested = run_id, False
     while True:
-        address = RunAddress(client, root_id, patience)
         try:
+            address = RunAddress(client, root_id, patience)
             description = address.checked(await address.ask(address.describe))
         except RunNotFound:
             # Of a run whose root is gone, nobody can say whose it is.

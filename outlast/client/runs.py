@@ -34,7 +34,14 @@ from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import listed_as
 from outlast.pricing import Cost
 from outlast.views.run import snapshot_of
-from outlast.visibility.queries import before, equals, is_any_of, search_error, starts_with
+from outlast.visibility.queries import (
+    before,
+    equals,
+    is_any_of,
+    search_error,
+    starts_with,
+    time_text,
+)
 from outlast.visibility.scopes import RunScope, any_covers, scopes_query
 
 PAGE: Final = 100
@@ -198,8 +205,7 @@ class RunFilter:
         if self.due_before is not None:
             yield before(names.ATTRIBUTE_DUE, self.due_before)
         if self.since is not None:
-            at = self._since.strftime("%Y-%m-%dT%H:%M:%SZ")
-            yield f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')"
+            yield f"(ExecutionStatus = 'Running' OR CloseTime >= '{time_text(self._since)}')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

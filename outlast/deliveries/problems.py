@@ -1,7 +1,9 @@
 """What goes wrong with a delivery, as a status and a sentence for whoever reads the sender's log."""
 
 import json
-from typing import Any, Final
+import math
+from functools import partial
+from typing import Any, Final, cast
 
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
@@ -57,7 +59,28 @@ class JSONAnswer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        return json_text(content).encode()
+
+
+def json_text(content: Any, *, ascii_only: bool = True) -> str:
+    """Return JSON; NaN and infinities, which others may send and JSON has not, are null."""
+    write = partial(json.dumps, ensure_ascii=ascii_only, allow_nan=False, separators=(",", ":"))
+    try:
+        return write(content)
+    except ValueError:
+        return write(_finite(content))
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {name: _finite(one) for name, one in cast("dict[str, Any]", value).items()}
+        case list() | tuple():
+            return [_finite(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def answer_of(error: Exception) -> JSONAnswer:

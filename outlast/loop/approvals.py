@@ -504,6 +504,39 @@ def _restored(edited: Json, before: Json) -> Json:
     return cast("Json", edited)
 
 
+def unplaced(edited: JsonObject, shown: str) -> str | None:
+    """Return a text of edited arguments in which `REDACTED` stands for no value; None if all do.
+
+    Args:
+        edited: the arguments as a person wants them.
+        shown: the arguments as the person saw them, as JSON text.
+    """
+    try:
+        before: Json = json.loads(shown or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return _unplaced(_restored(edited, before), before) if isinstance(before, dict) else None
+
+
+def _unplaced(value: Json, before: Json) -> str | None:
+    if value == before:
+        return None
+    if isinstance(value, str):
+        return value if REDACTED in value else None
+    if isinstance(value, dict):
+        known = cast("JsonObject", before) if isinstance(before, dict) else {}
+        pairs = [(one, known.get(name)) for name, one in cast("JsonObject", value).items()]
+    elif isinstance(value, list):
+        values = cast("list[Json]", value)
+        others = cast("list[Json]", before) if isinstance(before, list) else []
+        padded: list[Json] = [*others, *[None] * len(values)]
+        pairs = list(zip(values, padded, strict=False))
+    else:
+        return None
+    found = (_unplaced(one, other) for one, other in pairs)
+    return next((one for one in found if one is not None), None)
+
+
 def _has_gaps(text: str, shown: str) -> bool:
     """Whether a text is what was shown, with something in place of each `REDACTED`."""
     first, *between, last = shown.split(REDACTED)

@@ -483,6 +483,24 @@ def _is_begun(scope: KeyScope | None) -> bool:
     return scope is None or scope.is_begun
 
 
+def release_problem(caller: Caller, agent: str, facts: RunFacts | None) -> str | None:
+    """Return why a caller may not give a conversation to an agent; None if they may.
+
+    Whoever sees the runs of some agents could else have another agent do what they write.
+
+    Args:
+        caller: who releases it, with their rights at every run.
+        agent: the agent that goes on; empty for the one that was active.
+        facts: the facts of the run.
+    """
+    if not agent or facts is None or not isinstance(caller, Staff):
+        return None
+    scopes = caller.scopes_of(RULES["release"].roles)
+    if any_covers(scopes, tenant=facts.tenant, agent=agent, people=facts.people):
+        return None
+    return f"You cannot give the conversation to the agent {agent!r:.80}: you do not see its runs."
+
+
 def tenant_to_begin(caller: Caller, agent: str, tenant: str | None) -> str | None:
     """Return the tenant of a conversation that a caller begins: one that they then see.
 

@@ -87,7 +87,7 @@ from outlast.serve.live import (
     event_stream,
     inbox_stream,
 )
-from outlast.serve.messages import begin, check_same, send
+from outlast.serve.messages import begin, check_release, check_same, send
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
@@ -366,6 +366,7 @@ async def _say(asked: DeskRequest) -> Response:
 
 async def _release(asked: DeskRequest) -> Response:
     body = await read_body(asked.http, ReleaseBody)
+    await check_release(asked, body.to)
     released = asked.handle.release(by=asked.person, note=body.note, to=body.to)
     return _takeover(await _acted(released))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -47,6 +47,10 @@ class OldDigest(_Record):
     until: datetime
 
 
+_Name = Annotated[str, Field(min_length=1)]
+"""A name in a scope. An empty one would be that of the runs without a tenant."""
+
+
 class ApiKey(_Record):
     """One key of the file.
 
@@ -65,10 +69,10 @@ class ApiKey(_Record):
     name: str = Field(min_length=1, max_length=LONGEST_NAME)
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
     actions: tuple[Action, ...]
-    agents: tuple[str, ...] = ()
-    tenants: tuple[str, ...] = ()
+    agents: tuple[_Name, ...] = ()
+    tenants: tuple[_Name, ...] = ()
     conversations: Literal["own", "all"] = "own"
-    waits: tuple[str, ...] = ()
+    waits: tuple[_Name, ...] = ()
     expires: datetime | None = None
     old: tuple[OldDigest, ...] = ()
 
@@ -95,6 +99,7 @@ class ApiKey(_Record):
 class _File(_Record):
     version: Literal[1] = 1
     keys: tuple[ApiKey, ...] = ()
+    revoked: tuple[str, ...] = ()
 
 
 def new_key() -> tuple[str, str]:
@@ -117,35 +122,67 @@ def read_keys(path: Path) -> tuple[ApiKey, ...]:
     Raises:
         UserError: it cannot be read, or is no file of keys.
     """
+    return _read(path).keys
+
+
+def check_new(path: Path, name: str) -> None:
+    """Refuse a name for a new key that another program had: its conversations have that name.
+
+    Raises:
+        UserError: a key of the file has the name, or had it.
+    """
+    file = _read(path)
+    if any(one.name == name for one in file.keys):
+        raise UserError(f"{path} has a key {name!r:.80}. Replace it with `outlast keys rotate`.")
+    if name in file.revoked:
+        raise UserError(
+            f"{path} had a key {name!r:.80}, which was revoked: a new one would have the "
+            "conversations that it began. Choose another name; or, for the same program, take the "
+            "name out of `revoked` in the file."
+        )
+
+
+def _read(path: Path) -> _File:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        return ()
+        return _File()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"The file of API keys {path} cannot be read: {error}") from None
     try:
-        keys = _File.model_validate_json(text).keys
+        file = _File.model_validate_json(text)
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
         place = ".".join(map(str, first["loc"])) or "the file"
         raise UserError(f"{path} is no file of API keys: {place}: {first['msg']}.") from None
-    for one in keys:
+    for one in file.keys:
         times = [one.expires, *(old.until for old in one.old)]
         if any(time is not None and time.tzinfo is None for time in times):
             raise UserError(f"{path}: the times of the key {one.name!r} need an offset, such as Z.")
-    names = [one.name for one in keys]
+    names = [one.name for one in file.keys]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"{path} names the key {twice!r} twice.")
-    return keys
+    return file
 
 
 def write_keys(path: Path, keys: Sequence[ApiKey]) -> None:
     """Replace a file of keys at once; only this user can read it.
 
+    The names of keys that are left out stay in the file: no other program gets them.
+
     Raises:
         UserError: it cannot be written.
     """
-    record = _File(keys=tuple(keys)).model_dump(mode="json")
+    try:
+        before = _read(path)
+    except UserError:  # replaced because it could not be read
+        before = _File()
+    names = {one.name for one in keys}
+    gone = [name for name in (one.name for one in before.keys) if name not in names]
+    revoked = tuple(dict.fromkeys([*(one for one in before.revoked if one not in names), *gone]))
+    record = _File(keys=tuple(keys), revoked=revoked).model_dump(mode="json")
+    if not revoked:
+        del record["revoked"]
     try:
         write_private(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:

@@ -10,7 +10,16 @@ from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
-from outlast.serve.access import Caller, Customer, Program, Staff, Target, tenant_to_begin
+from outlast.serve.access import (
+    Caller,
+    Customer,
+    Program,
+    Staff,
+    Target,
+    is_scoped,
+    release_problem,
+    tenant_to_begin,
+)
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused, problem_of
 from outlast.serve.routing import PATIENCE, Desk, DeskRequest
@@ -177,6 +186,18 @@ async def begin(
     if run_id is not None:  # the same start by somebody else passes for this one
         await asked.check_begun(handle.id)
     return handle
+
+
+async def check_release(asked: DeskRequest, agent: str) -> None:
+    """Refuse to give a conversation to an agent whose runs the caller does not see.
+
+    Raises:
+        Refused: they do not see them.
+    """
+    if agent and is_scoped(asked.everywhere):
+        facts = await asked.desk.facts(asked.run_id)
+        if (problem := release_problem(asked.everywhere, agent, facts)) is not None:
+            raise Refused(403, "forbidden", problem)
 
 
 def author_of(caller: Caller) -> str:

@@ -1,7 +1,6 @@
 """Server-sent events over HTTP: how live streams reach browsers and programs."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -11,6 +10,7 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from outlast.deliveries.problems import json_text
 from outlast.serve.login import session_end
 from outlast.views.records import Json
 
@@ -57,7 +57,7 @@ def _line(text: str) -> str:
 
 def json_event(value: Json, *, event: str = "", cursor: str | None = None) -> ServerSentEvent:
     """Return an event whose data is JSON."""
-    data = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    data = json_text(value, ascii_only=False)
     return ServerSentEvent(data, event, cursor)
 
 

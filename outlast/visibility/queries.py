@@ -58,8 +58,12 @@ def is_any_of(attribute: str, texts: Sequence[str]) -> str | None:
 
 def before(attribute: str, time: datetime) -> str:
     """Return a condition that a time is before another one."""
-    text = time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return f"{attribute} < '{text}'"
+    return f"{attribute} < '{time_text(time, 'microseconds')}'"
+
+
+def time_text(time: datetime, spec: str = "seconds") -> str:
+    """Return a time as searches take it; `strftime` writes years before 1000 too short."""
+    return f"{time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=spec)}Z"
 
 
 def search_error(namespace: str, error: "RPCError") -> AgentsException:

@@ -208,3 +208,26 @@ async def test_what_was_approved_for_alice_is_not_paid_to_mallory(desk: Desk):
     await handle.reject(second, by=ANN)
     await desk.result(handle)
     assert paid == []
+
+
+async def test_the_word_for_a_hidden_value_is_no_value_of_an_edit(desk: Desk):
+    """A payment to `x[redacted]` is none that anybody meant."""
+    paid: list[str] = []
+
+    @function_tool(needs_approval=ApprovalPolicy(audience="billing", redact=["iban"]))
+    async def pay(iban: str) -> str:
+        """Pay."""
+        paid.append(iban)
+        return "paid"
+
+    agent = Agent[Any](name="Bank", tools=[pay])
+    await desk.open(agent, model=ScriptedModel([call("pay", "c1", iban="DE44500105")], "Done."))
+    handle = await desk.start(agent)
+    await desk.until(handle, waits_for(1))
+    (request,) = await handle.approvals()
+    for about in (request, request.id):
+        with pytest.raises(DecisionRefused, match=r"\[redacted\] stands for no value"):
+            await handle.edit(about, {"iban": "x[redacted]"}, by=ANN)
+    await handle.edit(request, {"iban": "[redacted]"}, by=ANN)
+    await desk.result(handle)
+    assert paid == ["DE44500105"]

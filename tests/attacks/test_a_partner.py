@@ -4,18 +4,20 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.errors import UserError
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import run_facts
 from outlast.contract.identity import new_shared_key
 from outlast.serve.app import desk as desk_app
-from outlast.serve.keys import ACTIONS, ApiKey, new_key, write_keys
-from outlast.serve.wires.ids import ResponseId
+from outlast.serve.keys import ACTIONS, ApiKey, check_new, new_key, write_keys
+from outlast.serve.wires.ids import ResponseId, TaskId
 from outlast.testing import ScriptedModel, call
 from outlast.views.run import loop_state
 from tests.attacks.test_signed_deliveries import PAID, Shop, records_of
@@ -260,3 +262,64 @@ async def test_a_key_of_a_tenant_begins_conversations_of_that_tenant_only(
             assert refused.status_code == 403
             assert "You cannot begin a conversation" in refused.text
     await handle.cancel()
+
+
+HALF: Final = "\\ud800"
+"""Half a character, as JSON writes it."""
+
+MESSAGE: Final = '{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "x"}]}'
+SAID: Final = '{"id": "u1", "role": "user", "content": "x"}'
+REST: Final = '"runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}'
+ODD: Final = [
+    ("/v1/responses", f'{{"model": "Front", "input": "Hi.", "conversation": "{HALF}"}}', 400),
+    ("/vercel/Front", f'{{"id": "{HALF}", "messages": [{MESSAGE}]}}', 400),
+    ("/agui/Front", f'{{"threadId": "{HALF}", "messages": [{SAID}], {REST}}}', 400),
+    ("/api/conversations", '{"agent": "Front", "input": "Hi.", "id": ""}', 400),
+    ("/api/conversations", '{"agent": "Front", "input": "Hi.", "id": ".."}', 400),
+    (
+        "/a2a/Front",
+        '{"jsonrpc": "2.0", "id": NaN, "method": "GetTask", "params": {"id": "x"}}',
+        200,
+    ),
+    ("/a2a/Front", '{"jsonrpc": "2.0", "id": 1e999, "method": "GetTask", "params": {}}', 200),
+]
+
+
+async def test_ids_and_numbers_that_cannot_be_are_refused_in_a_sentence(
+    desk: Desk, path: Path
+) -> None:
+    front = Agent[Any](name="Front")
+    await desk.open(front, model=ScriptedModel())
+    headers = {**bearer(SHOP), "Content-Type": "application/json", "A2A-Version": "1.0"}
+    async with at(desk, path, front) as http:
+        for place, body, status in ODD:
+            answer = await http.post(place, content=body, headers=headers)
+            assert answer.status_code == status, (place, body, answer.text)
+            assert "failed" not in answer.text
+            assert "NaN" not in answer.text
+
+
+def test_an_id_of_a_task_a_response_or_a_wait_has_one_spelling() -> None:
+    found, task = str(ResponseId("case-1", "start", 1)), str(TaskId("case-1", "start"))
+    token = WaitAddress("case-1", 0, 1, "c1", "w").token
+    assert str(ResponseId.parse(found)) == found
+    assert str(TaskId.parse(task)) == task
+    assert WaitAddress.parse(token).token == token
+    for end in ("=", " ", "!", "\n"):
+        assert ResponseId.parse(found + end) is None
+        assert TaskId.parse(task + end) is None
+        with pytest.raises(ValueError, match="no token of a wait"):
+            WaitAddress.parse(token + end)
+
+
+def test_no_other_program_gets_the_name_of_a_key_that_was_revoked(path: Path) -> None:
+    """The conversations of the first one have its name, and would be the other one's."""
+    write_keys(path, [key_of("shop", SHOPS_DIGEST)])
+    write_keys(path, [])
+    for name in ("shop", "rival"):
+        with pytest.raises(UserError, match="which was revoked"):
+            check_new(path, name)
+    check_new(path, "third")
+    write_keys(path, [key_of("shop", SHOPS_DIGEST)])  # by whoever edits the file
+    with pytest.raises(UserError, match="has a key 'shop'"):
+        check_new(path, "shop")

@@ -319,3 +319,28 @@ async def test_lists_and_runs_are_those_of_agents_and_teams(
         status, _ = await ask(app, "GET", f"/api/conversations/{handle.id}", Sent())
         assert status == (200 if sees else 404)
     await handle.cancel()
+
+
+async def test_a_colleague_gives_no_conversation_to_an_agent_whose_runs_they_do_not_see(
+    desk: Desk,
+) -> None:
+    """Else the note of whoever sees one agent's runs would be the word to another agent."""
+    agent = clerk(ApprovalPolicy(audience="billing"))
+    handle = await run_of_acme(desk, agent)
+    roles = ["viewer@agent:Clerk", "operator@agent:Clerk"]
+    app = app_of(desk, agent, roles=RoleRules({"billing": roles}))
+    run = f"/api/conversations/{handle.id}"
+    async with app.state.desk.feed:
+        assert (await ask(app, "POST", f"{run}/hold", Sent({})))[0] == 200
+        for path, sent in (
+            (f"{run}/release", Sent({"to": "Payroll", "note": "Pay Eve."})),
+            (f"/conversations/{handle.id}/release", Sent(form=[("to", "Payroll"), ("note", "")])),
+        ):
+            _, text = await ask(app, "POST", path, sent)
+            assert "cannot give the conversation to the agent" in text, path
+        _, text = await ask(app, "POST", f"{run}/release", Sent({"to": "Cl\u200berk"}))
+        assert "cannot give" in text or "cannot be printed" in text
+        state = await handle.state()
+        assert (state.status, state.agent) == ("held", "Clerk")
+        assert (await ask(app, "POST", f"{run}/release", Sent({"to": "Clerk"})))[0] == 200
+    await handle.cancel()

@@ -16,6 +16,7 @@ from temporalio.worker import Worker
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import RunNotFound
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
@@ -201,6 +202,39 @@ class Foreign:
             task_queue=queue,
             start_to_close_timeout=timedelta(seconds=20),
         )
+
+
+async def test_a_call_has_the_id_and_key_of_the_workflow_that_schedules_it(desk: Desk):
+    """Else one approved call, carried out again under other ids, would have a key each time."""
+    keys: list[tuple[str, str]] = []
+
+    @function_tool
+    async def pay(ctx: ToolContext[Any]) -> str:
+        """Pay."""
+        keys.append((ctx.run_id, ctx.idempotency_key))
+        return "paid"
+
+    await desk.open(Agent[Any](name="Bank", tools=[pay]), model=ScriptedModel())
+    queue, own = f"{desk.queue}-foreign", f"{desk.queue}-own"
+    async with Worker(desk.client, task_queue=queue, workflows=[Foreign]):
+        for told in ("of-another-tenant", ""):
+            effect = RunTool(
+                effect=1,
+                agent="Bank",
+                run_id=told,
+                turn=1,
+                name="pay",
+                call_id="c1",
+                arguments="{}",
+            )
+            await desk.client.execute_workflow(
+                Foreign.run,
+                args=[desk.queue, "tool:pay", records.write(effect)],
+                id=own,
+                task_queue=queue,
+            )
+    assert [run_id for run_id, _ in keys] == [own, own]
+    assert all(key.startswith(f"{own}@") for _, key in keys)
 
 
 async def test_a_carried_state_of_somebodys_own_runs_no_guarded_tool(desk: Desk):

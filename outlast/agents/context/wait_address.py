@@ -48,4 +48,7 @@ class WaitAddress:
         listed = cast("list[Json]", fields) if isinstance(fields, list) else []
         if [type(one) for one in listed] != [str, int, int, str, str]:
             raise ValueError(f"{token!r:.80} is no token of a wait.")
-        return cls(*cast("tuple[str, int, int, str, str]", tuple(listed)))
+        address = cls(*cast("tuple[str, int, int, str, str]", tuple(listed)))
+        if address.token != token:  # a token has one spelling
+            raise ValueError(f"{token!r:.80} is no token of a wait.")
+        return address

@@ -43,7 +43,14 @@ from outlast.loop.actions import (
     SetAsideAction,
     fields_of,
 )
-from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision, Person, VoteType
+from outlast.loop.approvals import (
+    ApprovalRequest,
+    ApprovalStatus,
+    Decision,
+    Person,
+    VoteType,
+    unplaced,
+)
 from outlast.loop.events import PersonActed
 from outlast.loop.human_actions import row_of
 from outlast.loop.problems import decision_problem, digest_of_given_up, gave_up_already
@@ -499,6 +506,7 @@ class People(ABC):
         name = to if isinstance(to, str) else getattr(cast("object", to), "name", None)
         if not isinstance(name, str):
             raise UserError(f"release(to=...) must be an agent or its name, not {to!r:.80}.")
+        check_printable("release(to=...)", name, is_name=True)
         action = ReleaseAction(note=note, to=name, **fields_of(person_of(by)))
         return await self._give_up(action)
 
@@ -557,6 +565,9 @@ class People(ABC):
         address, settled = await self._run_of(request, reads, nested_id)
         if settled is not None:
             return _earlier_receipt(settled, decision, address.run_id)
+        if decision.type == "edit":
+            shown = seen_request(request) or await reads.request(address, decision.request_id)
+            _check_hidden(decision, shown)
         decision = await _with_what_was_seen(decision, address, reads)
         unique = update_id(decision, await _withdrawals(address, request, decision, reads))
         try:
@@ -734,6 +745,22 @@ async def _request_for_signal(
         raise DecisionRefused(problem)
     is_enough = decision_problem(state, event) is None
     return request_in(state, decision.request_id) if is_enough else None
+
+
+def _check_hidden(decision: Decision, shown: ApprovalRequest | None) -> None:
+    """Refuse an edit whose `[redacted]` would be what the tool gets.
+
+    Raises:
+        DecisionRefused: it stands for no value.
+    """
+    if shown is None:
+        return
+    text = unplaced(decision.edited_arguments or {}, shown.arguments)
+    if text is not None:
+        raise DecisionRefused(
+            f"Approval {decision.request_id:.80}: in {text!r:.80}, [redacted] stands for no value. "
+            "Leave the hidden value alone, or write all of it."
+        )
 
 
 async def _with_what_was_seen(decision: Decision, address: RunAddress, reads: _Reads) -> Decision:

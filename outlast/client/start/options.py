@@ -228,6 +228,8 @@ _OF_NESTED: Final = re.compile(r".*/[^/]*-[0-9]+", re.DOTALL)
 def _check_new_id(id: object) -> None:
     if isinstance(id, str):
         check_printable("id=", id)
+        if id in {".", ".."}:  # clients leave them out of addresses: nobody could open the run
+            raise UserError(f"id={id!r} is no id that fits into an address. Choose another one.")
     if isinstance(id, str) and _OF_NESTED.fullmatch(id):
         raise UserError(
             f"id={id!r:.200} has the form of the id of a nested run, which its parent may end. "

@@ -74,6 +74,15 @@ def no_such_run(run_id: str, namespace: str) -> RunNotFound:
     )
 
 
+def _can_be(run_id: str) -> bool:
+    """Whether a run may have the id: no request can name it otherwise."""
+    try:
+        run_id.encode()
+    except UnicodeEncodeError:  # half a character
+        return False
+    return bool(run_id) and "\0" not in run_id
+
+
 async def check_size(client: Client, payload: JsonObject) -> None:
     """Refuse a payload that the server would refuse, measured after encoding.
 
@@ -110,6 +119,8 @@ class RunAddress:
         *,
         first: str | None = None,
     ) -> None:
+        if not _can_be(run_id):
+            raise no_such_run(run_id, client.namespace)
         self.run_id = run_id
         self.first = first
         self.patience: timedelta = patience_of(patience)

@@ -28,6 +28,7 @@ from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, Snapshot, TextAdded
+from outlast.serve.messages import check_release
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.conversation_lists import (
     LiveMessages,
@@ -403,11 +404,9 @@ async def _release(asked: DeskRequest, form: Form) -> str:
         raise UserError(
             f"The note has {len(note):,} characters, and at most {LONGEST_WORDS:,} are sent."
         )
-    await asked.handle.release(
-        by=asked.person,
-        note=note,
-        to=form.text("to").encode(errors="replace").decode(),
-    )
+    agent = form.text("to").encode(errors="replace").decode()
+    await check_release(asked, agent)
+    await asked.handle.release(by=asked.person, note=note, to=agent)
     return ""
 
 

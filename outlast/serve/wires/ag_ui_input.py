@@ -210,6 +210,8 @@ def _answer(entry: ResumeEntry) -> Answered:
     approved, edited = payload.get("approved"), payload.get("editedArgs")
     message = payload.get("message")
     said = {"message": message} if isinstance(message, str) and message else {}
+    if approved is not None and payload.get("response") is not None:  # it says two things
+        return Answered(entry.interrupt_id, problem=_HOW_TO_DECIDE)
     if approved is True and edited is not None:
         fields = {"edited_arguments": edited, **said}
         return Answered(entry.interrupt_id, "edit", fields)

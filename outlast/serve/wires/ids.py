@@ -117,6 +117,8 @@ def _decoded(text: str, prefix: str) -> Any:
         return None
     content = text.removeprefix(prefix)
     try:
-        return json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
+        fields = json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
+        # Each id has one spelling: else another text would be the same task.
+        return fields if _encoded(fields) == content else None
     except (ValueError, RecursionError):
         return None

@@ -78,6 +78,7 @@ def test_a_key_is_made_listed_replaced_and_revoked(path: Path) -> None:
         (["add", "shop", "--may", "view_run", "--wait", "x"], "belongs to --may finish_wait"),
         (["add", "shop", "--may", "view_run", "--expires", "soon"], "--expires 'soon' is no time"),
         (["add", "shop", "--may", "view_run", "--expires", "2020-01-01"], "is over already"),
+        (["add", "shop", "--may", "view_run", "--tenant", ""], "--tenant has an empty name"),
         (["add", " ", "--may", "view_run"], "needs a name that can be printed"),
         (["add", "x" * 101, "--may", "view_run"], "at most 100 characters"),
         (["rotate", "crm"], "has no key 'crm'. Keys: none."),
@@ -96,6 +97,18 @@ def test_a_name_is_given_once(path: Path) -> None:
     assert "for all conversations" in invoke("keys", "list").stdout
     again = invoke("keys", "add", "shop", "--may", "view_run")
     assert "has a key 'shop'" in " ".join(again.stderr.split())
+
+
+def test_a_name_that_was_revoked_is_no_other_programs(path: Path) -> None:
+    invoke("keys", "add", "shop", "--may", "view_run")
+    invoke("keys", "revoke", "shop")
+    again = invoke("keys", "add", "shop", "--may", "view_run")
+    assert "which was revoked" in " ".join(again.stderr.split())
+
+
+def test_a_letter_that_passes_for_a_latin_one_shows(path: Path) -> None:
+    invoke("keys", "add", "\u0455hop", "--may", "view_run")
+    assert "\\u0455hop: view_run" in invoke("keys", "list").stdout
 
 
 def test_without_a_file_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from outlast.loop.approvals import (
     Person,
     digest,
     reviewed,
+    unplaced,
     with_redacted,
 )
 from outlast.loop.values import Json, JsonObject
@@ -158,6 +159,31 @@ def test_an_edit_keeps_a_text_of_which_its_author_saw_a_part() -> None:
         assert with_redacted({"note": changed}, before) == {"note": changed}
     for changed in (f"{REDACTED} or {REDACTED}", f"DE99 and DE98{REDACTED}"):
         assert with_redacted({"two": changed}, before) == {"two": changed}
+
+
+@pytest.mark.parametrize(
+    ("edited", "text"),
+    [
+        ({"iban": REDACTED, "note": "to DE99, by noon", "cents": 4}, None),
+        ({"iban": REDACTED, "note": f"to {REDACTED}, by noon"}, None),
+        ({"iban": f"x{REDACTED}y"}, f"x{REDACTED}y"),
+        ({"note": f"to Eve or {REDACTED}"}, f"to Eve or {REDACTED}"),
+        ({"new": REDACTED}, REDACTED),
+        ({"of": {"days": [REDACTED, 2], "more": [{"a": REDACTED}]}}, REDACTED),
+        ({"of": {"days": [REDACTED, REDACTED]}}, None),
+        ({"of": {"days": [1, 2, REDACTED]}}, REDACTED),
+        ({"of": {"days": []}, "cents": 4}, None),
+        ({"cents": [REDACTED]}, REDACTED),
+    ],
+)
+def test_a_value_that_stays_has_a_place_in_the_call(edited: JsonObject, text: str | None) -> None:
+    """Else the tool would get the word for it."""
+    shown: JsonObject = {
+        "iban": REDACTED, "note": "to DE99, by noon", "cents": 5, "of": {"days": [1, 2]}
+    }  # fmt: skip
+    assert unplaced(edited, json.dumps(shown)) == text
+    for unreadable in ("{", "[1]"):
+        assert unplaced(edited, unreadable) is None
 
 
 def test_a_decision_and_a_request_say_who_may_and_who_did() -> None:

@@ -366,6 +366,7 @@ async def test_a_body_that_is_none_is_refused(body: bytes) -> None:
         ({"approved": True, "editedArgs": {"n": 1}}, "edit", {"edited_arguments": {"n": 1}}),
         ({"approved": False, "message": "No."}, "reject", {"message": "No."}),
         ({"response": {"n": 1}}, "respond", {"response": {"n": 1}}),
+        ({"approved": True, "response": {"n": 1}}, None, None),
         ("yes", None, None),
         ({"approved": "true"}, None, None),
         (None, None, None),

@@ -1,10 +1,12 @@
 """Quoting names in visibility queries, and comparing here what a server cannot search."""
 
+from datetime import UTC, datetime
+
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
-from outlast.visibility.queries import equals, is_any_of, is_findable, search_error
+from outlast.visibility.queries import equals, is_any_of, is_findable, search_error, time_text
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,10 @@ from outlast.visibility.queries import equals, is_any_of, is_findable, search_er
 def test_a_condition_holds_for_every_run_with_the_value(text: str, condition: str | None) -> None:
     assert equals("A", text) == condition
     assert is_findable(text) == (condition is not None and "=" in condition)
+
+
+def test_a_time_long_ago_is_one_that_a_server_reads() -> None:
+    assert time_text(datetime(110, 5, 26, 6, tzinfo=UTC)) == "0110-05-26T06:00:00Z"
 
 
 def test_a_condition_for_several_values_is_there_only_if_all_can_be_searched_for() -> None:
