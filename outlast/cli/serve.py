@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from outlast.serve.routing import Desk
 
 DEFAULT_PORT = 8090
+DEFAULT_CONNECTIONS = 2_000
 _LONGEST_END = timedelta(seconds=10)
 """How long the desk may live after the program that started it."""
 
@@ -62,6 +63,9 @@ def serve(
     port: Annotated[
         int, typer.Option("--port", min=0, max=LARGEST_PORT, help="The port; 0 for a free one.")
     ] = DEFAULT_PORT,
+    connections: Annotated[
+        int, typer.Option("--connections", min=1, help="How many connections it takes at once.")
+    ] = DEFAULT_CONNECTIONS,
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
     ] = False,
@@ -91,6 +95,7 @@ def serve(
 
     async def work() -> None:
         from outlast.serve.app import desk
+        from outlast.serve.connections import ConnectionLimits
         from outlast.serve.http_server import serve_desk
 
         stop = stop_requested()
@@ -103,7 +108,8 @@ def serve(
         shared: Desk = application.state.desk
         if team.has_login and not await shared.signs():
             terminal.say(terminal.err(), _UNSIGNED)
-        await serve_desk(application, host, port, stop, on_ready)
+        limits = ConnectionLimits(connections=connections)
+        await serve_desk(application, host, port, stop, on_ready, limits)
 
     asyncio.run(work())
 
