@@ -140,14 +140,13 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
         finally:
             await shared.close()  # readers get a position to come back with
 
-    app = Starlette(
+    app = _Guarded(
         routes=[
             *_routes(),
             *delivery_routes(client, webhooks=options.get("webhooks")),
             *shared.login.routes,
         ],
         middleware=[
-            Middleware(_SecurityHeaders),
             Middleware(LimitedBodies),
             Middleware(EscapedPaths),
         ],
@@ -219,6 +218,14 @@ class _SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+class _Guarded(Starlette):
+    """An application whose every answer has the headers, also that of its own failure."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the application with everything around it."""
+        return _SecurityHeaders(super().build_middleware_stack())
 
 
 # --- Arguments -----------------------------------------------------------------------------------
