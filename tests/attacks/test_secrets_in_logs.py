@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,6 +16,7 @@ from outlast import Customer
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import DeliveryRefused
+from outlast.agents.json_values import JsonObject
 from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.process_log import log_to_standard_error
 from outlast.client.deliveries import finish
@@ -95,7 +96,7 @@ class Lines(logging.Handler):
 
 
 @contextmanager
-def all_lines() -> Iterator[Lines]:
+def all_lines() -> Generator[Lines]:
     root, lines = logging.getLogger(), Lines()
     level = root.level
     root.addHandler(lines)
@@ -110,7 +111,7 @@ def all_lines() -> Iterator[Lines]:
 def _answer(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Call the next tool, and answer at last."""
     outputs = sum(one.get("type") == "function_call_output" for one in body["input"])
-    calls = [
+    calls: list[tuple[str, JsonObject]] = [
         ("look_up", {"order": mark("argument")}),
         ("fail", {"order": mark("argument")}),
         ("look_up", {"nothing": mark("argument")}),
