@@ -85,13 +85,7 @@ def serve(
     login, roles = team.login(), team.roles()
 
     def on_ready(bound: int) -> None:
-        own = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
-        url = team.url or own
-        if as_json:
-            terminal.print_json_line({"status": "ready", "url": url, "listens_at": own})
-        else:
-            elsewhere = "" if url == own else f", and listens at {own}"
-            terminal.say(terminal.out(), "The desk is at ", url, elsewhere)
+        _say_where(host, bound, team.url, as_json=as_json)
 
     async def work() -> None:
         from outlast.serve.app import desk
@@ -112,6 +106,16 @@ def serve(
         await serve_desk(application, host, port, stop, on_ready, limits)
 
     asyncio.run(work())
+
+
+def _say_where(host: str, port: int, url: str | None, *, as_json: bool) -> None:
+    own = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = url or own
+    if as_json:
+        terminal.print_json_line({"status": "ready", "url": url, "listens_at": own})
+    else:
+        elsewhere = "" if url == own else f", and listens at {own}"
+        terminal.say(terminal.out(), "The desk is at ", url, elsewhere)
 
 
 def has_desk_packages() -> bool:
