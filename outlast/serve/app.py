@@ -140,7 +140,7 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
         finally:
             await shared.close()  # readers get a position to come back with
 
-    app = _Guarded(
+    app = Starlette(
         routes=[
             *_routes(),
             *delivery_routes(client, webhooks=options.get("webhooks")),
@@ -154,6 +154,9 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
         lifespan=lifespan,
     )
     app.state.desk = shared
+    build = app.build_middleware_stack
+    # Around everything, so that the answer of a failure has the headers, too.
+    app.build_middleware_stack = lambda: _SecurityHeaders(build())
     return app
 
 
@@ -218,14 +221,6 @@ class _SecurityHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
-
-
-class _Guarded(Starlette):
-    """An application whose every answer has the headers, also that of its own failure."""
-
-    def build_middleware_stack(self) -> ASGIApp:
-        """Return the application with everything around it."""
-        return _SecurityHeaders(super().build_middleware_stack())
 
 
 # --- Arguments -----------------------------------------------------------------------------------
