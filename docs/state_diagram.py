@@ -20,6 +20,7 @@ from outlast.loop.calls import (
     OutsideWait,
     PlannedCall,
     PreparedRun,
+    RequiredApproval,
     ToolResult,
     ViewSummary,
 )
@@ -440,15 +441,15 @@ def _replies() -> Iterator[ModelReply]:
     yield ModelReply(items=(), failure=FAILURE)
     for plan in (
         PlannedCall(item=0, kind="tool"),
-        PlannedCall(item=0, kind="tool", needs_approval=True),
-        PlannedCall(item=0, kind="tool", needs_approval=True, terms=SHORT),
-        PlannedCall(item=0, kind="tool", needs_approval=True, terms=FATAL),
+        PlannedCall(item=0, kind="tool", approval=RequiredApproval()),
+        PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=SHORT)),
+        PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=FATAL)),
         PlannedCall(item=0, kind="tool", fatal=True),
         PlannedCall(item=0, kind="tool", final=True),
         PlannedCall(item=0, kind="agent", target="B"),
         PlannedCall(item=0, kind="unknown", problem="There is no such tool."),
         PlannedCall(item=0, kind="handoff", target="B"),
-        PlannedCall(item=0, kind="handoff", target="B", needs_approval=True),
+        PlannedCall(item=0, kind="handoff", target="B", approval=RequiredApproval()),
         PlannedCall(item=0, kind="handoff", target="B", callback=True),
     ):
         yield ModelReply(items=(_call("c"),), calls=(plan,))

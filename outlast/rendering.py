@@ -14,6 +14,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -57,6 +58,9 @@ _MARKLESS = re.compile(f"[{_BLANK}]")
 _COLOURED = rf"(?<=[{_EMOJI}])\ufe0f(?![{_BLANK}])"
 """The only harmless use of a variation selector: after an emoji, for its color form."""
 
+_MOST_MARKS = 8
+"""How many marks may stand on one letter. More of them would cover the lines around it."""
+
 _LAST_SCANNED = 0x3FFFF
 """The planes above hold only tags, variation selectors and private-use characters."""
 
@@ -67,20 +71,44 @@ _ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 @cache
 def _hidden() -> str:
     """Return the escaped characters as the content of a regular expression's `[]`."""
-    codes = [
-        code
-        for code in range(_LAST_SCANNED + 1)
-        if not chr(code).isprintable() and chr(code) not in _SPACES
-    ]
+    ranges = _ranges(lambda one: not one.isprintable() and one not in _SPACES)
+    return "".join([ranges, f"\\U{_LAST_SCANNED + 1:08x}-\\U0010ffff", _BLANK])
+
+
+@cache
+def _marks() -> str:
+    """Return the marks that stand on a letter as the content of a regular expression's `[]`."""
+    return _ranges(_is_mark)
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in {"Mn", "Me"}
+
+
+@cache
+def _maybe_heaped() -> re.Pattern[str]:
+    """Return a pattern that is quick, and also finds other characters beyond U+FFFF."""
+    marks = _ranges(lambda one: one > "\uffff" or _is_mark(one))
+    return re.compile(f"[{marks}]{{{_MOST_MARKS + 1}}}")
+
+
+def _ranges(is_one: Callable[[str], bool]) -> str:
+    codes = [code for code in range(_LAST_SCANNED + 1) if is_one(chr(code))]
     starts = [codes[0], *(after for before, after in pairwise(codes) if after != before + 1)]
     ends = [*(before for before, after in pairwise(codes) if after != before + 1), codes[-1]]
     ranges = [f"\\U{a:08x}-\\U{b:08x}" for a, b in zip(starts, ends, strict=True)]
-    return "".join([*ranges, f"\\U{_LAST_SCANNED + 1:08x}-\\U0010ffff", _BLANK])
+    return "".join(ranges)
+
+
+@cache
+def _heaped() -> re.Pattern[str]:
+    """Return the pattern of a mark above those that one letter may have."""
+    return re.compile(f"(?<=[{_marks()}]{{{_MOST_MARKS}}})[{_marks()}]")
 
 
 @cache
 def _unseen() -> re.Pattern[str]:
-    return re.compile(f"(?!{_COLOURED})[{_hidden()}]")
+    return re.compile(f"(?!{_COLOURED})[{_hidden()}]|{_heaped().pattern}")
 
 
 @cache
@@ -90,7 +118,7 @@ def _unclear() -> re.Pattern[str]:
 
 
 def visible(text: str) -> Shown:
-    """Return a text with every control, format and invisible character as an escape.
+    """Return a text with every control, format, invisible or heaped character as an escape.
 
     Line breaks are escaped, too: the result is one line.
     """
@@ -123,7 +151,9 @@ def joined(*parts: str) -> Shown:
 
 def _is_clear(text: str) -> bool:
     """Return True only if no character needs escaping; a fast check with false negatives."""
-    return text.isprintable() and not _MARKLESS.search(text)
+    if not text.isprintable():
+        return False
+    return text.isascii() or not (_MARKLESS.search(text) or _maybe_heaped().search(text))
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -5,6 +5,10 @@ import sys
 
 from outlast.rendering import LogFormatter
 
+_QUIET = ("httpx", "httpx2", "mcp")
+"""Loggers that say at INFO to which address a request goes, with its query, or the id of a session:
+either may be a key."""
+
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -13,3 +17,5 @@ def log_to_standard_error(level: int) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter(_LOG_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from outlast.serve.routing import Desk
 
 DEFAULT_PORT = 8090
+DEFAULT_CONNECTIONS = 2_000
 _LONGEST_END = timedelta(seconds=10)
 """How long the desk may live after the program that started it."""
 
@@ -62,6 +63,9 @@ def serve(
     port: Annotated[
         int, typer.Option("--port", min=0, max=LARGEST_PORT, help="The port; 0 for a free one.")
     ] = DEFAULT_PORT,
+    connections: Annotated[
+        int, typer.Option("--connections", min=1, help="How many connections it takes at once.")
+    ] = DEFAULT_CONNECTIONS,
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
     ] = False,
@@ -81,16 +85,11 @@ def serve(
     login, roles = team.login(), team.roles()
 
     def on_ready(bound: int) -> None:
-        own = f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
-        url = team.url or own
-        if as_json:
-            terminal.print_json_line({"status": "ready", "url": url, "listens_at": own})
-        else:
-            elsewhere = "" if url == own else f", and listens at {own}"
-            terminal.say(terminal.out(), "The desk is at ", url, elsewhere)
+        _say_where(host, bound, team.url, as_json=as_json)
 
     async def work() -> None:
         from outlast.serve.app import desk
+        from outlast.serve.connections import ConnectionLimits
         from outlast.serve.http_server import serve_desk
 
         stop = stop_requested()
@@ -103,9 +102,20 @@ def serve(
         shared: Desk = application.state.desk
         if team.has_login and not await shared.signs():
             terminal.say(terminal.err(), _UNSIGNED)
-        await serve_desk(application, host, port, stop, on_ready)
+        limits = ConnectionLimits(connections=connections)
+        await serve_desk(application, host, port, stop, on_ready, limits)
 
     asyncio.run(work())
+
+
+def _say_where(host: str, port: int, url: str | None, *, as_json: bool) -> None:
+    own = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = url or own
+    if as_json:
+        terminal.print_json_line({"status": "ready", "url": url, "listens_at": own})
+    else:
+        elsewhere = "" if url == own else f", and listens at {own}"
+        terminal.say(terminal.out(), "The desk is at ", url, elsewhere)
 
 
 def has_desk_packages() -> bool:

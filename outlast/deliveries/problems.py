@@ -114,6 +114,6 @@ def _problem_of(error: Exception) -> tuple[int, str, str]:
         logger.error("A delivery failed", exc_info=error)
         return 500, "internal_error", "The receiver failed. Its log says why."
     if status == 503:  # the reason is about our machines, which is no matter of the sender's
-        logger.warning("A delivery is refused for now: %r", str(error)[:500])
+        logger.warning("A delivery is refused for now: %r", error)
         return 503, "not_now", _NOT_NOW
     return status, str(getattr(error, "code", "refused")), str(error)

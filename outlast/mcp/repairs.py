@@ -16,7 +16,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import methods
 from pydantic import ValidationError
 
-from outlast.agents.logs import get_logger
+from outlast.agents.logs import get_logger, logs_exception_texts
 from outlast.agents.mcp.results import MARK
 from outlast.loop.values import JsonObject
 from outlast.mcp.wrapped_streams import WrappedStream
@@ -71,12 +71,11 @@ class Repairs:
                 async with asyncio.timeout(VALIDATION_SECONDS):
                     await validate(name, result)
             except Exception as error:  # noqa: BLE001  whatever the schema is made of
-                reason = f"{type(error).__name__}: {error}"
                 logger.warning(
                     "the result of the MCP tool %r was not checked, or does not fit its output "
                     "schema: %s",
                     name,
-                    cut(visible(reason), LONGEST_REASON),
+                    cut(visible(_misfit(error)), LONGEST_REASON),
                 )
                 result.meta = {**(result.meta or {}), MARK: True}
 
@@ -262,3 +261,11 @@ class _Writing(WrappedStream):
     async def send(self, item: SessionMessage, /) -> None:
         self._repairs.note_request(item.message)
         await self._stream.send(item)
+
+
+def _misfit(error: Exception) -> str:
+    """Return why a result does not fit, or was not checked: words of the schema, none of the result."""
+    rule = getattr(error.__cause__, "absolute_schema_path", None)
+    if rule is not None:
+        return "its rule " + ".".join(map(str, rule))
+    return f"{type(error).__name__}: {error}" if logs_exception_texts() else type(error).__name__

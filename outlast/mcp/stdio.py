@@ -79,7 +79,11 @@ class MessageReader:
                 bytes(self._line), by_name=False
             )
         except ValueError as error:
-            logger.exception("an MCP server has written what is no message of the protocol")
+            # The error quotes the line, which may be what a tool has returned.
+            logger.error(  # noqa: TRY400
+                "an MCP server has written a line of %d bytes that is no message of the protocol",
+                len(self._line),
+            )
             return error
         return SessionMessage(message)
 

@@ -41,6 +41,7 @@ from outlast.serve.routing import (
     Login,
     as_json,
 )
+from outlast.serve.sse import Streams
 from outlast.serve.tokens import ConversationTokens, tokens_from_environment
 from outlast.serve.troubles import RunTroubles
 from outlast.serve.wires import a2a, ag_ui, responses, vercel
@@ -146,7 +147,6 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
             *shared.login.routes,
         ],
         middleware=[
-            Middleware(_SecurityHeaders),
             Middleware(LimitedBodies),
             Middleware(EscapedPaths),
         ],
@@ -154,6 +154,9 @@ def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
         lifespan=lifespan,
     )
     app.state.desk = shared
+    build = app.build_middleware_stack
+    # Around everything, so that the answer of a failure has the headers, too.
+    app.build_middleware_stack = lambda: _SecurityHeaders(build())
     return app
 
 
@@ -174,6 +177,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         login=login or ThisMachine(os_user()),
         roles=options.get("roles") or RoleRules(anybody=ROLES),
         tokens=options.get("tokens") or tokens_from_environment(url, client.namespace),
+        streams=Streams(limits),
         api_keys=ApiKeys(keys, None if file is None else Path(file)),
         agents=tuple(options.get("agents", ())),
         task_queue=options.get("task_queue"),

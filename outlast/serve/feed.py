@@ -152,7 +152,11 @@ class FeedLimits:
 
     Attributes:
         readers_per_run: how many readers a run may have in this process.
-        readers_per_person: how many readers a person may have in this process, over all runs.
+        readers_per_person: how many readers a person may have in this process, over all runs. A
+            person, or a customer, may have as many streams, of every kind.
+        streams: how many streams this process sends at once, to everybody.
+        streams_per_program: how many streams a program with an API key may have in this process: one
+            for each customer who waits, often.
         stalled_after: how long a reader may take nothing, although there is something for it.
         grace: how long a follower without readers waits for another one.
         lag: how long a reader that is ahead of this process waits for it to catch up; then its
@@ -161,6 +165,8 @@ class FeedLimits:
 
     readers_per_run: int = 100
     readers_per_person: int = 50
+    streams: int = 1_000
+    streams_per_program: int = 500
     stalled_after: timedelta = timedelta(seconds=30)
     grace: timedelta = timedelta(seconds=10)
     lag: timedelta = timedelta(seconds=5)

@@ -10,24 +10,35 @@ import uvicorn
 from starlette.applications import Starlette
 
 from outlast.agents.errors import UserError
+from outlast.serve.connections import BACKLOG, BoundedConfig, ConnectionLimits, Connections
 
 SHUTDOWN_SECONDS: Final = 5
 """How long running requests may take to end; live streams end at once."""
 
-_BACKLOG: Final = 2_048
+_TICKS: Final = 10
+"""How many ticks of the server are a second."""
 
 
 class _Server(uvicorn.Server):
     """A server that leaves signals to the program, and says when it is ready."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: BoundedConfig) -> None:
         super().__init__(config)
         self.is_ready = asyncio.Event()
+        self._connections = config.connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say so."""
         await super().startup(sockets)
         self.is_ready.set()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look at the connections; called ten times a second."""
+        now = asyncio.get_running_loop().time()
+        self._connections.end_silent(now)
+        if counter % _TICKS == 0:
+            self._connections.end_stalled(now)
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -41,6 +52,7 @@ async def serve_desk(
     port: int,
     stop: asyncio.Event,
     on_ready: Callable[[int], None],
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Serve the desk until it is to stop.
 
@@ -50,13 +62,15 @@ async def serve_desk(
         port: the port; 0 for a free one.
         stop: set when it is to stop.
         on_ready: called with the port when requests are answered.
+        limits: the bounds of its connections.
 
     Raises:
         UserError: the port cannot be used.
     """
     with _listener(host, port) as listener:
-        config = uvicorn.Config(
+        config = BoundedConfig(
             application,
+            Connections(limits or ConnectionLimits()),
             log_level="warning",
             access_log=False,  # addresses may name customers
             server_header=False,
@@ -82,7 +96,7 @@ async def serve_desk(
 def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise UserError(
             f"{host} port {port} cannot be used: {error.strerror}. Choose another one with --port."

@@ -7,6 +7,7 @@ again, with the state.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -36,6 +37,7 @@ from outlast.serve.access import (
     Action,
     Caller,
     Customer,
+    Program,
     RoleRules,
     Staff,
     Target,
@@ -44,11 +46,12 @@ from outlast.serve.access import (
     scopes_for,
     seen_at,
 )
-from outlast.serve.feed import Feed
+from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import cookies_to_set
 from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.sse import EventStream, Streams
 from outlast.serve.tokens import ConversationTokens, bearer_of
 from outlast.serve.troubles import RunTroubles
 from outlast.views.proofs import ProofReader
@@ -105,6 +108,7 @@ class Desk:
         temporal_ui: the address of Temporal's web UI; empty for none.
         inboxes: the live inboxes.
         troubles: what keeps runs from going on.
+        streams: counts the streams that are sent.
     """
 
     client: Client
@@ -120,6 +124,7 @@ class Desk:
     temporal_ui: str = ""
     inboxes: InboxFeed = field(default_factory=InboxFeed)
     troubles: RunTroubles = field(default_factory=RunTroubles)
+    streams: Streams = field(default_factory=Streams)
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""
@@ -350,7 +355,47 @@ async def _answer(
         if run_id and is_scoped(caller):
             asked = await asked.at(run_id)
             asked.check(action)
-    return await handler(asked)
+    response = await handler(asked)
+    if isinstance(response, EventStream):
+        await _count(desk, caller, response)
+    return response
+
+
+async def _count(desk: Desk, caller: Caller, stream: EventStream) -> None:
+    """Count a stream, of which a caller and a process may have so many.
+
+    Raises:
+        TooManyReaders: the caller has too many.
+        Refused: the process has too many.
+    """
+    reader, most = _reader_of(caller), _most_streams(desk, caller)
+    if desk.streams.are_full or desk.streams.of(reader) >= most:
+        await stream.aclose()
+        if desk.streams.are_full:
+            message = "This desk sends as many streams as it may. Try again in a moment."
+            raise Refused(503, "too_many_streams", message)
+        raise TooManyReaders(
+            f"{reader} has {most} streams already. Close a page, or try again later."
+        )
+    stream.count_in(desk.streams.counted(reader))
+
+
+def _reader_of(caller: Caller) -> str:
+    match caller:
+        case Staff(person=person):
+            return repr(person.subject)
+        case Customer(run_id=run_id):
+            return f"The customer of {run_id!r}"
+        case Program(name=name):
+            return f"The API key {name!r}"
+        case None:
+            return "Nobody"
+
+
+def _most_streams(desk: Desk, caller: Caller) -> int:
+    limits = desk.streams.limits
+    is_program = isinstance(caller, Program)
+    return limits.streams_per_program if is_program else limits.readers_per_person
 
 
 async def caller_of(
@@ -437,6 +482,25 @@ class BodyTooLarge(HTTPException):
         self.words = str(door.refused())
 
 
+BODY_SECONDS: Final = 30.0
+"""How long the body of a request may take, and as much longer as it comes at `SLOWEST_BODY`."""
+
+SLOWEST_BODY: Final = 8_192
+"""The bytes of a body that have to come in each second after that."""
+
+
+class BodyTooSlow(HTTPException):
+    """A body comes too slowly."""
+
+    words = (
+        f"The body of the request comes too slowly: it may take {BODY_SECONDS:.0f} seconds, and one "
+        f"more for each {SLOWEST_BODY:,} bytes."
+    )
+
+    def __init__(self) -> None:
+        super().__init__(408, "Request Timeout", {"Connection": "close"})
+
+
 class LimitedBodies:
     """Bounds the bodies of requests. The answer is that of the route, in its own form."""
 
@@ -451,16 +515,25 @@ class LimitedBodies:
         limit = scope[_LIMIT] = _Limit()
         given = Headers(scope=scope).get("content-length", "")
         declared = int(given) if given.isascii() and given.isdigit() else 0
-        total = 0
+        total, waited, is_whole = 0, 0.0, False
 
         async def receive_within() -> Message:
-            nonlocal total
+            nonlocal total, waited, is_whole
+            if is_whole:
+                return await receive()  # it says when the client goes
             if declared > limit.door.size:
                 raise BodyTooLarge(limit.door)
-            message = await receive()
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(BODY_SECONDS + total / SLOWEST_BODY - waited):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTooSlow from None
+            waited += time.monotonic() - began
             total += len(message.get("body", b""))
             if total > limit.door.size:
                 raise BodyTooLarge(limit.door)
+            is_whole = not message.get("more_body", False)
             return message
 
         await self._app(scope, receive_within, send)

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from outlast.deliveries.problems import json_text
+from outlast.serve.feed import FeedLimits
 from outlast.serve.login import session_end
 from outlast.views.records import Json
 
@@ -81,9 +83,22 @@ class EventStream(Response):
         del self.headers["Content-Length"]
         self._events = events
         self._until = until
+        self._counted: AbstractContextManager[None] = nullcontext()
+
+    def count_in(self, counted: AbstractContextManager[None]) -> None:
+        """Be counted among the streams while it is sent."""
+        self._counted = counted
+
+    async def aclose(self) -> None:
+        """Close a stream that is not sent."""
+        await self._events.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream, no longer than the session of its reader lasts."""
+        with self._counted:
+            await self._run(scope, receive, send)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("method") == "HEAD":
             await self._events.aclose()
             await Response(None, headers=dict(self.headers))(scope, receive, send)
@@ -114,7 +129,9 @@ class EventStream(Response):
                         await _piece(send, piece)
             except TimeoutError:
                 pass  # the reader is too slow, or its time is over
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        with suppress(TimeoutError):  # of a reader that takes nothing at all
+            async with asyncio.timeout(SEND_SECONDS):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _piece(send: Send, body: bytes) -> None:
@@ -145,3 +162,37 @@ async def _gone(receive: Receive) -> None:
     """Wait until the reader has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class Streams:
+    """Counts the streams that a process sends, of every kind: of all, and of each reader.
+
+    Args:
+        limits: how many there may be.
+    """
+
+    def __init__(self, limits: FeedLimits | None = None) -> None:
+        self.limits = limits or FeedLimits()
+        self._of: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._of.total()
+
+    def of(self, reader: str) -> int:
+        """Return how many streams a reader has."""
+        return self._of[reader]
+
+    @property
+    def are_full(self) -> bool:
+        """Whether no further stream may begin."""
+        return len(self) >= self.limits.streams
+
+    @contextmanager
+    def counted(self, reader: str) -> Generator[None]:
+        """Count a stream of a reader while it is sent."""
+        self._of[reader] += 1
+        try:
+            yield
+        finally:
+            self._of[reader] -= 1
+            self._of += Counter()  # forgets who has none

@@ -155,12 +155,8 @@ class BackendSpanExporter(TracingExporter):
         if status < 300:
             return True
         if 400 <= status < 500:
-            logger.error(
-                "%d traces and spans are lost: the server answered %d %.300r",
-                count,
-                status,
-                response.text,
-            )
+            logger.error("%d traces and spans are lost: the server answered %d", count, status)
+            logger.debug("the server answered %.300r", response.text)  # it may quote a span
             return True
         logger.warning("traces could not be sent: the server answered %d", status)
         return False

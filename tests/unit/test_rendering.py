@@ -368,3 +368,18 @@ def test_arguments_are_a_list_of_names_and_values_that_cannot_be_mistaken() -> N
     for odd in ("", "[1]", "5", "{", '{"a": ' + "[" * 5_000 + "]" * 5_000 + "}"):
         assert rendering.argument_pairs(odd) is None
     assert rendering.argument_pairs("{}") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a" + "\u0336" * 8, "a" + "\u0336" * 8),
+        ("a" + "\u0336" * 10, "a" + "\u0336" * 8 + "\\u0336" * 2),
+        ("a" + "\U0001d167\u0489" * 5, "a" + "\U0001d167\u0489" * 4 + "\\U0001d167\\u0489"),
+        ("\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd e\u0301 \u0e01\u0e33\u0e25\u0e31\u0e07", None),
+        ("\U0001f642" * 20, None),
+    ],
+)
+def test_marks_do_not_heap_up_over_other_lines(text: str, shown: str | None) -> None:
+    assert visible(text) == (shown or text)
+    assert original(visible(text)) == text

@@ -14,7 +14,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.activities.worker_memory import Deliveries
 from outlast.agents.json_values import as_object
-from outlast.agents.logs import get_logger
+from outlast.agents.logs import LEFT_OUT, get_logger, logs_exception_texts
 from outlast.contract import failures, policies, records
 from outlast.contract.effects import EffectRequest
 from outlast.loop.effects import NotifyPeople
@@ -146,12 +146,12 @@ class _Round:
             await self._deliveries.once(notifier, message.id, notify)
         except NotifierRejected as error:
             sentence = _sentence(notifier, message, "was refused", error)
-            logger.warning("%s", sentence)
+            logger.warning("%s", _logged(sentence, error))
             self.lost.append(undelivered(notice, sentence, notifier.name))
         except Exception as error:  # noqa: BLE001  a notifier is users' code
             sentence = _sentence(notifier, message, "was not delivered", error)
             if self.is_last:
-                logger.warning("%s; this was the last attempt", sentence)
+                logger.warning("%s; this was the last attempt", _logged(sentence, error))
                 self.lost.append(undelivered(notice, sentence, notifier.name))
             after = error.retry_after if isinstance(error, NotifierUnavailable) else None
             return NotifierUnavailable(sentence, retry_after=_bounded(after))
@@ -176,6 +176,14 @@ def _sentence(notifier: Notifier, notice: Notification, what: str, error: Except
     if isinstance(error, TimeoutError) and not str(error):
         reason = f"no answer within {notifier.timeout.total_seconds():g} s"
     return f"Notification {notice.id} {what} by {notifier.name}: {reason}"
+
+
+def _logged(sentence: str, error: Exception) -> str:
+    """Return a sentence for the log, without the text of its error where logs have none."""
+    text = str(error)
+    if not text or logs_exception_texts():
+        return sentence
+    return sentence.removesuffix(text) + f"{type(error).__name__} {LEFT_OUT}"
 
 
 def _bounded(after: timedelta | None) -> timedelta | None:

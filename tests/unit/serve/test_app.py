@@ -1,11 +1,16 @@
 """The application as a whole: what no route takes, and its settings."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.responses import Response
+from starlette.routing import Route
 from temporalio.client import Client
 
+from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.client.identity import person
 from outlast.serve.app import desk
@@ -44,6 +49,47 @@ async def test_a_load_balancer_asks_under_any_name() -> None:
     async with _http() as http:
         answer = await http.get("/health", headers={"Host": "10.0.0.9:8090"})
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+GUARDS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def _fail(_request: object) -> Response:
+    raise ValueError("A mistake.")
+
+
+async def test_no_answer_may_be_framed_or_taken_for_another_type() -> None:
+    app = desk(CLIENT, agents=[Agent(name="A")])
+    app.router.routes.append(Route("/fails", _fail))
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000), raise_app_exceptions=False)
+    found: set[int] = set()
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8090") as http:
+        paths = [one.path for one in app.routes if isinstance(one, Route)]
+        for path in (re.sub(r"\{[^}]*\}", "A", one) for one in [*paths, "/nothing"]):
+            # What asks the server, which is not there, is a failure; with PUT, nothing is.
+            for method, host in (
+                ("GET", "elsewhere"),
+                ("PUT", "localhost"),
+                ("OPTIONS", "localhost"),
+            ):
+                for accepted in ("text/html", "*/*"):
+                    headers = {"Accept": accepted, "Host": host}
+                    async with http.stream(method, path, headers=headers) as answer:
+                        found.add(answer.status_code)
+                        assert GUARDS.items() <= dict(_titled(answer.headers)).items(), path
+                        policy = answer.headers["Content-Security-Policy"]
+                        assert "frame-ancestors 'none'" in policy or "sandbox" in policy
+    assert {200, 204, 404, 405, 421, 500} <= found
+
+
+def _titled(headers: Any) -> Iterator[tuple[str, str]]:
+    return ((name.title(), value) for name, value in headers.items())
 
 
 @pytest.mark.parametrize(
