@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from outlast import Agent, ApprovalPolicy, function_tool
-from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_digest, tool_verdict
+from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_digest, tool_ruling
 from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
@@ -101,8 +101,8 @@ async def milliseconds(tool: FunctionTool, key: IdentityKey | None) -> float:
     for _ in range(ROUNDS):
         began = time.process_time()
         for _ in range(CALLS):
-            verdict = await tool_verdict(tool, invocation, raw, replace(call))
-            assert verdict.required is None, verdict
+            found = await tool_ruling(tool, invocation, raw, replace(call))
+            assert found is None, found
         times.append((time.process_time() - began) / CALLS * 1_000)
     return statistics.median(times)
 

@@ -27,6 +27,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 import outlast
 from outlast import Agent, AgentsException
+from outlast.agents.references import RunReferences
+from outlast.agents.run_objects import RUN_OBJECTS, RunKey, RunObjects
 from outlast.archive import Archive
 from outlast.client.audit import audit_run
 from outlast.client.audit_chain import chained, sealed
@@ -144,9 +146,11 @@ class Recorder:
     async def _played(
         self, name: str, scenario: Scenario, archive: Archive | None = None
     ) -> tuple[JsonObject, dict[str, str]]:
+        references = RunReferences()
         given = run_input(
             scenario.agent,
             scenario.question,
+            references=references,
             context={},
             max_turns=scenario.max_turns,
             keep_open=scenario.keep_open,
@@ -162,9 +166,12 @@ class Recorder:
         async with AgentWorker(
             client, agents=[scenario.agent], task_queue=queue, model_provider=model, **options
         ):
-            await client.start_workflow(
-                names.WORKFLOW, records.write(record), id=name, task_queue=queue
-            )
+            with RUN_OBJECTS.starting(client.namespace, name):  # as a runner does
+                started = await client.start_workflow(
+                    names.WORKFLOW, records.write(record), id=name, task_queue=queue
+                )
+                key = RunKey(client.namespace, started.result_run_id or "")
+                RUN_OBJECTS.fill(key, RunObjects(references=references))
             handle = RunHandle(client, name)
             try:
                 async with asyncio.timeout(LONGEST_SECONDS):
