@@ -52,7 +52,7 @@ def asking(**terms: Any) -> Recording:
     arguments = '{"iban": "SECRET-iban"}'
     raw = {"type": "function_call", "name": "refund", "call_id": "c1", "arguments": arguments}
     said = {"type": "message", "role": "assistant", "content": "I look."}
-    plan = {"item": 1, "kind": "tool", "needs_approval": True, "terms": terms}
+    plan = {"item": 1, "kind": "tool", "approval": {"terms": terms}}
     one.activity(2, {"items": [said, raw], "calls": [plan]})
     one.task()
     return one

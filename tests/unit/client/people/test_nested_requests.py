@@ -42,7 +42,7 @@ def run(called: tuple[dict[str, Any], dict[str, Any]], run_id: str = "") -> Reco
 @pytest.fixture
 def asking() -> Recording:
     """The innermost run, which has asked, was answered by ann, and goes on."""
-    inner = run(call("refund", kind="tool", needs_approval=True), "support-42/ask-3/inner-3")
+    inner = run(call("refund", kind="tool", approval={}), "support-42/ask-3/inner-3")
     decision = {"request_id": "e3.e3.a1", "type": "reject", "by": "ann"}
     inner.update("decide", decision, before=inner.last)
     inner.task()
