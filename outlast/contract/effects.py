@@ -271,7 +271,7 @@ ROWS: Final = (
     EffectKind(
         effect=effects.KeepLineOpen,
         activity=names.ACTIVITY_LINE,
-        function="outlast.realtime.hold_line:hold_line",
+        function="outlast.realtime.keep_line_open:keep_line_open",
         result=None,
         label=lambda effect: f"The line {effect.line}",
         failure_code=failures.MODEL_CALL_FAILED,

@@ -365,7 +365,7 @@ class KeepLineOpen:
     effect: int
     line: str
     label: str = ""
-    kind: Literal["hold_line"] = "hold_line"
+    kind: Literal["keep_line_open"] = "keep_line_open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
@@ -492,13 +492,13 @@ EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed
 """The events that answer effects."""
 
 BACKGROUND: Final = frozenset({
-    "save_session", "offload_items", "hold_line", "notify_people", "clean_up", "compact_view",
+    "save_session", "offload_items", "keep_line_open", "notify_people", "clean_up", "compact_view",
     "cancel_response",
 })  # fmt: skip
 """Kinds of effects that run beside any phase."""
 
 STOPPED_AT_THE_END: Final = frozenset(
-    {"offload_items", "hold_line", "notify_people", "compact_view"}
+    {"offload_items", "keep_line_open", "notify_people", "compact_view"}
 )
 """Kinds of effects that the end of a run stops; it waits for all others."""
 

@@ -149,7 +149,7 @@ def _is_blocked(finalized: FinalizedAnswer) -> bool:
 # --- No answer ------------------------------------------------------------------------------------
 
 
-_BESIDE: Final = frozenset({"save_session", "hold_line", "notify_people", "compact_view"})
+_BESIDE: Final = frozenset({"save_session", "keep_line_open", "notify_people", "compact_view"})
 """Kinds of effects that go on after a question has failed."""
 
 

@@ -20,7 +20,7 @@ from outlast.loop.transcript import with_first_model
 from outlast.loop.votes import paused, resumed
 
 OF_THE_SOURCE: Final = frozenset(
-    {"save_session", "hold_line", "notify_people", "clean_up", "cancel_response"}
+    {"save_session", "keep_line_open", "notify_people", "clean_up", "cancel_response"}
 )
 """Kinds of effects that are for the source to carry out."""
 

@@ -264,7 +264,7 @@ _EFFECTS: Final = {
     "finalize_answer": "the check of the answer",
     "save_session": "saving the session",
     "offload_items": "storing large content",
-    "hold_line": "the line",
+    "keep_line_open": "the line",
     "notify_people": "notifying people",
 }
 """Effects in words; the name of a tool or an agent follows."""

@@ -29,7 +29,7 @@ from tests.laws.strategies import Script, play_script, scripts
 from tests.unit.client.parked import TWO_DAYS_MS, parked_play, running_play
 from tests.unit.loop.test_compaction import summarised, talk
 
-HIDDEN = BACKGROUND - {"hold_line", "compact_view"} | {"prepare_run"}
+HIDDEN = BACKGROUND - {"keep_line_open", "compact_view"} | {"prepare_run"}
 """Kinds of effects that are no steps."""
 
 

@@ -24,7 +24,7 @@ LINES = {
     "finalize_answer": "Billing · finalize the answer",
     "save_session": "save items 0 to 1",
     "offload_items": "store the content of items 0 to 1",
-    "hold_line": "On the line: phone call",
+    "keep_line_open": "On the line: phone call",
     "notify_people": "notify people: held",
 }
 

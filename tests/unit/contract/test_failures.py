@@ -35,7 +35,7 @@ WHAT = {
     "finalize_answer": "The end of Billing's answer",
     "save_session": "Saving the session",
     "offload_items": "Storing content outside of the run",
-    "hold_line": "The line l1",
+    "keep_line_open": "The line l1",
     "notify_people": "The notification of people",
 }
 DEFAULT = {
@@ -51,7 +51,7 @@ DEFAULT = {
     "finalize_answer": failures.USER_ERROR,
     "save_session": failures.SESSION_FAILED,
     "offload_items": failures.CONTENT_UNAVAILABLE,
-    "hold_line": failures.MODEL_CALL_FAILED,
+    "keep_line_open": failures.MODEL_CALL_FAILED,
     "notify_people": failures.INTERNAL,
 }
 

@@ -66,7 +66,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.SIGNAL_LEND: "lend",
         names.SIGNAL_LINE_REPLY: "line_reply",
         names.UPDATE_ATTACH_LINE: "attach_line",
-        names.ACTIVITY_LINE: "hold_line",
+        names.ACTIVITY_LINE: "keep_line_open",
         names.ACTIVITY_NOTIFY: "notify_people",
         names.UPDATE_SEND: "send",
         names.QUERY_STATE: "state",

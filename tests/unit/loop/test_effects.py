@@ -75,6 +75,6 @@ def test_each_kind_of_effect_says_what_it_is() -> None:
         "finalize_answer",
         "save_session",
         "offload_items",
-        "hold_line",
+        "keep_line_open",
         "notify_people",
     ]

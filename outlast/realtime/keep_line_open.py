@@ -8,7 +8,7 @@ from outlast.contract.effects import EffectRequest
 from outlast.loop.effects import KeepLineOpen
 
 
-async def hold_line(
+async def keep_line_open(
     worker: WorkerDeps, request: EffectRequest[KeepLineOpen], attempt: Attempt
 ) -> None:
     """Leave the activity open: the line heartbeats and completes it from its own process.
