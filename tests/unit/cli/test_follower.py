@@ -105,7 +105,7 @@ def recorded() -> Client:
     one.asked()
     one.prepared()
     raw = {"type": "function_call", "call_id": "c1", "name": "refund", "arguments": "{}"}
-    plan = {"item": 0, "kind": "tool", "approval": {}}
+    plan: dict[str, Any] = {"item": 0, "kind": "tool", "approval": {}}
     one.activity(2, {"items": [raw], "calls": [plan]})
     one.task()
     one.signal("decide", {"request_id": "a1", "type": "approve", "by": "ann"})

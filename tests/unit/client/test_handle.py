@@ -60,7 +60,7 @@ def recording(**fields: Any) -> Recording:
 
 def asks_a_person(one: Recording, call_id: str = "c1", effect: int = 2) -> None:
     raw = {"type": "function_call", "call_id": call_id, "name": "refund", "arguments": "{}"}
-    plan = {"item": 0, "kind": "tool", "approval": {}}
+    plan: dict[str, Any] = {"item": 0, "kind": "tool", "approval": {}}
     one.activity(effect, {"items": [raw], "calls": [plan]})
     one.task()
 

@@ -26,7 +26,9 @@ def waiting(*names: str, **fields: Any) -> Recording:
     one.asked(**fields)
     one.prepared()
     calls = [call(name, f"c{at}") for at, name in enumerate(names, start=1)]
-    plans = [{"item": at, "kind": "tool", "approval": {}} for at in range(len(calls))]
+    plans: list[dict[str, Any]] = [
+        {"item": at, "kind": "tool", "approval": {}} for at in range(len(calls))
+    ]
     one.activity(2, {"items": calls, "calls": plans})
     one.task()
     return one

@@ -774,7 +774,7 @@ class Waiting(FakeClient):
         self.one.started({"agent": "A", "input": "Hello", "context": {"name": "Ann"}})
         self.one.prepared()
         raw = {"type": "function_call", "call_id": "c1", "name": "refund", "arguments": "{}"}
-        plan = {"item": 0, "kind": "tool", "approval": {}}
+        plan: dict[str, Any] = {"item": 0, "kind": "tool", "approval": {}}
         self.one.activity(2, {"items": [raw], "calls": [plan]})
         self.one.task()
         super().__init__(self.one.events)
