@@ -176,6 +176,7 @@ def test_a_nested_run_works_on_the_question_of_its_root() -> None:
         ("shown", "other arguments"),
         ("tool", "a tool that has changed or moved"),
         ("policy", "a policy that has changed"),
+        ("question", "another question of the conversation"),
     ],
 )
 def test_a_vote_is_for_what_was_seen(part: str, why: str) -> None:
