@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import archive, evals, identity, keys, policy, schedule, terminal, traces
+from outlast.cli import archive, evals, identity, keys, policy, schedule, terminal
 from outlast.cli.aside import set_aside, take_back
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
@@ -143,12 +143,6 @@ evaluations: Final = typer.Typer(
 )
 _add(evaluations, "Evaluations", evals.dataset, evals.run)
 app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
-
-spans: Final = typer.Typer(
-    help="Send spans of runs to OpenTelemetry, out of their histories.", no_args_is_help=True
-)
-_add(spans, "Traces", traces.export)
-app.add_typer(spans, name="traces", rich_help_panel="Recordings")
 
 policies: Final = typer.Typer(
     help="Check and try a file of approval policies.", no_args_is_help=True

@@ -44,7 +44,6 @@ TALKS_TO_A_SERVER = {
     "list",
     "show",
     "tail",
-    "traces export",
     "waits",
     "finish",
     "fork",

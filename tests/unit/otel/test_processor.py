@@ -1,7 +1,6 @@
 """Spans and metrics of runs in memory, as an exporter of OpenTelemetry receives them."""
 
 import asyncio
-import base64
 import json
 import subprocess
 import sys
@@ -12,8 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from google.protobuf.json_format import MessageToDict
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
@@ -39,7 +36,6 @@ from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject, Usage
 from outlast.otel import OpenTelemetryProcessor
-from outlast.otel.exporting import otlp_json
 from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.pricing import Price, Pricing
 from outlast.testing import ScriptedModel, call, costing, run_in_memory
@@ -425,20 +421,3 @@ def test_nothing_of_opentelemetry_is_imported_before_it_is_used() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
-
-
-async def test_lines_of_json_are_what_the_sdk_sends() -> None:
-    agent, model = support()
-    tracer = TracerProvider().get_tracer("caller")
-    resource = Resource.create({"service.name": "support", "process.command_args": ["a", "b"]})
-    with exporting(include_content=True, resource=resource) as exported:
-        with tracer.start_as_current_span("request"):
-            await run_in_memory(agent, "Where?", model=model)
-        spans = exported.spans()
-    sent = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
-    for scopes in sent["resourceSpans"]:
-        for span in (one for found in scopes["scopeSpans"] for one in found["spans"]):
-            for ids in (span, *span.get("links", ())):
-                for name in {"traceId", "spanId", "parentSpanId"} & ids.keys():
-                    ids[name] = base64.b64decode(ids[name]).hex()
-    assert otlp_json(spans) == sent
