@@ -6,20 +6,16 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import terminal
-from outlast.dev.data_dir import default_data_dir, run_link
+from outlast.dev.data_dir import run_link
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from outlast.client.handle import RunHandle
-    from outlast.dev.disk_watch import DiskWatch
-
-_watched: "dict[Path, DiskWatch]" = {}
 
 HINT_AFTER = timedelta(seconds=2)
 """A running worker has picked up a run well before this."""
@@ -47,17 +43,7 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
         _connect_named(address, namespace) if is_named else connect_client(None, namespace)
     )
     own = own_server_of(client)
-    if own is not None:
-        _watch_disk(default_data_dir())
     return Connection(client=client, ui_url=own.ui_url if own is not None else None)
-
-
-def _watch_disk(path: Path) -> None:
-    """Warn, as long as this process lives, when the embedded server has no room to write."""
-    from outlast.dev.disk_watch import DiskWatch
-
-    if path not in _watched:
-        _watched[path] = DiskWatch(path, terminal.warn)
 
 
 async def _connect_named(address: str | None, namespace: str | None) -> "Client":

@@ -8,11 +8,13 @@ servers. Every process that uses the server holds `users.lock` shared. When the 
 in any way, the server ends.
 """
 
+import errno
 import fcntl
 import json
 import os
 import stat
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,9 @@ from outlast.dev.ownership import close_to_others, is_ours, problem_of, write_pr
 DATA_DIR_VARIABLE: Final = "OUTLAST_DATA_DIR"
 PROJECT_FILE: Final = "pyproject.toml"
 PROJECT_DATA: Final = ".outlast"
+
+_PROBE: Final = b"\0" * 65_536
+"""As much as a run needs for its next steps."""
 
 _BLOBS: Final = "blobs"
 _DATABASE: Final = "temporal.db"
@@ -214,6 +219,27 @@ def _is_there(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def problem_of_writing(path: Path) -> str | None:
+    """Return why nothing can be written to a directory, in words; None if it can."""
+    probe = path / f"probe.{os.getpid()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(probe, flags, 0o600)
+        try:
+            left = len(_PROBE)
+            while left:  # less is written where less has room
+                left -= os.write(descriptor, _PROBE[:left])
+        finally:
+            with suppress(FileNotFoundError):
+                probe.unlink()
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return f"the disk of {path} is full ({error.strerror})"
+        return f"{path} cannot be written to ({error.strerror})"
+    return None
 
 
 def open_lock(path: Path) -> int:

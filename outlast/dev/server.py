@@ -18,10 +18,10 @@ from outlast.dev.data_dir import (
     ServerInfo,
     create_data_dir,
     open_lock,
+    problem_of_writing,
     running_server,
     try_lock,
 )
-from outlast.dev.disk_watch import DiskWatch, problem_of_writing
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
 from outlast.hosts import check_port, free_port, problem_of_port
@@ -89,7 +89,6 @@ class EmbeddedServer:
         self._process: ServerProcess | None = None
         self._users: int | None = None
         self._info: ServerInfo | None = None
-        self._watch: DiskWatch | None = None
 
     @property
     def info(self) -> ServerInfo:
@@ -155,7 +154,6 @@ class EmbeddedServer:
         try:
             create_data_dir(home.path)
             await self._start_in(home)
-            self._watch = DiskWatch(home.path)
         except BaseException as error:  # also a cancellation leaves no process behind
             await self.stop(now=True)
             if self._data_dir is None:
@@ -173,7 +171,6 @@ class EmbeddedServer:
         Args:
             now: shut it down even if it has other users. This never affects a joined server.
         """
-        self._stop_watching()
         process, users = self._process, self._users
         self._process = self._users = self._info = None
         shared = users is not None and _others_use(users)
@@ -191,17 +188,11 @@ class EmbeddedServer:
 
         Until then, new users of the directory join the server. Call this instead of `stop`.
         """
-        self._stop_watching()
         process, self._process, self._info = self._process, None, None
         # The lock's descriptor stays open until the kernel closes it at the end of the process.
         self._users = None
         if process is not None:
             process.leave_running()
-
-    def _stop_watching(self) -> None:
-        if self._watch is not None:
-            self._watch.stop()
-            self._watch = None
 
     async def _start_in(self, home: DataDir) -> None:
         life = open_lock(home.life_lock)
