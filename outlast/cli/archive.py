@@ -49,25 +49,7 @@ Place: TypeAlias = Annotated[
         rich_help_panel="Server",
     ),
 ]
-Sessions: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--sessions",
-        envvar="OUTLAST_SESSIONS",
-        help="A SQLite file of sessions, or a directory of them, to remove items from.",
-    ),
-]
 
-DeletionTarget: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--target", help="Where the agents are, as for `outlast worker`: it opens other sessions."
-    ),
-]
-
-KeepSessions: TypeAlias = Annotated[
-    bool, typer.Option("--keep-sessions", help="Leave the items in the runs' sessions.")
-]
 
 RunOrAll: TypeAlias = Annotated[
     str | None,
@@ -79,13 +61,15 @@ RunOrAll: TypeAlias = Annotated[
 async def list_archived(
     caller: Caller,
     run_id: RunOrAll = None,
-    deleted: Annotated[
-        bool, typer.Option("--deleted", help="What was deleted on request instead.")
-    ] = False,
+    deleted: bool = False,
     limit: options.Limit = 1_000,
     place: Place = None,
 ) -> None:
-    """List archived histories, of each run the oldest first."""
+    """List archived histories, of each run the oldest first.
+
+    Command line:
+        deleted: What was deleted on request instead.
+    """
     from outlast.archive.archive import RUNS, folder_of
 
     client, archive = await _connected(caller, place)
@@ -117,14 +101,15 @@ async def list_archived(
 @on_server
 async def status(
     caller: Caller,
-    task_queue: Annotated[
-        str, typer.Option("--task-queue", help="Only runs of this task queue. Default: all.")
-    ] = "",
+    task_queue: str = "",
     place: Place = None,
 ) -> ExitCode:
     """Show what the archive holds, and what it lacks that the server will delete.
 
     Exits with 1 if a history has waited for half of the retention, or if one is lost.
+
+    Command line:
+        task_queue: Only runs of this task queue. Default: all.
     """
     from outlast.archive import archive_status
 
@@ -180,39 +165,33 @@ async def verify(caller: Caller, run_id: RunOrAll = None, place: Place = None) -
 @on_server
 async def delete(
     caller: Caller,
-    run_id: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ID]", help="The run's id; with --person, none.", show_default=False
-        ),
-    ] = None,
-    person: Annotated[
-        str | None,
-        typer.Option("--person", help="All runs that worked for the customer with this id."),
-    ] = None,
-    why: Annotated[
-        str,
-        typer.Option("--why", help="The reason, which stays: a number, and no customer's name."),
-    ] = "",
-    content: Annotated[
-        bool,
-        typer.Option(
-            "--content",
-            help="Also large content in the blob store that no other run uses. Reads every run.",
-        ),
-    ] = False,
-    sessions: Sessions = None,
-    target: DeletionTarget = None,
+    run_id: Annotated[str | None, typer.Argument(show_default=False)] = None,
+    person: str | None = None,
+    why: str = "",
+    content: bool = False,
+    sessions: Annotated[list[Path] | None, typer.Option(envvar="OUTLAST_SESSIONS")] = None,
+    target: str | None = None,
     app_dir: options.AppDir = Path(),
-    keep_sessions: KeepSessions = False,
-    by: Annotated[str | None, typer.Option("--by", help="Who asked for it. Default: you.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False,
+    keep_sessions: bool = False,
+    by: str | None = None,
+    yes: bool = False,
     place: Place = None,
 ) -> None:
     """Delete runs on request: from the server, from the archive, and the items of their sessions.
 
     A session that other runs use stays. A tombstone stays: who asked, when, and digests of what was
     removed. Runs must have ended.
+
+    Command line:
+        run_id ([ID]): The run's id; with --person, none.
+        person: All runs that worked for the customer with this id.
+        why: The reason, which stays: a number, and no customer's name.
+        content: Also large content in the blob store that no other run uses. Reads every run.
+        sessions: A SQLite file of sessions, or a directory of them, to remove items from.
+        target: Where the agents are, as for `outlast worker`: it opens other sessions.
+        keep_sessions: Leave the items in the runs' sessions.
+        by: Who asked for it. Default: you.
+        yes (--yes -y): Delete without a question.
     """
     from outlast.client.deletion import Deletion
 

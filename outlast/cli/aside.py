@@ -31,12 +31,15 @@ async def set_aside(
     caller: PersonCaller,
     item: _Item,
     part: _Part = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for people.")] = "",
+    reason: str = "",
 ) -> None:
     """Leave an item out of what the model reads; the transcript keeps it.
 
     A short note stands in its place in the next request. Whoever may take the conversation over may
     do it.
+
+    Command line:
+        reason: Why, for people.
     """
     handle = await caller.handle()
     receipt = await caller.send(

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -23,59 +23,17 @@ if TYPE_CHECKING:
     from outlast.views.proofs import Proof
 
 
-Chain: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--chain",
-        help="Add hashes, so that later changes of the file show: each entry names the one before.",
-    ),
-]
-Verify: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--verify", help="Check a file, which needs no server, or a run against its histories."
-    ),
-]
-Heads: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--head",
-        metavar="HASH|FILE",
-        help="With --verify: the hash of an entry, or an earlier file, kept elsewhere.",
-    ),
-]
-
-
 @on_server
 async def audit(
     caller: Caller,
-    run_id: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ID]",
-            help="The run's id; with --since, all runs. With --verify also a file: .jsonl, .csv or ./NAME.",
-            show_default=False,
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="What happened since: 12h, 30d, or a date as 2026-11-01.",
-        ),
-    ] = None,
+    run_id: Annotated[str | None, typer.Argument(show_default=False)] = None,
+    since: str | None = None,
     limit: options.Limit = 1_000,
-    form: Annotated[
-        Literal["jsonl", "csv"],
-        typer.Option("--format", help="JSON lines, or a table for spreadsheets."),
-    ] = "jsonl",
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Figures of each tool and person instead.")
-    ] = False,
-    chain: Chain = False,
-    verify: Verify = False,
-    head: Heads = None,
+    form: Literal["jsonl", "csv"] = "jsonl",
+    summary: bool = False,
+    chain: bool = False,
+    verify: bool = False,
+    head: list[str] | None = None,
 ) -> ExitCode:
     """Print the audit of a run, or of all runs since a time: a line for each thing that happened.
 
@@ -84,6 +42,16 @@ async def audit(
 
     Exits with 1 if entries may be missing: a run cannot be read, a history is lost, or there are more
     runs than the limit. With --verify, if something is wrong, or if nothing pins a file.
+
+    Command line:
+        run_id ([ID]): The run's id; with --since, all runs. With --verify also a file: .jsonl, .csv
+            or ./NAME.
+        since (TIME): What happened since: 12h, 30d, or a date as 2026-11-01.
+        form (--format): JSON lines, or a table for spreadsheets.
+        summary: Figures of each tool and person instead.
+        chain: Add hashes, so that later changes of the file show: each entry names the one before.
+        verify: Check a file, which needs no server, or a run against its histories.
+        head (HASH|FILE): With --verify: the hash of an entry, or an earlier file, kept elsewhere.
     """
     from outlast.client.audit import summary_of
     from outlast.client.audit_chain import proofs_of

@@ -3,9 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outlast.agents.errors import DecisionRefused
 from outlast.cli import options, terminal
@@ -56,16 +54,18 @@ async def approve_all(
 @on_server
 async def reject_all(
     caller: Caller,
-    message: Annotated[
-        str | None, typer.Option("--message", "-m", help="The reason, for the models to read.")
-    ] = None,
+    message: str | None = None,
     group: options.Group = None,
     limit: options.Limit = 50,
     yes: Yes = False,
     digest: Digest = None,
     by: By = None,
 ) -> ExitCode:
-    """Reject what you may decide and its policies allow to be decided together (`bulk = true`)."""
+    """Reject what you may decide and its policies allow to be decided together (`bulk = true`).
+
+    Command line:
+        message (--message -m): The reason, for the models to read.
+    """
     return await _decide(caller, "reject", message, group, limit, Consent(yes, digest), sender(by))
 
 

@@ -80,23 +80,8 @@ async def approve(
 async def edit(
     caller: PersonCaller,
     approval: ApprovalId = None,
-    arguments: Annotated[
-        str | None,
-        typer.Option(
-            "--arguments",
-            metavar="JSON",
-            help="All arguments, as JSON, or @FILE. Default: an editor opens.",
-        ),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="One argument; the others stay. Repeat it for more. Money of a budget: "
-            "extend_by=0.50usd.",
-        ),
-    ] = None,
+    arguments: str | None = None,
+    changes: list[str] | None = None,
     message: Message = None,
     yes: Yes = False,
     digest: Digest = None,
@@ -104,6 +89,11 @@ async def edit(
     """Approve a call with other arguments; the model reads that a person changed them.
 
     The editor is that of VISUAL or EDITOR. Leave redacted values as they are to keep them.
+
+    Command line:
+        arguments (JSON): All arguments, as JSON, or @FILE. Default: an editor opens.
+        changes (--set NAME=VALUE): One argument; the others stay. Repeat it for more. Money of a
+            budget: extend_by=0.50usd.
     """
     from outlast.cli import editor
     from outlast.cli.argument_changes import with_changes
@@ -148,17 +138,17 @@ async def reject(
 async def respond(
     caller: PersonCaller,
     approval: ApprovalId = None,
-    text: Annotated[str | None, typer.Option("--text", help="Your answer.")] = None,
-    response: Annotated[
-        str | None,
-        typer.Option(
-            "--response", metavar="JSON", help="Your answer as JSON, or @FILE, instead of a text."
-        ),
-    ] = None,
+    text: str | None = None,
+    response: str | None = None,
     yes: Yes = False,
     digest: Digest = None,
 ) -> None:
-    """Answer in place of a call: it does not run, and the model reads your answer."""
+    """Answer in place of a call: it does not run, and the model reads your answer.
+
+    Command line:
+        text: Your answer.
+        response (JSON): Your answer as JSON, or @FILE, instead of a text.
+    """
     from outlast.cli.json_values import json_option
 
     if (text is None) == (response is None):
@@ -173,17 +163,17 @@ async def respond(
 async def claim(
     caller: PersonCaller,
     approval: ApprovalId = None,
-    minutes: Annotated[
-        int, typer.Option("--minutes", min=1, max=24 * 60, help="For how long.")
-    ] = 30,
-    force: Annotated[
-        bool, typer.Option("--force", help="Take the request from whoever works on it.")
-    ] = False,
-    to: Annotated[
-        str | None, typer.Option("--to", help="The person to whom you hand your claim over.")
-    ] = None,
+    minutes: Annotated[int, typer.Option(min=1, max=24 * 60)] = 30,
+    force: bool = False,
+    to: str | None = None,
 ) -> None:
-    """Keep a request to yourself for some minutes; nobody else decides it meanwhile."""
+    """Keep a request to yourself for some minutes; nobody else decides it meanwhile.
+
+    Command line:
+        minutes: For how long.
+        force: Take the request from whoever works on it.
+        to: The person to whom you hand your claim over.
+    """
     chosen = await _choose(caller, approval, "inbox claim")
     by = caller.person
     receipt = await chosen.send(
@@ -198,9 +188,13 @@ async def claim(
 async def unclaim(
     caller: PersonCaller,
     approval: ApprovalId = None,
-    force: Annotated[bool, typer.Option("--force", help="End somebody else's claim.")] = False,
+    force: bool = False,
 ) -> None:
-    """End a claim, so that everybody may decide the request again."""
+    """End a claim, so that everybody may decide the request again.
+
+    Command line:
+        force: End somebody else's claim.
+    """
     chosen = await _choose(caller, approval, "inbox unclaim")
     receipt = await chosen.send(
         lambda handle, request: handle.unclaim(request, by=caller.person, force=force)
@@ -223,9 +217,13 @@ async def withdraw(caller: PersonCaller, approval: ApprovalId = None) -> None:
 async def ask(
     caller: PersonCaller,
     approval: ApprovalId = None,
-    question: Annotated[str, typer.Option("--question", "-q", help="What you want to know.")] = "",
+    question: str = "",
 ) -> None:
-    """Ask the agent something instead of deciding: it answers, or asks the user, and calls again."""
+    """Ask the agent something instead of deciding: it answers, or asks the user, and calls again.
+
+    Command line:
+        question (--question -q): What you want to know.
+    """
     if not question.strip():
         raise UserError("Write what you want to know: --question '...'.")
     chosen = await _choose(caller, approval, "inbox ask")

@@ -11,9 +11,7 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import options, server, terminal
@@ -74,19 +72,9 @@ _STYLES = {
 async def doctor(
     caller: Caller,
     target: options.Target = None,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Add the search attributes where they are missing.")
-    ] = False,
-    worker: Annotated[
-        bool,
-        typer.Option(
-            "--worker", help="Only check that a worker on this machine polls the task queue."
-        ),
-    ] = False,
-    security: Annotated[
-        bool,
-        typer.Option("--security", help="Look for weaknesses of this installation instead."),
-    ] = False,
+    fix: bool = False,
+    worker: bool = False,
+    security: bool = False,
     app_dir: options.AppDir = Path(),
     approvals: options.Approvals = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
@@ -97,6 +85,11 @@ async def doctor(
     target, the MCP servers of its agents are asked for their tools, too. With --worker it is the health check of a worker's container. With --security it looks for
     weaknesses: run it where the worker runs, with its environment and target. Exits with 1 if it
     finds one.
+
+    Command line:
+        fix: Add the search attributes where they are missing.
+        worker: Only check that a worker on this machine polls the task queue.
+        security: Look for weaknesses of this installation instead.
     """
     if security:
         return _look_for_weaknesses(caller, target, app_dir, approvals)

@@ -31,17 +31,6 @@ DataSet: TypeAlias = Annotated[
     ),
 ]
 
-SomeRuns: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--run", metavar="ID", help="This run of the server; repeatable."),
-]
-
-FromFiles: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--from", metavar="FILE", help="A file of recordings, instead of a server's runs."
-    ),
-]
 
 TargetName: TypeAlias = Annotated[
     str, typer.Argument(metavar="TARGET", help="Where the agents are.", show_default=False)
@@ -104,8 +93,8 @@ async def dataset(
     caller: Caller,
     search: Search,
     file: DataSet,
-    run_ids: SomeRuns = None,
-    files: FromFiles = None,
+    run_ids: list[str] | None = None,
+    files: list[Path] | None = None,
     unredacted: Unredacted = False,
     redact: RedactBy = None,
     app_dir: options.AppDir = Path(),
@@ -115,6 +104,10 @@ async def dataset(
     DATASET has the cases, for people to change, and the file beside it with the ending .jsonl the
     recordings. Cases that are there stay as they are. Exits with 1 if a run cannot be read or has no
     case, or if there are more runs than the limit.
+
+    Command line:
+        run_ids (--run ID): This run of the server; repeatable.
+        files (--from FILE): A file of recordings, instead of a server's runs.
     """
     _require_extra()
     if bool(files) + bool(run_ids) + search.is_given != 1:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -23,40 +23,15 @@ if TYPE_CHECKING:
     from outlast.client.recordings.reading import Key
 
 
-Target: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--target", help="Where the agents are, as for `outlast worker`: for --format chat."
-    ),
-]
-
-Output: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", help="A file. Recordings that it has are left out, others added."
-    ),
-]
-
-
 @on_server
 async def export(
     caller: Caller,
     search: Search,
-    run_id: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ID]",
-            help="The run's id; without one, all runs that match.",
-            show_default=False,
-        ),
-    ] = None,
-    form: Annotated[
-        Literal["jsonl", "chat"],
-        typer.Option("--format", help="Recordings, or examples for fine-tuning a model."),
-    ] = "jsonl",
-    target: Target = None,
+    run_id: Annotated[str | None, typer.Argument(show_default=False)] = None,
+    form: Literal["jsonl", "chat"] = "jsonl",
+    target: str | None = None,
     app_dir: options.AppDir = Path(),
-    output: Output = None,
+    output: Path | None = None,
     unredacted: Unredacted = False,
     redact: RedactBy = None,
 ) -> ExitCode:
@@ -64,6 +39,12 @@ async def export(
 
     Read from the runs' histories, a few at a time; needs no worker. Exits with 1 if something is
     missing: a run that cannot be read, a lost history, an example, or runs beyond the limit.
+
+    Command line:
+        run_id ([ID]): The run's id; without one, all runs that match.
+        form (--format): Recordings, or examples for fine-tuning a model.
+        target: Where the agents are, as for `outlast worker`: for --format chat.
+        output (--output -o): A file. Recordings that it has are left out, others added.
     """
     if run_id is None and not search.is_given:
         raise UserError("Name a run, or which runs: `outlast export --since 30d`.")

@@ -1,7 +1,7 @@
 """`outlast fork`: starts a run from the state of another run after one of its events."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -25,57 +25,33 @@ _COLUMNS = (
 )
 
 
-_At: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--at", min=1, help="The event after which the fork begins. Default: the newest."),
-]
-_Lists: TypeAlias = Annotated[
-    bool, typer.Option("--list", help="List the events after which a fork can begin.")
-]
-_Name: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--name", help="The fork's name; its id is that of the run, `~` and the name."),
-]
-_Prompt: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--prompt", help="Instructions for the active agent: a text, or @FILE."),
-]
-_Model: TypeAlias = Annotated[str | None, typer.Option("--model", help="The model for all agents.")]
-_Arguments: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--arguments",
-        metavar="JSON",
-        help='Other arguments for calls under way: {"CALL_ID": {…}}, or @FILE.',
-    ),
-]
-_Allow: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--allow", metavar="TOOL", help="A tool that may have effects; * for all."),
-]
-_TaskQueue: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--on", metavar="QUEUE", help="The task queue. Default: that of the run."),
-]
-
-
 @on_server
 async def fork(
     caller: Caller,
     run_id: options.RunId,
-    at: _At = None,
-    lists: _Lists = False,
-    name: _Name = None,
-    prompt: _Prompt = None,
-    model: _Model = None,
-    arguments: _Arguments = None,
-    allow: _Allow = None,
-    task_queue: _TaskQueue = None,
+    at: Annotated[int | None, typer.Option(min=1)] = None,
+    lists: bool = False,
+    name: str | None = None,
+    prompt: str | None = None,
+    model: str | None = None,
+    arguments: str | None = None,
+    allow: list[str] | None = None,
+    task_queue: str | None = None,
 ) -> None:
     """Start a run from the state that another run had after an event.
 
     Tools that may have effects are not called: the model reads what the same call returned in the
     source, or that the tool is switched off. --allow names tools that run nevertheless.
+
+    Command line:
+        at: The event after which the fork begins. Default: the newest.
+        lists (--list): List the events after which a fork can begin.
+        name: The fork's name; its id is that of the run, `~` and the name.
+        prompt: Instructions for the active agent: a text, or @FILE.
+        model: The model for all agents.
+        arguments (JSON): Other arguments for calls under way: {"CALL_ID": {…}}, or @FILE.
+        allow (TOOL): A tool that may have effects; * for all.
+        task_queue (--on QUEUE): The task queue. Default: that of the run.
     """
     from outlast.client.forks import fork_run
 

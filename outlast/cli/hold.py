@@ -14,19 +14,18 @@ if TYPE_CHECKING:
 @by_person
 async def hold(
     caller: PersonCaller,
-    after_turn: Annotated[
-        bool, typer.Option("--after-turn", help="Let an answer under way arrive first.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Take the conversation from whoever else has it.")
-    ] = False,
-    to: Annotated[
-        str | None, typer.Option("--to", help="The person to whom you hand your conversation over.")
-    ] = None,
+    after_turn: bool = False,
+    force: bool = False,
+    to: str | None = None,
 ) -> None:
     """Take a conversation over: the agent does nothing until you release it.
 
     An answer that it is writing is withdrawn.
+
+    Command line:
+        after_turn: Let an answer under way arrive first.
+        force: Take the conversation from whoever else has it.
+        to: The person to whom you hand your conversation over.
     """
     if to is not None and (force or after_turn):
         raise UserError("--to hands over what you hold: leave out --force and --after-turn.")
@@ -62,12 +61,15 @@ async def say(
 @by_person
 async def release(
     caller: PersonCaller,
-    note: Annotated[str, typer.Option("--note", help="What the model reads about it.")] = "",
-    to: Annotated[
-        str, typer.Option("--to", help="The agent that goes on. Default: the active one.")
-    ] = "",
+    note: str = "",
+    to: str = "",
 ) -> None:
-    """Give a conversation back to an agent, which answers what nobody has answered."""
+    """Give a conversation back to an agent, which answers what nobody has answered.
+
+    Command line:
+        note: What the model reads about it.
+        to: The agent that goes on. Default: the active one.
+    """
     handle = await caller.handle()
     receipt = await caller.send(handle, lambda: handle.release(by=caller.person, note=note, to=to))
     _show(caller, receipt, f"The agent {receipt.agent} has the conversation again.")

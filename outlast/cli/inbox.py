@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -47,20 +47,11 @@ async def inbox(
     caller: Caller,
     ctx: typer.Context,
     group: options.Group = None,
-    risk: Annotated[
-        Literal["low", "medium", "high"] | None,
-        typer.Option("--risk", help="Only runs with this highest risk."),
-    ] = None,
-    mine: Annotated[
-        bool, typer.Option("--mine", help="Only what you may decide, with your groups.")
-    ] = False,
-    due: Annotated[
-        str | None, typer.Option("--due", help="Only what is due within this time, such as 2h.")
-    ] = None,
+    risk: Literal["low", "medium", "high"] | None = None,
+    mine: bool = False,
+    due: str | None = None,
     limit: options.Limit = 50,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Follow the inbox until Ctrl-C.")
-    ] = False,
+    watch: bool = False,
 ) -> None:
     """List what waits for people, the most urgent first; needs no worker.
 
@@ -68,6 +59,12 @@ async def inbox(
     answer. The list is a moment behind. `outlast inbox show` has the requests of a run in full; the
     other commands decide them. With --watch, a terminal shows a live table, and a pipe gets a line
     for each change.
+
+    Command line:
+        risk: Only runs with this highest risk.
+        mine: Only what you may decide, with your groups.
+        due: Only what is due within this time, such as 2h.
+        watch (--watch -w): Follow the inbox until Ctrl-C.
     """
     if ctx.invoked_subcommand is not None:
         _refuse_options(ctx)

@@ -48,11 +48,6 @@ _COLUMNS = (
 )
 
 
-_OfCustomer: TypeAlias = Annotated[
-    str | None, typer.Option("--customer", help="Only runs for the customer with this id.")
-]
-
-
 _COSTS_LEFT_OUT = (
     f"Tokens and costs are left out of a list of more than {COSTS_UP_TO} runs: --costs reads them."
 )
@@ -63,10 +58,8 @@ async def list_runs(
     caller: Caller,
     status: Status = None,
     agent: AgentName = None,
-    waiting: Annotated[
-        bool, typer.Option("--waiting", help="Only runs that wait for a person's approval.")
-    ] = False,
-    customer: _OfCustomer = None,
+    waiting: bool = False,
+    customer: str | None = None,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -76,18 +69,18 @@ async def list_runs(
             f"history. The default is to do so for up to {COSTS_UP_TO} runs.",
         ),
     ] = None,
-    by: Annotated[
-        GroupedBy | None,
-        typer.Option(
-            "--by",
-            help="Add up what the runs cost, by agent, model, tenant or the day of their start "
-            "(UTC). Nested runs count with the runs that they are nested in.",
-        ),
-    ] = None,
+    by: GroupedBy | None = None,
     since: Since = None,
     archived: Archived = False,
 ) -> None:
-    """List runs: open ones first, then closed ones, newest first."""
+    """List runs: open ones first, then closed ones, newest first.
+
+    Command line:
+        waiting: Only runs that wait for a person's approval.
+        customer: Only runs for the customer with this id.
+        by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
+            Nested runs count with the runs that they are nested in.
+    """
     from outlast.cli import listed_costs
     from outlast.client import runs
 

@@ -169,14 +169,15 @@ def _people(named: Mapping[str, Any]) -> str:
 async def try_on_runs(
     caller: Caller,
     file: File,
-    since: Annotated[
-        str, typer.Option("--since", help="How far back, such as 12h or 30d, or a date.")
-    ] = "30d",
+    since: str = "30d",
     limit: options.Limit = 1_000,
 ) -> None:
     """Count which calls of past runs a file of approval policies would have asked people about.
 
     Reads the histories of open runs, and of those that ended since then. Changes nothing.
+
+    Command line:
+        since: How far back, such as 12h or 30d, or a date.
     """
     policies = ApprovalFile.load(file)
     start = past_time(since, datetime.now(UTC))  # noqa: TID251  for a query

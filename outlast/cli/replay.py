@@ -23,67 +23,19 @@ if TYPE_CHECKING:
     from outlast.client.recordings import Recording, UnreadRun
     from outlast.testing import Lanes, ModelLimit, Replay
 
-Files: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="[FILE]...", help="Recordings; default: the runs of a server.", show_default=False
-    ),
-]
-
-Changed: TypeAlias = Annotated[
-    bool, typer.Option("--changed", help="Show only runs that would go another way.")
-]
-
-Baseline: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--baseline", help="Where the old version of the agents is: compare both with the runs."
-    ),
-]
-
-CallModels: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--call-models",
-        help="Let the models of the target reply instead of the recordings. It costs money.",
-    ),
-]
-
-
-MaxCalls: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--max-calls", min=1, help="With --call-models: the most calls of models."),
-]
-
-MaxCost: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--max-cost", min=0.000001, metavar="USD", help="With --call-models: the most US dollars."
-    ),
-]
-
-
-TargetName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TARGET", help="Where the agents are.", show_default=False)
-]
-
-OneRun: TypeAlias = Annotated[
-    str | None, typer.Option("--run", metavar="ID", help="Replay this run of the server.")
-]
-
 
 @on_server
 async def replay(
     caller: Caller,
     search: Search,
-    target: TargetName,
-    files: Files = None,
-    run_id: OneRun = None,
-    changed: Changed = False,
-    baseline: Baseline = None,
-    call_models: CallModels = False,
-    max_calls: MaxCalls = None,
-    max_cost: MaxCost = None,
+    target: str,
+    files: Annotated[list[Path] | None, typer.Argument(show_default=False)] = None,
+    run_id: str | None = None,
+    changed: bool = False,
+    baseline: str | None = None,
+    call_models: bool = False,
+    max_calls: Annotated[int | None, typer.Option(min=1)] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0.000001)] = None,
     approvals: options.Approvals = None,
     app_dir: options.AppDir = Path(),
 ) -> ExitCode:
@@ -92,17 +44,22 @@ async def replay(
     Models' replies and tools' results are as recorded, and no tool runs. Shows which decisions
     differ. Exits with 1 if any does, if no run was replayed, and if runs were left out because of a
     limit, because they cannot be read, or because the target lacks their agent.
+
+    Command line:
+        target (TARGET): Where the agents are.
+        files ([FILE]...): Recordings; default: the runs of a server.
+        run_id (--run ID): Replay this run of the server.
+        changed: Show only runs that would go another way.
+        baseline: Where the old version of the agents is: compare both with the runs.
+        call_models: Let the models of the target reply instead of the recordings. It costs money.
+        max_calls: With --call-models: the most calls of models.
+        max_cost (USD): With --call-models: the most US dollars.
     """
-    if Path(target).suffix in {".json", ".jsonl"}:
-        raise UserError(
-            f"{target} is no program with agents. It comes second: `outlast replay desk.py {target}`."
-        )
+    _check(target, has_limits=(max_calls, max_cost) != (None, None), call_models=call_models)
     if bool(files) + (run_id is not None) + search.is_given != 1:
         raise UserError(
             "Name files, or a run, or which runs: `outlast replay desk.py --since 30d --changed`."
         )
-    if (max_calls, max_cost) != (None, None) and not call_models:
-        raise UserError("--max-calls and --max-cost are for --call-models.")
     replayer = _Replayer.of(target, baseline, app_dir, approvals=approvals, calls=call_models)
     replayer.set_limit(max_calls, max_cost)
     tally = _Tally(only_changed=changed, as_json=caller.as_json)
@@ -127,6 +84,15 @@ async def replay(
     search.warn_if_cut()
     is_good = tally.is_good and not replayer.reached and not search.is_cut
     return ExitCode.OK if is_good else ExitCode.FAILED
+
+
+def _check(target: str, *, has_limits: bool, call_models: bool) -> None:
+    if Path(target).suffix in {".json", ".jsonl"}:
+        raise UserError(
+            f"{target} is no program with agents. It comes second: `outlast replay desk.py {target}`."
+        )
+    if has_limits and not call_models:
+        raise UserError("--max-calls and --max-cost are for --call-models.")
 
 
 Tried: TypeAlias = "Replay | Lanes"

@@ -28,28 +28,13 @@ _WAITS = {"waiting", "parked", "held"}
 @on_server
 async def run(
     caller: Caller,
-    agent: Annotated[
-        str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)
-    ],
+    agent: str,
     text: options.Text,
-    run_id: Annotated[
-        str | None,
-        typer.Option(
-            "--id", help="The run's id. The same question with the same id joins the run."
-        ),
-    ] = None,
-    keep_open: Annotated[
-        bool, typer.Option("--keep-open", help="Stay open for `outlast send`.")
-    ] = False,
+    run_id: str | None = None,
+    keep_open: bool = False,
     stream: options.Stream = False,
-    context: Annotated[
-        str | None,
-        typer.Option("--context", metavar="JSON", help="The context that the tools receive."),
-    ] = None,
-    max_turns: Annotated[
-        int,
-        typer.Option("--max-turns", min=1, help="How many model calls the answer may take."),
-    ] = 10,
+    context: str | None = None,
+    max_turns: Annotated[int, typer.Option(min=1)] = 10,
     detach: options.Detach = False,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
     customer: options.Customer = None,
@@ -60,6 +45,13 @@ async def run(
     Events are printed on standard error, the answer on standard output. After Ctrl-C the run
     continues, and the same command with its --id joins it again. You are the author of the question:
     where a policy excludes the requester, somebody else decides.
+
+    Command line:
+        agent (AGENT): The agent's name.
+        run_id (--id): The run's id. The same question with the same id joins the run.
+        keep_open: Stay open for `outlast send`.
+        context (JSON): The context that the tools receive.
+        max_turns: How many model calls the answer may take.
     """
     from outlast.cli.json_values import parse_json
     from outlast.client.start.runner import Runner

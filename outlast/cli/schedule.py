@@ -1,6 +1,6 @@
 """`outlast schedule`: starts runs, and sends messages, at set times."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
@@ -14,7 +14,7 @@ from outlast.clock import now_ms
 from outlast.rendering import command, excerpt, joined, named, rough, shown_time
 
 if TYPE_CHECKING:
-    from outlast.client.schedules import Firing, Schedule, Schedules, Times
+    from outlast.client.schedules import Firing, Schedule, ScheduleOptions, Schedules, Times
 
 LONGEST_TEXT: Final = 60
 
@@ -42,75 +42,77 @@ Note: TypeAlias = Annotated[
 ]
 
 
-Agent: TypeAlias = Annotated[
-    str | None, typer.Option("--agent", help="The agent that each firing starts.")
-]
-To: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        metavar="RUN",
-        help="The conversation that gets the message. With --agent, the message starts it where "
-        "it is not open.",
-    ),
-]
-At: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--at", help="Once: in 3d, or at a time such as 2026-11-30T09:00."),
-]
-Cron: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--cron", help="A cron expression, such as '0 9 * * MON'; may be repeated."),
-]
-Every: TypeAlias = Annotated[
-    str | None, typer.Option("--every", help="A length of time, such as 2h.")
-]
-Offset: TypeAlias = Annotated[
-    str | None, typer.Option("--offset", help="How much later than at full lengths of --every.")
-]
-TimeZone: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--time-zone",
-        help="Such as Europe/Berlin. Default: UTC for --cron, this machine's for --at.",
-    ),
-]
-Jitter: TypeAlias = Annotated[
-    str | None, typer.Option("--jitter", help="Fire up to this much later, by chance.")
-]
-Overlapping: TypeAlias = Annotated[
-    Overlap,
-    typer.Option("--overlap", help="What a firing does while the run before is open."),
-]
-CatchUp: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--catch-up", help="How late to fire after the server was down; default: 365d."),
-]
-PauseOnFailure: TypeAlias = Annotated[
-    bool, typer.Option("--pause-on-failure", help="Pause after a run that failed.")
-]
-Paused: TypeAlias = Annotated[
-    bool, typer.Option("--paused", help="Do not fire until `outlast schedule resume`.")
-]
-FirstNote: TypeAlias = Annotated[str, typer.Option("--note", help="A note for people.")]
-Taken: TypeAlias = Annotated[
-    Mode | None,
-    typer.Option("--mode", help="When a busy conversation takes the message; default: steer."),
-]
-KeepOpen: TypeAlias = Annotated[
-    bool, typer.Option("--keep-open", help="Each run stays open for `outlast send`.")
-]
-Context: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--context", metavar="JSON", help="The context that the tools receive."),
-]
-MaxTurns: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--max-turns", min=1, help="How many model calls each answer may take."),
-]
-Tenant: TypeAlias = Annotated[
-    str | None, typer.Option("--tenant", help="The tenant that the runs belong to.")
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """When a schedule fires.
+
+    Command line:
+        at: Once: in 3d, or at a time such as 2026-11-30T09:00.
+        cron: A cron expression, such as '0 9 * * MON'; may be repeated.
+        every: A length of time, such as 2h.
+        offset: How much later than at full lengths of --every.
+        time_zone: Such as Europe/Berlin. Default: UTC for --cron, this machine's for --at.
+        jitter: Fire up to this much later, by chance.
+    """
+
+    at: str | None = None
+    cron: list[str] | None = None
+    every: str | None = None
+    offset: str | None = None
+    time_zone: str | None = None
+    jitter: str | None = None
+
+    def times(self) -> "Times":
+        """Return the times; one without a time zone is this machine's."""
+        from outlast.client.schedules import Times
+
+        now = datetime.fromtimestamp(now_ms() / 1000, UTC)
+        once = None if self.at is None else coming_time(self.at, "--at", now)
+        if once is not None and once.tzinfo is None and self.time_zone is None:
+            here = once.astimezone()
+            if here.replace(tzinfo=None, fold=0) != once.replace(fold=0):
+                raise UserError(
+                    f"--at {self.at} does not exist on this machine: clocks go forward then."
+                )
+            once = here
+        return Times(
+            at=once,
+            cron=tuple(self.cron or ()),
+            every=None if self.every is None else length_option(self.every, "--every"),
+            offset=timedelta() if self.offset is None else length_option(self.offset, "--offset"),
+            jitter=None if self.jitter is None else length_option(self.jitter, "--jitter"),
+            time_zone=self.time_zone,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a schedule does with firings that meet, are late or fail.
+
+    Command line:
+        overlap: What a firing does while the run before is open.
+        catch_up: How late to fire after the server was down; default: 365d.
+        pause_on_failure: Pause after a run that failed.
+        paused: Do not fire until `outlast schedule resume`.
+        note: A note for people.
+    """
+
+    overlap: Overlap = "skip"
+    catch_up: str | None = None
+    pause_on_failure: bool = False
+    paused: bool = False
+    note: str = ""
+
+    def options(self) -> "ScheduleOptions":
+        """Return the rules as options of a schedule."""
+        late = self.catch_up
+        return {
+            "overlap": self.overlap,
+            "catch_up": None if late is None else length_option(late, "--catch-up"),
+            "pause_on_failure": self.pause_on_failure,
+            "paused": self.paused,
+            "note": self.note,
+        }
 
 
 @on_server
@@ -118,25 +120,17 @@ async def create(
     caller: Caller,
     schedule_id: ScheduleId,
     text: options.Text,
-    agent: Agent = None,
-    to: To = None,
-    at: At = None,
-    cron: Cron = None,
-    every: Every = None,
-    offset: Offset = None,
-    time_zone: TimeZone = None,
-    jitter: Jitter = None,
-    overlap: Overlapping = "skip",
-    catch_up: CatchUp = None,
-    pause_on_failure: PauseOnFailure = False,
-    paused: Paused = False,
-    note: FirstNote = "",
-    mode: Taken = None,
-    keep_open: KeepOpen = False,
+    agent: str | None = None,
+    to: str | None = None,
+    *,
+    when: When,
+    rules: Rules,
+    mode: Mode | None = None,
+    keep_open: bool = False,
     stream: options.Stream = False,
-    context: Context = None,
-    max_turns: MaxTurns = None,
-    tenant: Tenant = None,
+    context: str | None = None,
+    max_turns: Annotated[int | None, typer.Option(min=1)] = None,
+    tenant: str | None = None,
     customer: options.Customer = None,
     by: By = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
@@ -145,17 +139,22 @@ async def create(
 
     To create the same schedule again changes nothing. Temporal's server keeps the time, and needs
     no worker for it.
+
+    Command line:
+        agent: The agent that each firing starts.
+        to (RUN): The conversation that gets the message. With --agent, the message starts it where
+            it is not open.
+        mode: When a busy conversation takes the message; default: steer.
+        keep_open: Each run stays open for `outlast send`.
+        context (JSON): The context that the tools receive.
+        max_turns: How many model calls each answer may take.
+        tenant: The tenant that the runs belong to.
     """
     from outlast.cli.json_values import parse_json
     from outlast.client.schedules import ScheduleOptions, Schedules
 
-    times = _times(at, cron or (), every, offset, time_zone, jitter)
-    chosen = ScheduleOptions(
-        overlap=overlap,
-        catch_up=None if catch_up is None else length_option(catch_up, "--catch-up"),
-        pause_on_failure=pause_on_failure,
-        paused=paused,
-        note=note,
+    chosen = rules.options()
+    chosen |= ScheduleOptions(
         keep_open=keep_open,
         stream=stream,
         tenant=tenant,
@@ -167,7 +166,8 @@ async def create(
     given = {"mode": mode, "max_turns": max_turns, "customer": customer, "context": read}
     chosen.update(cast("ScheduleOptions", {k: v for k, v in given.items() if v is not None}))
     client = (await caller.connect()).client
-    made = await Schedules(client, task_queue=task_queue).create(schedule_id, text, times, **chosen)
+    schedules = Schedules(client, task_queue=task_queue)
+    made = await schedules.create(schedule_id, text, when.times(), **chosen)
     first = made.next[:1]
     due = f" First at {shown_time(_ms(first[0]))}." if first else ""
     caller.show(
@@ -232,14 +232,13 @@ async def resume(caller: Caller, schedule_id: ScheduleId, note: Note = None) -> 
 async def trigger(
     caller: Caller,
     schedule_id: ScheduleId,
-    overlap: Annotated[
-        Overlap | None,
-        typer.Option(
-            "--overlap", help="What happens while a run is open. Default: as the schedule says."
-        ),
-    ] = None,
+    overlap: Overlap | None = None,
 ) -> None:
-    """Fire a schedule now, also while it is paused."""
+    """Fire a schedule now, also while it is paused.
+
+    Command line:
+        overlap: What happens while a run is open. Default: as the schedule says.
+    """
     await (await _schedules(caller)).trigger(schedule_id, overlap=overlap)
     caller.show({"id": schedule_id, "status": "triggered"}, f"Fired {schedule_id}.")
     _point_to(caller, schedule_id)
@@ -256,33 +255,6 @@ async def _schedules(caller: Caller) -> "Schedules":
     from outlast.client.schedules import Schedules
 
     return Schedules((await caller.connect()).client)
-
-
-def _times(
-    at: str | None,
-    cron: Sequence[str],
-    every: str | None,
-    offset: str | None,
-    time_zone: str | None,
-    jitter: str | None,
-) -> "Times":
-    from outlast.client.schedules import Times
-
-    now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-    once = None if at is None else coming_time(at, "--at", now)
-    if once is not None and once.tzinfo is None and time_zone is None:
-        here = once.astimezone()
-        if here.replace(tzinfo=None, fold=0) != once.replace(fold=0):
-            raise UserError(f"--at {at} does not exist on this machine: clocks go forward then.")
-        once = here
-    return Times(
-        at=once,
-        cron=tuple(cron),
-        every=None if every is None else length_option(every, "--every"),
-        offset=timedelta() if offset is None else length_option(offset, "--offset"),
-        jitter=None if jitter is None else length_option(jitter, "--jitter"),
-        time_zone=time_zone,
-    )
 
 
 # --- For people ----------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ from outlast.cli.caller import Caller, on_server
 async def show(
     caller: Caller,
     run_id: options.RunId,
-    last: Annotated[
-        int, typer.Option("--last", min=0, help="Show at most this many entries of the transcript.")
-    ] = 50,
+    last: Annotated[int, typer.Option(min=0)] = 50,
 ) -> None:
-    """Show a run: its status, its transcript, and what it waits for. Needs no worker."""
+    """Show a run: its status, its transcript, and what it waits for. Needs no worker.
+
+    Command line:
+        last: Show at most this many entries of the transcript.
+    """
     from outlast.cli.report import read_report, show_report
 
     connection = await caller.connect()
@@ -32,13 +34,14 @@ async def show(
 async def cancel(
     caller: Caller,
     run_id: options.RunId,
-    after_turn: Annotated[
-        bool, typer.Option("--after-turn", help="Let the current turn finish first.")
-    ] = False,
+    after_turn: bool = False,
 ) -> None:
     """Cancel a run.
 
     With --after-turn, a conversation that waits for messages is completed.
+
+    Command line:
+        after_turn: Let the current turn finish first.
     """
     from outlast.client.handle import RunHandle
 

@@ -20,20 +20,15 @@ if TYPE_CHECKING:
 async def tail(
     caller: Caller,
     run_id: options.RunId,
-    from_event: Annotated[
-        int,
-        typer.Option(
-            "--from-event",
-            metavar="N",
-            min=0,
-            help="Start at the event with this number; --json shows the numbers.",
-        ),
-    ] = 0,
+    from_event: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Follow a run until it ends, with each answer while the model writes it.
 
     Needs no worker. A conversation that waits for its next message has not ended. Ctrl-C does not
     stop the run.
+
+    Command line:
+        from_event (N): Start at the event with this number; --json shows the numbers.
     """
     from outlast.client.follower import Entry, Follower
 

@@ -33,18 +33,16 @@ _COLUMNS = (
 @on_server
 async def waits(
     caller: Caller,
-    run_id: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ID]", help="The run's id; default: all parked runs.", show_default=False
-        ),
-    ] = None,
+    run_id: Annotated[str | None, typer.Argument(show_default=False)] = None,
     limit: options.Limit = 50,
 ) -> None:
     """List what tools wait for outside of their runs: of a run, or of all runs that are parked.
 
     A run is parked when it waits for nothing else. Needs no worker. `outlast finish` delivers what
     a tool waits for.
+
+    Command line:
+        run_id ([ID]): The run's id; default: all parked runs.
     """
     from outlast.client.handle import RunHandle
 
@@ -89,41 +87,25 @@ async def _of_parked_runs(client: "Client", limit: int) -> "tuple[list[PendingWa
 @on_server
 async def finish(
     caller: Caller,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOKEN|ID[/CALL]",
-            help="The token of the wait, or the run's id, with the id of the call if several wait.",
-            show_default=False,
-        ),
-    ],
-    value: Annotated[
-        str | None,
-        typer.Option("--value", metavar="JSON", help="What the tool waits for: JSON, or @FILE."),
-    ] = None,
-    value_file: Annotated[
-        str | None,
-        typer.Option(
-            "--value-file", metavar="FILE", help="A file with the JSON; - for standard input."
-        ),
-    ] = None,
-    delivery_id: Annotated[
-        str,
-        typer.Option(
-            "--delivery-id",
-            help="Tells the delivery from others: a second one with this id changes nothing. "
-            "Default: made of the wait and the value.",
-        ),
-    ] = "",
-    source: Annotated[
-        str | None,
-        typer.Option("--source", help="Who delivers it; proves nothing. Default: you."),
-    ] = None,
+    target: str,
+    value: str | None = None,
+    value_file: str | None = None,
+    delivery_id: str = "",
+    source: str | None = None,
 ) -> None:
     """Deliver what a tool waits for: its call goes on.
 
     The run refuses a value that comes too late, after another one, or that does not fit the tool's
     schema; then the tool goes on waiting. Without a worker, the server keeps the value until one starts.
+
+    Command line:
+        target (TOKEN|ID[/CALL]): The token of the wait, or the run's id, with the id of the call if
+            several wait.
+        value (JSON): What the tool waits for: JSON, or @FILE.
+        value_file (FILE): A file with the JSON; - for standard input.
+        delivery_id: Tells the delivery from others: a second one with this id changes nothing.
+            Default: made of the wait and the value.
+        source: Who delivers it; proves nothing. Default: you.
     """
     from outlast.client import deliveries
     from outlast.client.handle import RunHandle

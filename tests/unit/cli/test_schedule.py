@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from outlast.agents.errors import UserError
 from outlast.cli.durations import coming_time, length_option
-from outlast.cli.schedule import _times
+from outlast.cli.schedule import When
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.schedules import Schedules
@@ -62,15 +62,17 @@ def test_what_is_no_time_is_refused_in_words(text: str) -> None:
 
 
 def test_a_time_without_a_zone_is_one_of_this_machine() -> None:
-    times = _times("2099-11-30T09:00", (), None, None, None, None)
+    times = When(at="2099-11-30T09:00").times()
     here = datetime.fromisoformat("2099-11-30T09:00").astimezone(UTC)
     assert times.once() == here
-    berlin = _times("2099-11-30T09:00", (), None, None, "Europe/Berlin", None)
+    berlin = When(at="2099-11-30T09:00", time_zone="Europe/Berlin").times()
     assert berlin.once() == datetime(2099, 11, 30, 8, tzinfo=UTC)
 
 
 def test_options_are_times() -> None:
-    times = _times(None, ["0 9 * * *"], "2h", "30min", "Europe/Berlin", "5min")
+    times = When(
+        cron=["0 9 * * *"], every="2h", offset="30min", time_zone="Europe/Berlin", jitter="5min"
+    ).times()
     assert (times.expressions, times.every, times.offset, times.jitter) == (
         ("0 9 * * *",),
         timedelta(hours=2),

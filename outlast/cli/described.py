@@ -1,0 +1,51 @@
+"""Options of commands, read from the docstrings of their functions.
+
+A section `Command line:` has an entry for each option, such as `keep_open: Stay open.` The flag is
+the parameter's name; `run_id (--id ID): …` names another one, and what stands for the value.
+A parameter without a default is an argument. Settings such as `min=` are in its annotation.
+"""
+
+import copy
+import inspect
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, get_args, get_origin
+
+import typer
+
+_SECTION: Final = "\n\nCommand line:\n"
+_ENTRY: Final = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.+)$", re.MULTILINE)
+_CONTINUATION: Final = re.compile(r"\n {5,}")
+
+
+def summary_of(command: Callable[..., Any]) -> str:
+    """Return a docstring without its section of options."""
+    return inspect.cleandoc(command.__doc__ or "").partition(_SECTION)[0]
+
+
+def parameters_of(command: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function or dataclass, with the options that are described."""
+    section = inspect.cleandoc(command.__doc__ or "").partition(_SECTION)[2]
+    entries = _ENTRY.findall(_CONTINUATION.sub(" ", section))
+    described = {name: (form.split(), words) for name, form, words in entries}
+    taken = inspect.signature(command).parameters
+    if unknown := described.keys() - taken.keys():
+        raise TypeError(f"{command.__qualname__} describes {sorted(unknown)}, and has none such.")
+    return [_option(one, *described.get(one.name, ((), ""))) for one in taken.values()]
+
+
+def _option(parameter: inspect.Parameter, form: list[str], words: str) -> inspect.Parameter:
+    if not words:
+        return parameter
+    kind, given = parameter.annotation, None
+    if get_origin(kind) is Annotated:
+        kind, given = get_args(kind)
+    if given is None and parameter.default is inspect.Parameter.empty:
+        given = typer.Argument(show_default=False)
+    info: Any = copy.copy(given or typer.Option())
+    info.help = words
+    info.metavar = next((one for one in form if not one.startswith("-")), None)
+    if isinstance(info, typer.models.OptionInfo):
+        flags = tuple(one for one in form if one.startswith("-"))
+        info.param_decls = flags or (f"--{parameter.name.replace('_', '-')}",)
+    return parameter.replace(annotation=Annotated[kind, info])
