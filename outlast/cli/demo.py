@@ -3,34 +3,21 @@
 import asyncio
 import signal
 import sys
-from typing import Annotated
 
 import typer
 
 from outlast.cli import options, terminal
+from outlast.cli.described import described
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.serve import check_desk_installed
 
 
+@described
 def demo(
-    yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes", "-y", help="Do not prompt: do what is suggested, and end after the story."
-        ),
-    ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Use the scripted model even with OPENAI_API_KEY.")
-    ] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the databases and logs, and print their directory.")
-    ] = False,
-    desk: Annotated[
-        bool,
-        typer.Option(
-            "--desk", help="Also show it in a web browser, and leave that desk open until Ctrl-C."
-        ),
-    ] = False,
+    yes: bool = False,
+    offline: bool = False,
+    keep: bool = False,
+    desk: bool = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Watch a support desk survive kill -9, three times, decide like its people, and see the proof.
@@ -40,6 +27,12 @@ def demo(
     whoever has the page open can decide, take the conversation over and write as the customer. With
     OPENAI_API_KEY it talks to OpenAI. Without a key a script answers in place of a model: it knows
     this one desk and nothing else.
+
+    Command line:
+        yes (--yes -y): Do not prompt: do what is suggested, and end after the story.
+        offline: Use the scripted model even with OPENAI_API_KEY.
+        keep: Keep the databases and logs, and print their directory.
+        desk: Also show it in a web browser, and leave that desk open until Ctrl-C.
     """
     if desk:
         check_desk_installed()

@@ -9,9 +9,11 @@ import copy
 import inspect
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 import typer
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SECTION: Final = "\n\nCommand line:\n"
 _ENTRY: Final = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.+)$", re.MULTILINE)
@@ -49,3 +51,12 @@ def _option(parameter: inspect.Parameter, form: list[str], words: str) -> inspec
         flags = tuple(one for one in form if one.startswith("-"))
         info.param_decls = flags or (f"--{parameter.name.replace('_', '-')}",)
     return parameter.replace(annotation=Annotated[kind, info])
+
+
+def described(command: F) -> F:
+    """Make a function a command with the options that its docstring describes."""
+    taken = parameters_of(command)
+    vars(command)["__signature__"] = inspect.Signature(taken)
+    command.__annotations__ = {one.name: one.annotation for one in taken}
+    command.__doc__ = summary_of(command)
+    return command

@@ -14,6 +14,7 @@ import typer
 
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
+from outlast.cli.described import parameters_of, summary_of
 from outlast.cli.durations import past_time
 from outlast.hosts import is_this_machine
 
@@ -33,8 +34,8 @@ _GROUPS_OF_NOBODY: Final = "--groups belongs to --as: without a name, your own g
 Texts: TypeAlias = list[str] | None
 
 
-def _login(name: str, words: str, metavar: str, variable: str | None = None) -> Any:
-    return typer.Option(name, help=words, metavar=metavar, envvar=variable, rich_help_panel=_LOGIN)
+def _login(variable: str | None = None) -> Any:
+    return typer.Option(envvar=variable, rich_help_panel=_LOGIN)
 
 
 AsName: TypeAlias = Annotated[
@@ -61,91 +62,44 @@ def person_arguments(name: str | None, groups: str | None) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class TeamOptions:
-    """The options that say who comes in: a login, or the user of this machine."""
+    """The options that say who comes in: a login, or the user of this machine.
+
+    Command line:
+        url (ADDRESS): The address of the desk, as browsers have it. Needed with a login.
+        issuer (--oidc-issuer ADDRESS): The OpenID Connect provider at which people log in.
+        client_id (--oidc-client-id ID): The desk's id there; its secret is in
+            OUTLAST_OIDC_CLIENT_SECRET.
+        scopes (--oidc-scopes SCOPES): What to ask the provider for, separated by spaces.
+        subject_claim (--oidc-subject-claim CLAIM): The claim with a person's name in audiences.
+        groups_claim (--oidc-groups-claim CLAIM): The claim with a person's groups.
+        session (DURATION): How long after a login a person has to log in again.
+        sessions_from (DATE): Ends all sessions of logins before this time.
+        proxy (NETWORK): The address of a proxy that logs people in and names them in headers.
+            Repeatable.
+        user_header (--proxy-user-header NAME): The proxy's header with the name.
+        groups_header (--proxy-groups-header NAME): The proxy's header with the groups.
+        role (GROUP=ROLES[@SCOPE]): What a group may do: viewer, decider, operator. After an @, for
+            which runs: such as acme=viewer,decider@tenant:acme, or @agent:NAME, or @team:GROUP; +
+            joins several. Repeatable; the group * is everybody who can log in.
+        origin (ADDRESS): Another site whose pages may call the API with a customer's token.
+            Repeatable.
+    """
 
     as_name: AsName = None
     groups: Groups = None
-    url: Annotated[
-        str | None,
-        _login(
-            "--url",
-            "The address of the desk, as browsers have it. Needed with a login.",
-            "ADDRESS",
-            "OUTLAST_DESK_URL",
-        ),
-    ] = None
-    issuer: Annotated[
-        str | None,
-        _login(
-            "--oidc-issuer",
-            "The OpenID Connect provider at which people log in.",
-            "ADDRESS",
-            "OUTLAST_OIDC_ISSUER",
-        ),
-    ] = None
-    client_id: Annotated[
-        str | None,
-        _login(
-            "--oidc-client-id",
-            f"The desk's id there; its secret is in {SECRET_VARIABLE}.",
-            "ID",
-            "OUTLAST_OIDC_CLIENT_ID",
-        ),
-    ] = None
-    scopes: Annotated[
-        str, _login("--oidc-scopes", "What to ask the provider for, separated by spaces.", "SCOPES")
-    ] = "openid profile email"
-    subject_claim: Annotated[
-        str, _login("--oidc-subject-claim", "The claim with a person's name in audiences.", "CLAIM")
-    ] = "sub"
-    groups_claim: Annotated[
-        str, _login("--oidc-groups-claim", "The claim with a person's groups.", "CLAIM")
-    ] = "groups"
-    session: Annotated[
-        str,
-        _login("--session", "How long after a login a person has to log in again.", "DURATION"),
-    ] = "8h"
-    sessions_from: Annotated[
-        str | None,
-        _login(
-            "--sessions-from",
-            "Ends all sessions of logins before this time.",
-            "DATE",
-            "OUTLAST_SESSIONS_FROM",
-        ),
-    ] = None
-    proxy: Annotated[
-        Texts,
-        _login(
-            "--proxy",
-            "The address of a proxy that logs people in and names them in headers. Repeatable.",
-            "NETWORK",
-        ),
-    ] = None
-    user_header: Annotated[
-        str, _login("--proxy-user-header", "The proxy's header with the name.", "NAME")
-    ] = "X-Forwarded-User"
-    groups_header: Annotated[
-        str, _login("--proxy-groups-header", "The proxy's header with the groups.", "NAME")
-    ] = "X-Forwarded-Groups"
-    role: Annotated[
-        Texts,
-        _login(
-            "--role",
-            "What a group may do: viewer, decider, operator. After an @, for which runs: such as "
-            "acme=viewer,decider@tenant:acme, or @agent:NAME, or @team:GROUP; + joins several. "
-            "Repeatable; the group * is everybody who can log in.",
-            "GROUP=ROLES[@SCOPE]",
-        ),
-    ] = None
-    origin: Annotated[
-        Texts,
-        typer.Option(
-            "--origin",
-            metavar="ADDRESS",
-            help="Another site whose pages may call the API with a customer's token. Repeatable.",
-        ),
-    ] = None
+    url: Annotated[str | None, _login("OUTLAST_DESK_URL")] = None
+    issuer: Annotated[str | None, _login("OUTLAST_OIDC_ISSUER")] = None
+    client_id: Annotated[str | None, _login("OUTLAST_OIDC_CLIENT_ID")] = None
+    scopes: Annotated[str, _login()] = "openid profile email"
+    subject_claim: Annotated[str, _login()] = "sub"
+    groups_claim: Annotated[str, _login()] = "groups"
+    session: Annotated[str, _login()] = "8h"
+    sessions_from: Annotated[str | None, _login("OUTLAST_SESSIONS_FROM")] = None
+    proxy: Annotated[Texts, _login()] = None
+    user_header: Annotated[str, _login()] = "X-Forwarded-User"
+    groups_header: Annotated[str, _login()] = "X-Forwarded-Groups"
+    role: Annotated[Texts, _login()] = None
+    origin: Texts = None
 
     @property
     def has_login(self) -> bool:
@@ -287,15 +241,16 @@ def api_keys() -> dict[str, str]:
 
 def with_team(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of a login to a command, whose first argument is `TeamOptions`."""
-    shared = list(inspect.signature(TeamOptions).parameters.values())
+    shared = parameters_of(TeamOptions)
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
         command(TeamOptions(**{one.name: given.pop(one.name) for one in shared}), **given)
 
-    own = list(inspect.signature(command).parameters.values())[1:]
+    own = parameters_of(command)[1:]
     by_name = inspect.Parameter.KEYWORD_ONLY
     parameters = [one.replace(kind=by_name) for one in (*own, *shared)]
     vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__doc__ = summary_of(command)
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run

@@ -11,6 +11,7 @@ import typer
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import options, terminal
+from outlast.cli.described import described
 from outlast.cli.desk_options import AsName, Groups, person_arguments
 from outlast.cli.dev_desk import DevDesk
 from outlast.cli.dev_worker import DevWorker
@@ -42,33 +43,18 @@ def _port_option(name: str, default: int) -> Any:
 
 
 Port: TypeAlias = Annotated[int | None, _port_option("--port", DEFAULT_PORT)]
-InMemory: TypeAlias = Annotated[
-    bool, typer.Option("--in-memory", help="Keep no data after the end.")
-]
-NoDesk: TypeAlias = Annotated[
-    bool, typer.Option("--no-desk", help="Do not start a desk for the agents of TARGET.")
-]
 UIPort: TypeAlias = Annotated[int | None, _port_option("--ui-port", DEFAULT_UI_PORT)]
 
 
+@described
 def dev(
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="A file such as travel.py, or a module: also run a worker that reloads on save.",
-            show_default=False,
-        ),
-    ] = None,
+    target: Annotated[str | None, typer.Argument(show_default=False)] = None,
     app_dir: options.AppDir = Path(),
     port: Port = None,
     ui_port: UIPort = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option("--data-dir", help="The database. Default: in the project, or your home."),
-    ] = None,
-    in_memory: InMemory = False,
-    no_desk: NoDesk = False,
+    data_dir: Path | None = None,
+    in_memory: bool = False,
+    no_desk: bool = False,
     as_name: AsName = None,
     groups: Groups = None,
     as_json: options.AsJson = False,
@@ -77,6 +63,13 @@ def dev(
 
     Ctrl-C stops them. Runs are kept in the data directory and continue when it starts again. Other
     commands find the server by themselves.
+
+    Command line:
+        target (TARGET): A file such as travel.py, or a module: also run a worker that reloads on
+            save.
+        data_dir: The database. Default: in the project, or your home.
+        in_memory: Keep no data after the end.
+        no_desk: Do not start a desk for the agents of TARGET.
     """
     if in_memory and data_dir is not None:
         raise typer.BadParameter("--in-memory keeps nothing, so leave out --data-dir.")

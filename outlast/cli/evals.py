@@ -1,7 +1,7 @@
 """`outlast evals`: data sets of cases from runs, and agents evaluated on them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +12,10 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
+from outlast.cli.described import described
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.record import RedactBy, Unredacted, redactor
-from outlast.cli.search import Search
+from outlast.cli.search import Search, in_files
 from outlast.rendering import counted
 
 if TYPE_CHECKING:
@@ -32,56 +33,8 @@ DataSet: TypeAlias = Annotated[
 ]
 
 
-TargetName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TARGET", help="Where the agents are.", show_default=False)
-]
-
-Baseline: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--baseline", metavar="REPORT", help="A report to compare with."),
-]
-
-Bar: TypeAlias = Annotated[
-    float, typer.Option("--bar", min=0, max=1, help="The share of cases that has to pass.")
-]
-
-ReportFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="REPORT", help="Write the report to this file."),
-]
-
-Recorded: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--recorded", help="Let the recordings reply instead of models, which costs nothing."
-    ),
-]
-
-RealTools: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--real-tool", metavar="NAME", help="A tool that really runs; repeatable."),
-]
-
 Cases: TypeAlias = Annotated[
     list[str] | None, typer.Option("--case", metavar="NAME", help="Only this case; repeatable.")
-]
-
-Concurrency: TypeAlias = Annotated[
-    int, typer.Option("--concurrency", min=1, help="How many cases run at once.")
-]
-
-Repeat: TypeAlias = Annotated[
-    int,
-    typer.Option("--repeat", min=1, help="How often each case runs; it passes if all runs do."),
-]
-
-Evaluators: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--evaluators",
-        metavar="MODULE:NAME",
-        help="A list of evaluator classes of your own that the file names.",
-    ),
 ]
 
 
@@ -116,7 +69,7 @@ async def dataset(
         )
     added = _Added.to(file, redactor(redact, app_dir))
     if files:
-        runs = _in_files(files)
+        runs = in_files(files)
     else:
         client = (await caller.connect()).client
         runs = search.read_runs(client, run_ids or (), redact=not unredacted)
@@ -140,14 +93,6 @@ async def dataset(
     search.warn_if_cut()
     is_whole = not (added.unread or added.left_out or search.is_cut)
     return ExitCode.OK if is_whole else ExitCode.FAILED
-
-
-async def _in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
-    from outlast.testing import load_runs
-
-    for file in files:
-        for one in load_runs(file):
-            yield one
 
 
 @dataclass
@@ -202,19 +147,20 @@ class _Added:
 # --- An evaluation --------------------------------------------------------------------------------
 
 
+@described
 def run(
     file: DataSet,
-    target: TargetName,
-    baseline: Baseline = None,
-    bar: Bar = 1.0,
-    output: ReportFile = None,
-    recorded: Recorded = False,
-    real_tools: RealTools = None,
+    target: str,
+    baseline: Path | None = None,
+    bar: Annotated[float, typer.Option(min=0, max=1)] = 1.0,
+    output: Path | None = None,
+    recorded: bool = False,
+    real_tools: list[str] | None = None,
     cases: Cases = None,
-    concurrency: Concurrency = 4,
-    repeat: Repeat = 1,
+    concurrency: Annotated[int, typer.Option(min=1)] = 4,
+    repeat: Annotated[int, typer.Option(min=1)] = 1,
     approvals: options.Approvals = None,
-    evaluators: Evaluators = None,
+    evaluators: str | None = None,
     app_dir: options.AppDir = Path(),
     as_json: options.AsJson = False,
 ) -> None:
@@ -223,6 +169,17 @@ def run(
     Tools answer from the recordings. With --repeat, a case passes if all its runs do, and pass^k says
     how likely k runs of a case all pass. Exits with 1 if fewer cases pass than the bar says, or if a
     case got worse than in the baseline. Needs no server.
+
+    Command line:
+        target (TARGET): Where the agents are.
+        baseline (REPORT): A report to compare with.
+        bar: The share of cases that has to pass.
+        output (--output -o REPORT): Write the report to this file.
+        recorded: Let the recordings reply instead of models, which costs nothing.
+        real_tools (--real-tool NAME): A tool that really runs; repeatable.
+        concurrency: How many cases run at once.
+        repeat: How often each case runs; it passes if all runs do.
+        evaluators (MODULE:NAME): A list of evaluator classes of your own that the file names.
     """
     _require_extra()
     from outlast.evals import check_report, load_dataset, load_report, save_report

@@ -1,12 +1,11 @@
 """`outlast identity`: makes identity keys, and shows which ones a command uses."""
 
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
+from outlast.cli.described import described
 from outlast.contract.identity import (
     KEY_VARIABLE,
     PUBLIC_KEYS_VARIABLE,
@@ -16,16 +15,16 @@ from outlast.contract.identity import (
 )
 
 
+@described
 def new(
-    shared: Annotated[
-        bool,
-        typer.Option(
-            "--shared", help="Make one secret for clients and workers, instead of a pair of keys."
-        ),
-    ] = False,
+    shared: bool = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a new identity key: a private one for clients, and its public one for workers."""
+    """Make a new identity key: a private one for clients, and its public one for workers.
+
+    Command line:
+        shared: Make one secret for clients and workers, instead of a pair of keys.
+    """
     if shared:
         made = {KEY_VARIABLE: new_shared_key()}
     else:

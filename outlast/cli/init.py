@@ -5,12 +5,11 @@ import re
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
+from outlast.cli.described import described
 from outlast.rendering import shell_word
 
 _TEMPLATES: Final = Path(__file__).with_name("new_project")
@@ -21,20 +20,17 @@ _TAKEN: Final = frozenset({"outlast", "agents", "openai", "temporalio", "tests"}
 """Names of packages that the project uses itself, and of the OpenAI Agents SDK."""
 
 
+@described
 def init(
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            metavar="NAME",
-            help="The project's name: a new or empty directory.",
-            show_default=False,
-        ),
-    ],
+    directory: Path,
     as_json: options.AsJson = False,
 ) -> None:
     """Write a project with agents, an approval, tests, a worker and a Dockerfile.
 
     The project runs and its tests pass without an API key.
+
+    Command line:
+        directory (NAME): The project's name: a new or empty directory.
     """
     package = package_name(directory)
     files = new_files(directory.expanduser().resolve().name, package)

@@ -9,6 +9,7 @@ import typer
 
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
+from outlast.cli.described import described
 from outlast.cli.durations import coming_time
 from outlast.rendering import named
 
@@ -41,44 +42,29 @@ def key_file() -> Path | None:
     return Path(named) if named else None
 
 
+@described
 def add(
     name: Name,
-    may: Annotated[
-        list[str],
-        typer.Option(
-            "--may",
-            metavar="ACTION",
-            help="What it is for: start_run, read_messages, send_message, withdraw_message, "
-            "view_run, mint_token, cancel, finish_wait, or * for all of them. Repeatable.",
-            show_default=False,
-        ),
-    ],
-    agent: Annotated[
-        Names,
-        typer.Option("--agent", help="An agent of its conversations; default: any. Repeatable."),
-    ] = None,
-    tenant: Annotated[
-        Names,
-        typer.Option("--tenant", help="A tenant of its conversations; default: any. Repeatable."),
-    ] = None,
-    all_conversations: Annotated[
-        bool,
-        typer.Option("--all", help="For all these conversations, not only those that it began."),
-    ] = False,
-    wait: Annotated[
-        Names,
-        typer.Option(
-            "--wait", help="A wait that it may finish, by its name, or * for any. Repeatable."
-        ),
-    ] = None,
-    expires: Annotated[
-        str | None,
-        typer.Option("--expires", metavar="TIME", help="When it ends: a time, or such as 90d."),
-    ] = None,
+    may: Annotated[list[str], typer.Option(show_default=False)],
+    agent: Names = None,
+    tenant: Names = None,
+    all_conversations: bool = False,
+    wait: Names = None,
+    expires: str | None = None,
     file: KeyFile = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make an API key, and print it once: the file has only its digest."""
+    """Make an API key, and print it once: the file has only its digest.
+
+    Command line:
+        may (ACTION): What it is for: start_run, read_messages, send_message, withdraw_message,
+            view_run, mint_token, cancel, finish_wait, or * for all of them. Repeatable.
+        agent: An agent of its conversations; default: any. Repeatable.
+        tenant: A tenant of its conversations; default: any. Repeatable.
+        all_conversations (--all): For all these conversations, not only those that it began.
+        wait: A wait that it may finish, by its name, or * for any. Repeatable.
+        expires (TIME): When it ends: a time, or such as 90d.
+    """
     from outlast.serve.keys import ApiKey, check_new, new_key, read_keys, write_keys
 
     path = _path(file)
@@ -116,16 +102,18 @@ def list_keys(file: KeyFile = None, as_json: options.AsJson = False) -> None:
         terminal.say(terminal.out(), (named(one.name), "bold"), ": ", _words(one))
 
 
+@described
 def rotate(
     name: Name,
-    overlap: Annotated[
-        str | None,
-        typer.Option("--overlap", metavar="TIME", help="Until when the old key counts too: 2h."),
-    ] = None,
+    overlap: str | None = None,
     file: KeyFile = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Replace an API key by a new one with the same scope; the old one ends at once."""
+    """Replace an API key by a new one with the same scope; the old one ends at once.
+
+    Command line:
+        overlap (TIME): Until when the old key counts too: 2h.
+    """
     from outlast.serve.keys import OldDigest, new_key, write_keys
 
     path = _path(file)

@@ -1,7 +1,7 @@
 """`outlast replay`: which recorded runs would go another way with the agents of a target."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -14,7 +14,7 @@ from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.search import Search
+from outlast.cli.search import Search, in_files
 from outlast.rendering import counted, named
 from outlast.views.records import JsonObject
 
@@ -64,7 +64,7 @@ async def replay(
     replayer.set_limit(max_calls, max_cost)
     tally = _Tally(only_changed=changed, as_json=caller.as_json)
     if files:
-        runs = _in_files(files)
+        runs = in_files(files)
     else:
         runs = search.read((await caller.connect()).client, run_id, redact=False)
     async with (
@@ -165,14 +165,6 @@ class _Replayer:
         """Close the connections to models, if they were called."""
         if self.own_model is not None:
             await self.own_model.aclose()
-
-
-async def _in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
-    from outlast.testing import load_runs
-
-    for file in files:
-        for one in load_runs(file):
-            yield one
 
 
 @dataclass

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -129,3 +130,12 @@ class Search:
         if self.is_cut:
             words = f"Limited to {self.limit:,} runs: there are more, see --limit."
             terminal.say(terminal.err(), words)
+
+
+async def in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
+    """Yield the recordings in files."""
+    from outlast.testing import load_runs
+
+    for file in files:
+        for one in load_runs(file):
+            yield one

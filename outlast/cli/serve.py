@@ -6,7 +6,7 @@ import os
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,40 +35,16 @@ _UNSIGNED = (
 )
 
 
-_Webhooks: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--webhooks",
-        metavar="TARGET",
-        help="Where the webhooks are that it takes: MODULE[:NAME] or FILE[:NAME].",
-        show_default=False,
-    ),
-]
-
-
 @with_team
 def serve(
     team: TeamOptions,
-    target: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TARGET",
-            help="Where the agents are that customers may start, as for `outlast worker`.",
-            show_default=False,
-        ),
-    ] = None,
+    target: Annotated[str | None, typer.Argument(show_default=False)] = None,
     app_dir: options.AppDir = Path(),
-    webhooks: _Webhooks = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = LOOPBACK,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=LARGEST_PORT, help="The port; 0 for a free one.")
-    ] = DEFAULT_PORT,
-    connections: Annotated[
-        int, typer.Option("--connections", min=1, help="How many connections it takes at once.")
-    ] = DEFAULT_CONNECTIONS,
-    until_eof: Annotated[
-        bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
-    ] = False,
+    webhooks: Annotated[str | None, typer.Option(show_default=False)] = None,
+    host: str = LOOPBACK,
+    port: Annotated[int, typer.Option(min=0, max=LARGEST_PORT)] = DEFAULT_PORT,
+    connections: Annotated[int, typer.Option(min=1)] = DEFAULT_CONNECTIONS,
+    until_eof: Annotated[bool, typer.Option(hidden=True)] = False,
     address: options.Address = None,
     namespace: options.Namespace = None,
     codec: options.Codec = None,
@@ -77,6 +53,14 @@ def serve(
     """Serve the desk until Ctrl-C: an inbox, conversations, a chat, and an HTTP API.
 
     Without a login, it serves you alone, on this machine. A login is --oidc-issuer or --proxy.
+
+    Command line:
+        target (TARGET): Where the agents are that customers may start, as for `outlast worker`.
+        webhooks (TARGET): Where the webhooks are that it takes: MODULE[:NAME] or FILE[:NAME].
+        host: The address to listen at.
+        port: The port; 0 for a free one.
+        connections: How many connections it takes at once.
+        until_eof: Also stop when standard input ends.
     """
     use_codec(codec)
     log_to_standard_error(logging.WARNING)

@@ -13,6 +13,7 @@ import typer
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 from outlast.cli import event_loop, options, server, terminal
 from outlast.cli.caller import use_codec
+from outlast.cli.described import described
 from outlast.cli.outage_log import CORE, OutageLog
 from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
@@ -41,44 +42,18 @@ Target: TypeAlias = Annotated[
 ]
 
 
-Sessions: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--sessions",
-        envvar="OUTLAST_SESSIONS",
-        help="A SQLite file of sessions, or a directory of them, that runs may use.",
-    ),
-]
-
-Processes: TypeAlias = Annotated[
-    int, typer.Option("--processes", min=1, help="How many worker processes; one uses one core.")
-]
-
-
-AnyKey: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--any-key", help="Start even without a key for the models, or with a refused one."
-    ),
-]
-
-
+@described
 def worker(
     context: typer.Context,
     target: Target,
     app_dir: options.AppDir = Path(),
-    task_queue: Annotated[
-        str | None,
-        typer.Option("--task-queue", help="The task queue of the runs. [default: outlast]"),
-    ] = None,
-    sessions: Sessions = None,
+    task_queue: str | None = None,
+    sessions: Annotated[list[Path] | None, typer.Option(envvar="OUTLAST_SESSIONS")] = None,
     approvals: options.Approvals = None,
-    processes: Processes = 1,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
-    any_key: AnyKey = False,
-    until_eof: Annotated[
-        bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
-    ] = False,
+    processes: Annotated[int, typer.Option(min=1)] = 1,
+    verbose: bool = False,
+    any_key: bool = False,
+    until_eof: Annotated[bool, typer.Option(hidden=True)] = False,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
     address: options.Address = None,
     namespace: options.Namespace = None,
@@ -91,6 +66,14 @@ def worker(
     worker tries the rest again. A second Ctrl-C ends it at once, which loses nothing.
 
     With --processes, this process starts that many workers and replaces those that die.
+
+    Command line:
+        task_queue: The task queue of the runs. [default: outlast]
+        sessions: A SQLite file of sessions, or a directory of them, that runs may use.
+        processes: How many worker processes; one uses one core.
+        verbose (--verbose -v): Log more.
+        any_key: Start even without a key for the models, or with a refused one.
+        until_eof: Also stop when standard input ends.
     """
     use_codec(codec)
     log_to_standard_error(logging.INFO if verbose else logging.WARNING)
