@@ -34,11 +34,9 @@ _MODULES_OF_ROOMS = {
     "models": """
         extensions.models extensions.models.litellm_model extensions.models.litellm_provider
         models.default_models models.fake_id models.interface models.openai_chatcompletions
-        models.openai_client_utils models.openai_provider
+        models.openai_client_utils models.openai_provider models.openai_responses
     """,
     "mcp": "mcp.manager mcp.server mcp.util",
-    "models.openai.chat_converter": "models.chatcmpl_converter models.chatcmpl_stream_handler",
-    "models.openai.responses_converter": "models.openai_responses",
     "realtime": """
         realtime.agent realtime.audio_formats realtime.config realtime.handoffs realtime.items
         realtime.model realtime.model_events realtime.model_inputs realtime.openai_realtime
@@ -82,7 +80,7 @@ _NAMES_OF_MODULES = {
     """,
     "agents.mcp.server": "MCPConfig",
     "agents.usage": "deserialize_usage serialize_usage",
-    "agents.tools.definition": "invoke_function_tool ToolErrorFunction",
+    "agents.tools.definition": "ToolErrorFunction",
     "ports.session": "resolve_session_limit",
     "models.openai.conversations_session": "start_openai_conversations_session",
     "agents.handoffs.handoff": "OnHandoffWithInput OnHandoffWithoutInput THandoffInput",

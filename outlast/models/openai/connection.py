@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -48,7 +48,6 @@ from outlast.models.openai.http_session import (
     read_whole,
 )
 from outlast.models.openai.server_events import EventData, WholeText
-from outlast.models.openai.stand_in_client import StandInClient
 from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:
@@ -189,8 +188,6 @@ class OpenAIConnection:
         self._api_key = api_key
         self._base_url = base_url
         self._websocket_base_url = websocket_base_url
-        if client is not None and not hasattr(client, "post"):
-            client = cast("AsyncOpenAI", StandInClient(client))
         self._own_client = client
         self._counted_for = (organization, project)
         self._is_plain = api_key is None and base_url is None
