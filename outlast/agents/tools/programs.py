@@ -57,29 +57,6 @@ def callers_of(tool: object) -> Sequence[ToolCaller]:
     return own or config.get("allowed_callers") or ("direct",)
 
 
-def check_programs(tools: Sequence[object], tool_choice: object = None) -> None:
-    """Refuse tools for programs without the tool that runs programs, and the reverse."""
-    runners = [tool for tool in tools if isinstance(tool, ProgrammaticToolCallingTool)]
-    if len(runners) > 1:
-        raise UserError("Only one ProgrammaticToolCallingTool() may be in tools=.")
-    for tool in tools:
-        if not runners and "direct" not in callers_of(tool):
-            raise UserError(
-                f"The tool {getattr(tool, 'name', tool)!r} requires ProgrammaticToolCallingTool() in "
-                "tools=, because only programs may call it."
-            )
-    if not runners and tool_choice == PROGRAMS:
-        raise UserError(
-            f"tool_choice={PROGRAMS!r} requires ProgrammaticToolCallingTool() in tools=."
-        )
-    searched = any(getattr(tool, "name", None) == "tool_search" for tool in tools)
-    if runners and not searched and not any("programmatic" in callers_of(one) for one in tools):
-        raise UserError(
-            "ProgrammaticToolCallingTool() requires at least one tool with "
-            'allowed_callers=["programmatic"].'
-        )
-
-
 def checked_schema(schema: JsonObject | None) -> JsonObject | None:
     """Return the schema of an output for programs, with closed objects."""
     message = "output_json_schema must define a strict object schema"

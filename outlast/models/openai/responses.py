@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 from urllib.parse import quote
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
-from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.local import LocalTool
-from outlast.agents.tools.programs import check_programs
 from outlast.loop.call_forms import OUTPUT_OF_CALL, is_by_model, without_id
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
@@ -301,8 +299,6 @@ def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
     """Return the entries of all tools; functions of a namespace are together in one entry."""
     entries: list[JsonObject] = []
     groups: dict[ToolNamespace, list[JsonObject]] = {}
-    if request.prompt is None:  # a stored prompt may have the tools
-        check_programs(request.all_tools(), request.settings.tool_choice)
     for tool in request.all_tools():
         if not isinstance(tool, ToolSpec):
             entries.append(_entry(tool, model))
@@ -624,7 +620,7 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
         return {"type": "mcp", "server_label": choice.server_label, "name": choice.name}
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
-    if _names_function(request, choice):
+    if choice in [tool.name for tool in request.tools]:
         return {"type": "function", "name": choice}
     entries = [_entry(tool, model) for tool in request.hosted_tools]
     for entry in entries:
@@ -634,30 +630,9 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
             return {"type": entry["type"]}  # the same tool under the model's own name
     if choice != "custom" and choice in [entry.get("type") for entry in entries]:
         return {"type": choice}
-    if choice in _HOSTED_KINDS and choice not in [tool.name for tool in request.tools]:
+    if choice in _HOSTED_KINDS:
         return {"type": choice}
     return {"type": "function", "name": choice}
-
-
-def _names_function(request: ModelRequest, choice: str) -> bool:
-    named = [tool for tool in request.tools if tool.name == choice]
-    if any(not tool.deferred and tool.namespace is None for tool in named):
-        return True
-    spaces = {tool.namespace.name for tool in request.tools if tool.namespace is not None}
-    has_search = any(tool.name == "tool_search" for tool in request.hosted_tools)
-    if choice == "tool_search":
-        fix = (
-            "cannot force ToolSearchTool(): leave the choice to the model"
-            if has_search
-            else "requires ToolSearchTool() or a real top-level function tool named `tool_search`"
-        )
-    elif choice in spaces or any(tool.namespace for tool in named):
-        fix = "cannot name a tool_namespace(), or a function in one"
-    elif named:
-        fix = "cannot name deferred-loading function tools, which a search has to find"
-    else:
-        return False
-    raise UserError(f"tool_choice={choice!r} {fix}.")
 
 
 def text_settings(request: ModelRequest) -> JsonObject | None:
