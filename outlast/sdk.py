@@ -59,7 +59,7 @@ _NAMES_OF_MODULES = {
         StructuredInputSchemaInfo default_tool_input_builder resolve_agent_tool_input
     """,
     "agents.schemas.strict_schema": "ensure_strict_json_schema",
-    "models.openai.connection": "is_official_openai_base_url is_official_openai_client",
+    "models.openai.connection": "is_official_openai_base_url",
     "models.defaults": "get_default_openai_client get_default_openai_key",
     "models.openai.compaction_session": """
         is_openai_model_name DEFAULT_COMPACTION_THRESHOLD OpenAIResponsesCompactionMode
@@ -79,9 +79,7 @@ _NAMES_OF_MODULES = {
         FuncDocumentation FuncSchema function_schema generate_func_documentation
     """,
     "agents.mcp.server": "MCPConfig",
-    "agents.usage": "deserialize_usage serialize_usage",
     "agents.tools.definition": "ToolErrorFunction",
-    "ports.session": "resolve_session_limit",
     "models.openai.conversations_session": "start_openai_conversations_session",
     "agents.handoffs.handoff": "OnHandoffWithInput OnHandoffWithoutInput THandoffInput",
     "agents.items.run_items": "RunItemBase",

@@ -143,7 +143,3 @@ def test_types_of_the_openai_package_are_in_the_sdks_modules() -> None:
     tools = importlib.import_module("outlast.tool")
     for name in ("CodeInterpreter", "ImageGeneration", "Mcp"):
         assert getattr(tools, name) is getattr(tool_param, name)
-    limit = importlib.import_module("outlast.memory.session_settings").resolve_session_limit
-    assert limit(None, {"limit": 2}) == 2
-    assert limit(5, {"limit": 2}) == 5
-    assert limit(None, None) is None

@@ -68,11 +68,6 @@ def is_official_openai_base_url(base_url: object, *, websocket: bool = False) ->
     return (url.scheme, url.hostname) == ("wss" if websocket else "https", "api.openai.com")
 
 
-def is_official_openai_client(client: object) -> bool:
-    """Whether a client sends its requests to OpenAI itself."""
-    return is_official_openai_base_url(getattr(client, "base_url", ""))
-
-
 _DONE = b"[DONE]"
 """The data of a last event that says nothing else, as Chat Completions have it."""
 
