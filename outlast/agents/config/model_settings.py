@@ -14,6 +14,7 @@ from outlast.agents.config.settings_field import as_settings, read_settings
 from outlast.agents.durations import ConvertedField, DurationField, duration_field
 from outlast.agents.errors import UserError
 from outlast.agents.installed_sdk import as_ours
+from outlast.agents.json_values import is_object
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
@@ -330,10 +331,9 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
     Somebody may have typed them by hand, so unknown settings and invalid time-outs or retry numbers
     are ignored.
     """
-    loaded = cast("object", written)
-    if not loaded or not isinstance(loaded, dict):
+    settings = cast("object", written)
+    if not settings or not is_object(settings):
         return None
-    settings = cast(JsonObject, loaded)
     names = {field.name for field in fields(ModelSettings)} - {
         "timeout",
         "retry",

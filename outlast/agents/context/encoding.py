@@ -38,6 +38,7 @@ from outlast.agents.context.record_classes import (
     type_hints,
 )
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_object
 from outlast.loop.values import Json, JsonObject
 
 DEEPEST: Final = 30
@@ -395,7 +396,7 @@ def _in_order(items: list[Any], before: Json) -> list[Any]:
 
 def _at(value: Json, path: ValuePath) -> Json:
     for name in path:
-        value = cast("JsonObject", value).get(name) if isinstance(value, dict) else None
+        value = value.get(name) if is_object(value) else None
     return value
 
 
@@ -651,12 +652,11 @@ def _made_classes(value: Json, path: ValuePath = ()) -> Iterator[tuple[ValuePath
     if isinstance(value, list):
         for item in cast("list[Json]", value):
             yield from _made_classes(item, path)
-    elif isinstance(value, dict):
-        fields = cast("JsonObject", value)
-        tag = next(iter(fields), "")
-        if tag in _CLASS_TAGS and "<locals>" in (name := str(fields[tag])) and "#" in name:
+    elif is_object(value):
+        tag = next(iter(value), "")
+        if tag in _CLASS_TAGS and "<locals>" in (name := str(value[tag])) and "#" in name:
             yield path, name
-        for key, inner in fields.items():
+        for key, inner in value.items():
             yield from _made_classes(inner, path if key.startswith("$") else (*path, key))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
 from outlast.agents.errors import UserError
 from outlast.agents.items.pictures import flaw_of_url
+from outlast.agents.json_values import is_object
 from outlast.loop.values import JsonObject
 
 
@@ -173,17 +174,16 @@ def decode_output(output: Any, result_type: Any) -> Any:
 def _part(value: object) -> ToolOutputPart | None:
     if isinstance(value, ToolOutputPart):
         return value
-    if not isinstance(value, dict):
+    if not is_object(value):
         return None
-    entry = cast("dict[Any, Any]", value)
-    kind = _PARTS.get(entry["type"]) if isinstance(entry.get("type"), str) else None
+    kind = _PARTS.get(value["type"]) if isinstance(value.get("type"), str) else None
     if kind is None:
         return None
-    names = [field.name for field in fields(kind) if entry.get(field.name) is not None]
-    if not all(isinstance(entry[name], str) for name in names):
+    names = [field.name for field in fields(kind) if value.get(field.name) is not None]
+    if not all(isinstance(value[name], str) for name in names):
         return None
     try:
-        return kind(**{name: entry[name] for name in names})
+        return kind(**{name: value[name] for name in names})
     except (TypeError, UserError):  # a dict that only resembles a part
         return None
 
