@@ -7,6 +7,8 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Final, Protocol, TypeAlias, cast
 
+from pydantic_core import core_schema
+
 from outlast.agents.argument_names import advice_on
 from outlast.agents.checks import Rule, a, check_fields, duration, json_problem, optional
 from outlast.agents.config.retry import ModelRetrySettings
@@ -239,8 +241,6 @@ class ModelSettings:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Let pydantic models have settings as a field: read from a dict, written as JSON."""
-        from pydantic_core import core_schema
-
         return core_schema.no_info_plain_validator_function(
             lambda value: as_settings(cls, value),
             serialization=core_schema.plain_serializer_function_ser_schema(cls.to_json_dict),

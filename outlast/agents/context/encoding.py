@@ -25,6 +25,9 @@ from uuid import UUID
 from weakref import WeakKeyDictionary, WeakValueDictionary
 from zoneinfo import ZoneInfo
 
+from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
+
 from outlast.agents.callables import check_callable
 from outlast.agents.context.live import CLASS, MARKER, LiveValues, ValuePath, absent, is_marker
 from outlast.agents.context.record_classes import (
@@ -288,8 +291,6 @@ def _written_by(own: _Serializer, value: Any, path: ValuePath) -> Any:
 
 
 def _dumped(value: Any) -> Any:
-    from pydantic import TypeAdapter
-
     kind = cast("type[Any]", type(value))
     if not hasattr(kind, "__get_pydantic_core_schema__"):
         raise _NotData
@@ -312,8 +313,6 @@ def _copied(value: Any, *, is_json: bool = False) -> Any:
     Several times faster than a walk that writes each value, which contexts of many rows need. With
     `is_json`, the value comes from JSON, so that only tags are looked for.
     """
-    from pydantic_core import from_json, to_json
-
     try:
         if not is_json:
             marshal.dumps(value)  # refuses subclasses, which compare equal to their base
@@ -401,8 +400,6 @@ def _at(value: Json, path: ValuePath) -> Json:
 
 
 def _key(value: Json) -> str:
-    from pydantic_core import to_json
-
     return to_json(value).decode()
 
 
@@ -514,16 +511,12 @@ class _Decoder:
         return {name: self._data(value, path) for name, value in fields.items()}
 
     def _pairs(self, entries: JsonObject, path: ValuePath) -> dict[Any, Any]:
-        from pydantic_core import from_json
-
         return {
             self._data(from_json(key), path): self._data(value, path)
             for key, value in entries.items()
         }
 
     def _read_value(self, name: str, hint: Any, written: Any, path: ValuePath) -> Any:
-        from pydantic import TypeAdapter
-
         if (own := _SERIALIZERS.get(name)) is not None:
             try:
                 return own.read(written)
@@ -635,11 +628,7 @@ def absent_class(context: Json, live: Mapping[ValuePath, Any]) -> str | None:
     """Say which class made in a function a context needs, and the run does not have here, if any."""
     if not isinstance(context, dict):
         return None
-    import pydantic_core
-
-    if b"<locals>" not in pydantic_core.to_json(
-        context
-    ):  # every effect asks, nearly always in vain
+    if b"<locals>" not in to_json(context):  # every effect asks, nearly always in vain
         return None
     own = _own_classes(live)
     for path, name in _made_classes(cast("JsonObject", context)):

@@ -9,6 +9,9 @@ from enum import Enum
 from types import ModuleType
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
 from outlast.agents.errors import UserError
 from outlast.agents.items.pictures import flaw_of_url
 from outlast.agents.json_values import is_object
@@ -155,8 +158,6 @@ def decode_output(output: Any, result_type: Any) -> Any:
     """
     if result_type is None:
         return output
-    from pydantic import PydanticUserError, TypeAdapter, ValidationError
-
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result_type)
     except PydanticUserError:  # pydantic does not support the type
@@ -209,8 +210,6 @@ def _text(value: object, tool_name: str) -> str:
 
 
 def _json(value: object, tool_name: str) -> str:
-    from pydantic_core import PydanticSerializationError, to_json
-
     try:
         if binary := _find_binary(value):
             raise UserError(
