@@ -34,11 +34,9 @@ _MODULES_OF_ROOMS = {
     "models": """
         extensions.models extensions.models.litellm_model extensions.models.litellm_provider
         models.default_models models.fake_id models.interface models.openai_chatcompletions
-        models.openai_client_utils models.openai_provider
+        models.openai_client_utils models.openai_provider models.openai_responses
     """,
     "mcp": "mcp.manager mcp.server mcp.util",
-    "models.openai.chat_converter": "models.chatcmpl_converter models.chatcmpl_stream_handler",
-    "models.openai.responses_converter": "models.openai_responses",
     "realtime": """
         realtime.agent realtime.audio_formats realtime.config realtime.handoffs realtime.items
         realtime.model realtime.model_events realtime.model_inputs realtime.openai_realtime
@@ -61,7 +59,7 @@ _NAMES_OF_MODULES = {
         StructuredInputSchemaInfo default_tool_input_builder resolve_agent_tool_input
     """,
     "agents.schemas.strict_schema": "ensure_strict_json_schema",
-    "models.openai.connection": "is_official_openai_base_url is_official_openai_client",
+    "models.openai.connection": "is_official_openai_base_url",
     "models.defaults": "get_default_openai_client get_default_openai_key",
     "models.openai.compaction_session": """
         is_openai_model_name DEFAULT_COMPACTION_THRESHOLD OpenAIResponsesCompactionMode
@@ -81,9 +79,7 @@ _NAMES_OF_MODULES = {
         FuncDocumentation FuncSchema function_schema generate_func_documentation
     """,
     "agents.mcp.server": "MCPConfig",
-    "agents.usage": "deserialize_usage serialize_usage",
-    "agents.tools.definition": "invoke_function_tool ToolErrorFunction",
-    "ports.session": "resolve_session_limit",
+    "agents.tools.definition": "ToolErrorFunction",
     "models.openai.conversations_session": "start_openai_conversations_session",
     "agents.handoffs.handoff": "OnHandoffWithInput OnHandoffWithoutInput THandoffInput",
     "agents.items.run_items": "RunItemBase",

@@ -5,6 +5,8 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, Unpack, cast
 
+from pydantic_core import core_schema
+
 from outlast.agents.agent_tools.agent_tool import (
     AgentTool,
     AgentToolOptions,
@@ -171,8 +173,6 @@ class Agent(Generic[TContext]):
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
         """Let models and functions of pydantic take an agent, as it is."""
-        from pydantic_core import core_schema
-
         return core_schema.is_instance_schema(cls)
 
     def clone(self, **changes: Any) -> "Agent[TContext]":

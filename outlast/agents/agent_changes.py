@@ -13,6 +13,7 @@ from outlast.agents.config.fallback_model import FallbackModel, read_models, wri
 from outlast.agents.config.model_settings import read_model_settings, write_model_settings
 from outlast.agents.config.secret_settings import secret_in
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_list
 from outlast.loop.values import Json, JsonObject
 
 OF: Final = "of"
@@ -54,8 +55,7 @@ def with_changes(base: Agent[Any], changes: JsonObject, name: str) -> Agent[Any]
     if "model" in made:
         made["model"] = read_models(made["model"])
     places: object = changes.get("tools")
-    if isinstance(places, list):
-        places = cast("list[object]", places)
+    if is_list(places):
         tools = [
             base.tools[at] for at in places if isinstance(at, int) and 0 <= at < len(base.tools)
         ]
@@ -66,9 +66,8 @@ def with_changes(base: Agent[Any], changes: JsonObject, name: str) -> Agent[Any]
 
 
 def _is_same(before: object, after: object) -> bool:
-    if isinstance(before, list) and isinstance(after, list):
-        ones, others = cast("list[object]", before), cast("list[object]", after)
-        return [id(one) for one in ones] == [id(one) for one in others]
+    if is_list(before) and is_list(after):
+        return [id(one) for one in before] == [id(one) for one in after]
     if before is after:
         return True
     return json_problem(cast("Json", before)) is None and before == after

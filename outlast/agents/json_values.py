@@ -1,23 +1,39 @@
 """Reads JSON that others have written: a value of the expected type, or an empty one."""
 
-from typing import Any, NoReturn, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+
+def is_object(value: object) -> "TypeIs[JsonObject]":
+    """Whether a value is a dict, whose keys are taken for names."""
+    return isinstance(value, dict)
+
+
+def is_mapping(value: object) -> "TypeIs[Mapping[str, object]]":
+    """Whether a value is a mapping, whose keys are taken for names."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> "TypeIs[list[Any]]":
+    """Whether a value is a list."""
+    return isinstance(value, list)
 
 
 def as_object(value: object) -> JsonObject | None:
     """Return the value if it is a JSON object, or None."""
-    return cast("JsonObject", value) if isinstance(value, dict) else None
+    return value if is_object(value) else None
 
 
 def as_objects(value: object) -> list[JsonObject] | None:
     """Return the value if it is a list of JSON objects, or None."""
-    if not isinstance(value, list):
+    if not is_list(value) or not all(isinstance(member, dict) for member in value):
         return None
-    members = cast("list[Any]", value)
-    if not all(isinstance(member, dict) for member in members):
-        return None
-    return cast("list[JsonObject]", members)
+    return cast("list[JsonObject]", value)
 
 
 def as_text(value: object) -> str | None:

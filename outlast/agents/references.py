@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from outlast.agents.callables import unwrap_partial
 from outlast.agents.checks import check_name
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_mapping
 
 OWN: Final = "run:"
 """The beginning of the names of objects that belong to one run."""
@@ -179,9 +180,8 @@ def named_references(
     references: Iterable[object] | Mapping[str, object],
 ) -> list[tuple[str, object]]:
     """Return the names and objects of `references=`, a list or a dict by name."""
-    if isinstance(references, Mapping):
-        named = cast("Mapping[str, object]", references)
-        return [(name, _check(entry)) for name, entry in named.items()]
+    if is_mapping(references):
+        return [(name, _check(entry)) for name, entry in references.items()]
     if isinstance(references, str) or not isinstance(cast("object", references), Iterable):
         raise UserError(
             "references= must be a list of callables and objects, or a dict of them by name, "

@@ -37,8 +37,6 @@ from outlast.agents.schemas.agent_output import check_output_schema
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.local import LocalTool
-from outlast.agents.tools.programs import check_programs
-from outlast.agents.tools.search import check_tool_search
 from outlast.loop.canonical import digest_of
 from outlast.loop.values import Json, JsonObject
 
@@ -559,9 +557,6 @@ def _own_effect(tool: FunctionTool, policy: ApprovalPolicy | None) -> ToolEffect
 
 
 def _check_tool_names(agent: Agent[Any]) -> None:
-    check_tool_search(f"Agent {agent.name!r}", agent.tools)
-    if agent.prompt is None:  # a stored prompt may have the tools
-        check_programs(agent.tools)
     names = [tool.called_name for tool in function_tools(agent.tools)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

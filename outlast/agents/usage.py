@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.loop import values
-from outlast.loop.values import InputTokensDetails, JsonObject, OutputTokensDetails
+from outlast.loop.values import InputTokensDetails, OutputTokensDetails
 
 
 @dataclass(kw_only=True)
@@ -116,23 +116,6 @@ class Usage:
 
 AnyUsage: TypeAlias = Usage | values.Usage
 """The public usage record, or the plain sums of a run."""
-
-
-def serialize_usage(usage: Usage) -> JsonObject:
-    """Return a usage as JSON; details are in lists, as the SDK writes them."""
-    from pydantic_core import to_jsonable_python
-
-    data = to_jsonable_python(usage)
-    return data | {name: [data[name]] for name in _DETAILS}
-
-
-def deserialize_usage(data: Mapping[str, Any]) -> Usage:
-    """Read a usage from `serialize_usage`; missing details count as 0."""
-    known: dict[str, Any] = {**data, "request_usage_entries": []}
-    for name in _DETAILS:
-        known[name] = (data.get(name) or [{}])[0]
-    entries = [RequestUsage(**entry) for entry in data.get("request_usage_entries") or ()]
-    return replace(Usage(**known), request_usage_entries=entries)
 
 
 _DETAILS: Final[dict[str, type[Any]]] = {

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from outlast.agents.checks import InvalidValue
 from outlast.agents.config.run_config import CallModelData, ModelInputData
+from outlast.agents.json_values import is_list, is_object
 from outlast.loop.values import JsonObject
 
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
@@ -198,20 +199,19 @@ def _cut(text: object, length: int) -> str:
 
 def _content_parts(output: object) -> list[JsonObject]:
     """Return the parts of an output; none if it is no list of texts, images and files."""
-    parts = cast("list[Any]", output) if isinstance(output, list) else []
+    parts = output if is_list(output) else []
     return parts if all(_is_content(part) for part in parts) else []
 
 
 def _is_content(value: object) -> bool:
-    if not isinstance(value, dict):
+    if not is_object(value):
         return False
-    part = cast("JsonObject", value)
-    kind = str(part.get("type"))
+    kind = str(value.get("type"))
     return (
         kind in _PAYLOADS
-        and part.keys() - _PAYLOADS[kind] <= {"type", "detail"}
-        and part.get("detail") in (None, *_DETAILS)
-        and all(isinstance(part[name], str) for name in _payload(part))
+        and value.keys() - _PAYLOADS[kind] <= {"type", "detail"}
+        and value.get("detail") in (None, *_DETAILS)
+        and all(isinstance(value[name], str) for name in _payload(value))
     )
 
 
@@ -224,15 +224,14 @@ def _without_prose(schema: object) -> object:
 
     Properties and definitions of such names stay, and so do values: defaults, constants, choices.
     """
-    if isinstance(schema, list):
-        return [_without_prose(one) for one in cast("list[object]", schema)]
-    if not isinstance(schema, dict):
+    if is_list(schema):
+        return [_without_prose(one) for one in schema]
+    if not is_object(schema):
         return schema
     result: JsonObject = {}
-    for keyword, value in cast("JsonObject", schema).items():
-        if keyword in _BY_NAME and isinstance(value, dict):
-            named = cast("JsonObject", value)
-            result[keyword] = {name: _without_prose(one) for name, one in named.items()}
+    for keyword, value in schema.items():
+        if keyword in _BY_NAME and is_object(value):
+            result[keyword] = {name: _without_prose(one) for name, one in value.items()}
         elif keyword not in _PROSE:
             result[keyword] = _without_prose(value) if keyword in _SUBSCHEMAS else value
     return result

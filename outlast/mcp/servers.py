@@ -1,5 +1,6 @@
 """The public MCP server classes, one for each transport."""
 
+from abc import abstractmethod
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Generic, TypeVar, Unpack, cast
 
@@ -67,6 +68,16 @@ class _Server(ConnectedServer, Generic[Params]):
             **options,
         )
 
+    def open_client(self) -> AbstractAsyncContextManager[Any]:
+        """Return a context manager that connects to the server, and starts its process if it has one."""
+        return client_over(
+            self._streams(), self.message_handler, tasks=self.tasks, note_tool=self.note_tool
+        )
+
+    @abstractmethod
+    def _streams(self) -> AbstractAsyncContextManager[Any]:
+        """Return a context manager that opens the streams of the connection."""
+
 
 class MCPServerStdio(_Server[MCPServerStdioParams]):
     """An MCP server that each worker starts as a child process."""
@@ -74,14 +85,8 @@ class MCPServerStdio(_Server[MCPServerStdioParams]):
     starts_process = True
     _params_type, _transport, _place = MCPServerStdioParams, "stdio", "command"
 
-    def open_client(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context manager that starts the process and connects to it."""
-        return client_over(
-            over_stdio(self.params, f"The MCP server {self.name!r}"),
-            self.message_handler,
-            tasks=self.tasks,
-            note_tool=self.note_tool,
-        )
+    def _streams(self) -> AbstractAsyncContextManager[Any]:
+        return over_stdio(self.params, f"The MCP server {self.name!r}")
 
 
 class MCPServerSse(_Server[MCPServerSseParams]):
@@ -89,14 +94,8 @@ class MCPServerSse(_Server[MCPServerSseParams]):
 
     _params_type, _transport = MCPServerSseParams, "sse"
 
-    def open_client(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context manager that connects to the server."""
-        return client_over(
-            over_sse(self.params),
-            self.message_handler,
-            tasks=self.tasks,
-            note_tool=self.note_tool,
-        )
+    def _streams(self) -> AbstractAsyncContextManager[Any]:
+        return over_sse(self.params)
 
 
 class MCPServerStreamableHttp(_Server[MCPServerStreamableHttpParams]):
@@ -104,9 +103,5 @@ class MCPServerStreamableHttp(_Server[MCPServerStreamableHttpParams]):
 
     _params_type, _transport = MCPServerStreamableHttpParams, "streamable_http"
 
-    def open_client(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context manager that connects to the server."""
-        streams = over_http(self.params, self.note_status)
-        return client_over(
-            streams, self.message_handler, tasks=self.tasks, note_tool=self.note_tool
-        )
+    def _streams(self) -> AbstractAsyncContextManager[Any]:
+        return over_http(self.params, self.note_status)

@@ -7,7 +7,7 @@ package before the first call.
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from typing import Any, Self, TypeAlias, cast
 
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.errors import UserError
-from outlast.agents.json_values import as_object, as_text
+from outlast.agents.json_values import as_object, as_text, is_mapping
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import get_default_model
 from outlast.models.failures import (
@@ -258,7 +258,6 @@ def _headers(error: Exception) -> dict[str, str]:
     response: object = getattr(error, "response", None)
     headers: object = getattr(error, "litellm_response_headers", None)
     for held in (headers, getattr(response, "headers", None)):
-        if isinstance(held, Mapping) and held:
-            named = cast("Mapping[object, object]", held)
-            return {str(name).lower(): str(value) for name, value in named.items()}
+        if is_mapping(held) and held:
+            return {str(name).lower(): str(value) for name, value in held.items()}
     return {}

@@ -1,11 +1,9 @@
 """The port to a session, which stores a conversation between runs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from outlast.agents.config.session_input import SessionSettings
-from outlast.agents.config.settings_field import as_settings
 from outlast.loop.values import JsonObject
 
 
@@ -164,13 +162,6 @@ def is_openai_responses_compaction_aware_session(
 ) -> TypeGuard[OpenAIResponsesCompactionAwareSession]:
     """Return whether a session can be compacted."""
     return callable(getattr(session, "run_compaction", None))
-
-
-def resolve_session_limit(
-    explicit_limit: int | None, settings: SessionSettings | Mapping[str, Any] | None
-) -> int | None:
-    """Return how many items a session of your own reads: the call's limit, or the settings'."""
-    return item_limit(explicit_limit, as_settings(SessionSettings, settings))
 
 
 def item_limit(limit: int | None, settings: SessionSettings | None) -> int | None:

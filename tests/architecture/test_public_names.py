@@ -89,7 +89,7 @@ def test_importing_the_package_loads_nothing_large() -> None:
 
 def test_defining_an_agent_loads_no_engine_and_no_provider() -> None:
     statement = "import outlast\noutlast.Agent(name='A', instructions='Be kind.')"
-    assert loaded_by(statement, "temporalio", "openai", "pydantic") == []
+    assert loaded_by(statement, "temporalio", "openai") == []
 
 
 def test_the_client_knows_neither_workflows_nor_activities() -> None:

@@ -1,10 +1,10 @@
 """Agents as tools: a call of such a tool is a nested run of another agent."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypedDict, cast
+from typing import Any, Final, TypeAlias, TypedDict
 
 from outlast.agents.agent_tools.input import (
     TEXT_ONLY,
@@ -18,15 +18,13 @@ from outlast.agents.agent_tools.input import (
     summary_of,
 )
 from outlast.agents.approvals.policy import NeedsApproval
-from outlast.agents.callables import call, called_with
+from outlast.agents.callables import called_with
 from outlast.agents.checks import Rule, a, check_count, check_fields, check_options, optional
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.session_input import check_session
-from outlast.agents.context.wrapper import NamedAgent, ToolContext
+from outlast.agents.context.wrapper import NamedAgent
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import RunHooks, check_run_hooks
-from outlast.agents.items.item_helpers import ItemHelpers
-from outlast.agents.items.run_items import MessageOutputItem, RunItem, ToolCallOutputItem
 from outlast.agents.items.stream_events import OnStream
 from outlast.agents.schemas.altered_arguments import altered
 from outlast.agents.schemas.provider_names import name_from
@@ -37,7 +35,6 @@ from outlast.agents.tools.definition import (
     ToolFunction,
     ToolRetry,
 )
-from outlast.lazy import load
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 
 OutputExtractor: TypeAlias = Callable[[Any], str | Awaitable[str]]
@@ -53,8 +50,8 @@ class AgentTool(FunctionTool):
 
     A call is a nested run of the calling run, with its own turns, and `timeout`, `retry` and `fast`
     have no effect. The nested run does not use the outer run's hooks, session or conversation. It
-    shares the context, and the outer run counts its tokens. `on_invoke_tool`, which only programs
-    call, runs the agent as a run of its own.
+    shares the context, and the outer run counts its tokens. Only a run can call the tool:
+    `on_invoke_tool` raises a `UserError`.
 
     Attributes:
         agent: the `Agent` to run.
@@ -90,7 +87,7 @@ class AgentTool(FunctionTool):
     on_stream_max_pending_events: int | None = LONGEST_BACKLOG
 
     def __post_init__(self, timeout_seconds: float | None) -> None:
-        self.on_invoke_tool: ToolFunction = partial(_run_alone, self)
+        self.on_invoke_tool: ToolFunction = partial(_refuse, self.name)
         FunctionTool.__post_init__(self, timeout_seconds)
         owner = f"Tool {self.name!r}"
         check_fields(self, _RULES, owner)
@@ -172,7 +169,7 @@ def make_agent_tool(
         name=name,
         description=(agent.handoff_description or "") if description is None else description,
         params_json_schema=TEXT_ONLY if adapter is None else schema_of(adapter, owner),
-        on_invoke_tool=cast("Any", _run_alone),
+        on_invoke_tool=partial(_refuse, name),
         validate=partial(problem_of, name, adapter),
         altered=None if adapter is None else partial(_altered, adapter),
         retry=ToolRetry(attempts=1),  # the nested run retries its own steps
@@ -218,41 +215,8 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
     )
 
 
-async def _run_alone(tool: AgentTool, context: ToolContext[Any], arguments: str) -> Any:
-    """Run the agent as a run of its own, for programs that call the tool themselves."""
-    runner: Any = load("outlast.client.start.runner:Runner")
-    options = {
-        "context": context.context,
-        "max_turns": tool.max_turns,
-        "hooks": tool.hooks,
-        "run_config": tool.run_config or getattr(context, "run_config", None),
-        "previous_response_id": tool.previous_response_id,
-        "conversation_id": tool.conversation_id,
-        "session": tool.session,
-    }
-    text = await nested_input(tool, arguments)
-    if tool.on_stream is None:
-        result = await runner.run(tool.agent, text, **options)
-    else:
-        result = runner.run_streamed(tool.agent, text, **options)
-        async for event in result.stream_events():
-            shown = {"event": event, "agent": result.current_agent, "tool_call": context.tool_call}
-            await call(tool.on_stream, shown)
-    if getattr(result, "interruptions", ()):
-        raise UserError(
-            f"A run of the tool {tool.name!r} waits for people. Call the tool in a run, or run the "
-            "agent itself with Runner.run."
-        )
-    if tool.custom_output_extractor is not None:
-        return await call(tool.custom_output_extractor, result)
-    output = result.final_output
-    return _last_words(result.new_items) if output in (None, "") else output
-
-
-def _last_words(items: Sequence[RunItem]) -> str:
-    for item in reversed(items):
-        if isinstance(item, MessageOutputItem) and (said := ItemHelpers.text_message_output(item)):
-            return said
-        if isinstance(item, ToolCallOutputItem) and isinstance(item.output, str) and item.output:
-            return item.output
-    return ""
+async def _refuse(name: str, context: object, arguments: object) -> Any:
+    raise UserError(
+        f"The tool {name!r} runs an agent, and only a run can call it: give it to an agent's tools, "
+        "or run the agent itself with Runner.run."
+    )

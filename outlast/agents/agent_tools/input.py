@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, TypedDict, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
 from outlast.agents.schemas.problems import argument_problem, object_problem, schema_errors
@@ -119,8 +121,6 @@ def summary_of(schema: JsonObject) -> str | None:
 
 def problem_of(name: str, adapter: Any, arguments: str) -> str | None:
     """Return the problem of a call's arguments, worded for the model, or None."""
-    from pydantic import ValidationError
-
     if (problem := object_problem(name, arguments)) is not None:
         return problem
     if adapter is None:
@@ -156,8 +156,6 @@ def adapter_of(parameters: Any, owner: str) -> Any:
 
 @lru_cache(maxsize=_KEPT_ADAPTERS)
 def _type_adapter(parameters: type) -> Any:
-    from pydantic import TypeAdapter
-
     return TypeAdapter(parameters)
 
 

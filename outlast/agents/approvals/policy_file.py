@@ -51,6 +51,7 @@ from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
 from outlast.agents.argument_names import near_name
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_list, is_object
 from outlast.bodies import DOORS, BodyRefused
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
@@ -609,14 +610,13 @@ def _audience_over(before: Audience | str | None, named: Mapping[str, Any]) -> A
 
 
 def _escalation(value: object) -> Escalation:
-    if not isinstance(value, dict) or set(cast("JsonObject", value)) != {"after", "to"}:
+    if not is_object(value) or set(value) != {"after", "to"}:
         raise UserError(
             f'escalate must be a list of tables such as {{ after = "4h", to = "leads" }}, '
             f"not {value!r:.80}."
         )
-    step = cast("JsonObject", value)
-    to = Audience(**_audience_keys("to", step["to"]))
-    return Escalation(after=_duration("after", step["after"]), to=to)
+    to = Audience(**_audience_keys("to", value["to"]))
+    return Escalation(after=_duration("after", value["after"]), to=to)
 
 
 def _duration(name: str, value: object) -> timedelta:
@@ -627,9 +627,9 @@ def _duration(name: str, value: object) -> timedelta:
 
 
 def _list(name: str, value: object) -> list[object]:
-    if not isinstance(value, list):
+    if not is_list(value):
         raise UserError(f"{name} must be a list in brackets, not {value!r:.80}.")
-    return cast("list[object]", value)
+    return value
 
 
 # --- Changing a policy -------------------------------------------------------------------------------

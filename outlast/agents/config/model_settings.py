@@ -7,6 +7,8 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Final, Protocol, TypeAlias, cast
 
+from pydantic_core import core_schema
+
 from outlast.agents.argument_names import advice_on
 from outlast.agents.checks import Rule, a, check_fields, duration, json_problem, optional
 from outlast.agents.config.retry import ModelRetrySettings
@@ -14,6 +16,7 @@ from outlast.agents.config.settings_field import as_settings, read_settings
 from outlast.agents.durations import ConvertedField, DurationField, duration_field
 from outlast.agents.errors import UserError
 from outlast.agents.installed_sdk import as_ours
+from outlast.agents.json_values import is_object
 from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
@@ -238,8 +241,6 @@ class ModelSettings:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Let pydantic models have settings as a field: read from a dict, written as JSON."""
-        from pydantic_core import core_schema
-
         return core_schema.no_info_plain_validator_function(
             lambda value: as_settings(cls, value),
             serialization=core_schema.plain_serializer_function_ser_schema(cls.to_json_dict),
@@ -330,10 +331,9 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
     Somebody may have typed them by hand, so unknown settings and invalid time-outs or retry numbers
     are ignored.
     """
-    loaded = cast("object", written)
-    if not loaded or not isinstance(loaded, dict):
+    settings = cast("object", written)
+    if not settings or not is_object(settings):
         return None
-    settings = cast(JsonObject, loaded)
     names = {field.name for field in fields(ModelSettings)} - {
         "timeout",
         "retry",

@@ -13,6 +13,7 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolOutputGuardrailResult,
 )
 from outlast.agents.items.run_items import RunItem
+from outlast.agents.json_values import is_mapping
 from outlast.loop.values import JsonObject
 
 
@@ -131,16 +132,15 @@ def handler_result(value: object) -> RunErrorHandlerResult | None:
         return None
     if isinstance(value, RunErrorHandlerResult):
         result = value
-    elif isinstance(value, Mapping) and "final_output" in value:
-        fields = cast("Mapping[str, Any]", value)
-        if unknown := fields.keys() - _RESULT_KEYS:
+    elif is_mapping(value) and "final_output" in value:
+        if unknown := value.keys() - _RESULT_KEYS:
             raise UserError(
                 "An error handler returned a dict with final_output and with "
                 f"{', '.join(sorted(map(str, unknown)))}. Beside final_output it may have "
                 "include_in_history. If the dict is the answer itself, return "
                 "RunErrorHandlerResult(final_output=...)."
             )
-        result = RunErrorHandlerResult(**fields)
+        result = RunErrorHandlerResult(**cast("dict[str, Any]", value))
     else:
         return RunErrorHandlerResult(final_output=value)
     if not isinstance(cast("object", result.include_in_history), bool):

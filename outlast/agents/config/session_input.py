@@ -13,6 +13,7 @@ from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import ItemKey, item_key
 from outlast.agents.items.repair import Links
+from outlast.agents.json_values import is_object
 from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL
 from outlast.loop.values import JsonObject
 
@@ -129,15 +130,14 @@ def plain_item(item: object, *, what: str) -> JsonObject:
     """Return an item as a JSON object; pydantic models are written."""
     dump = getattr(item, "model_dump", None)
     plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
-    if not isinstance(plain, dict):
+    if not is_object(plain):
         raise UserError(f"An item in {what} must be a dict, not {type(item).__name__}.")
-    raw = cast("JsonObject", plain)
-    if (problem := json_problem(raw)) is not None:
+    if (problem := json_problem(plain)) is not None:
         raise UserError(
-            f"An item of type {raw.get('type', 'message')!r} in {what} cannot be written as JSON: "
+            f"An item of type {plain.get('type', 'message')!r} in {what} cannot be written as JSON: "
             f"{problem}."
         )
-    return raw
+    return plain
 
 
 def without_reasoning_ids(

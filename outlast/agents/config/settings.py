@@ -20,6 +20,7 @@ from outlast.agents.config.secret_settings import secret_in
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings_field import read_settings
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_list, is_mapping
 from outlast.agents.references import OWN
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.values import JsonObject
@@ -136,17 +137,16 @@ def references_in(settings: Mapping[str, Any] | None) -> list[str]:
 
     Values that cannot be names are left out, because settings may be typed by hand.
     """
-    loaded = cast("object", settings)
-    if not isinstance(loaded, Mapping):
+    written = cast("object", settings)
+    if not is_mapping(written):
         return []
-    written = cast("Mapping[str, object]", loaded)
     found = [written.get(key) for key in (MODEL_REF, *NAMED, BLOCKED_MESSAGE_REF, HOOKS)]
     for key in NAMED_LISTS:
         names = written.get(key)
-        found.extend(cast("list[object]", names) if isinstance(names, list) else ())
+        found.extend(names if is_list(names) else ())
     handlers = written.get(ERROR_HANDLERS)
-    if isinstance(handlers, Mapping):
-        found.extend(cast("Mapping[str, object]", handlers).values())
+    if is_mapping(handlers):
+        found.extend(handlers.values())
     model_settings = read_model_settings(written.get("model_settings"))  # pyright: ignore[reportArgumentType]
     if model_settings is not None and model_settings.retry is not None:
         found.append(model_settings.retry.policy)

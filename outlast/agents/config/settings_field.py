@@ -10,6 +10,7 @@ from outlast.agents.checks import InvalidType
 from outlast.agents.durations import ConvertedField
 from outlast.agents.errors import UserError
 from outlast.agents.installed_sdk import sdk_names, set_fields
+from outlast.agents.json_values import is_mapping
 
 Settings = TypeVar("Settings")
 Default = TypeVar("Default")
@@ -29,18 +30,17 @@ def as_settings(kind: type[Settings], settings: object) -> Settings:
     """Return a dict of settings, or the SDK's record, as the record; any other value unchanged."""
     if kind.__name__ in sdk_names(settings):
         settings = set_fields(settings)
-    if not isinstance(settings, Mapping):
+    if not is_mapping(settings):
         return cast("Settings", settings)
-    values = cast("Mapping[str, Any]", settings)
     names = {field.name for field in fields(cast("Any", kind))}
-    if unknown := sorted(str(name) for name in values.keys() - names):
+    if unknown := sorted(str(name) for name in settings.keys() - names):
         label = _LABELS.get(kind.__name__, f"{kind.__name__} settings")
         advice = "".join(advice_on(kind.__name__, name, names) for name in unknown)
         raise InvalidType(
             f"Unknown {label}: {', '.join(unknown)}.{advice} "
             f"The fields of {kind.__name__} are {', '.join(sorted(names))}."
         )
-    return kind(**values)
+    return kind(**settings)
 
 
 def read_settings(kind: type[Settings], written: object) -> Settings | None:
@@ -48,12 +48,11 @@ def read_settings(kind: type[Settings], written: object) -> Settings | None:
 
     Unknown keys are ignored.
     """
-    if not isinstance(written, Mapping):
+    if not is_mapping(written):
         return None
-    values = cast("Mapping[str, Any]", written)
     names = {field.name for field in fields(cast("Any", kind))}
     try:
-        return kind(**{name: value for name, value in values.items() if name in names})
+        return kind(**{name: value for name, value in written.items() if name in names})
     except (TypeError, UserError):
         return None
 

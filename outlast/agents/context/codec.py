@@ -8,6 +8,9 @@ from types import FunctionType
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import to_json
+
 from outlast.agents.callables import implementation
 from outlast.agents.context.encoding import decode, encode, has_keys
 from outlast.agents.context.live import CLASS, LiveValues, ValuePath, live_paths
@@ -64,8 +67,6 @@ def read_context(
 
 
 def _validate(value: Any, context_type: Any) -> Any:
-    from pydantic import PydanticUserError, ValidationError
-
     try:
         return _adapter(context_type).validate_python(value)
     except ValidationError as error:
@@ -113,8 +114,6 @@ def _written(context: Any, hint: Any, before: Json = None) -> tuple[Json, LiveVa
                 f"The context is data, such as an object of a dataclass, and not the {kind} "
                 f"{context.__name__}.{' Pass what it returns.' if callable(context) else ''}"
             )
-    from pydantic_core import to_json
-
     value, live = encode(context, hint, before)
     if (size := len(to_json(value))) > LARGEST_BYTES:
         raise UserError(
@@ -297,8 +296,6 @@ def _read_context_type(function: Callable[..., Any]) -> tuple[Any, bool]:
 
 @cache
 def _adapter(context_type: Any) -> Any:
-    from pydantic import TypeAdapter
-
     return TypeAdapter(context_type)
 
 

@@ -25,6 +25,9 @@ from uuid import UUID
 from weakref import WeakKeyDictionary, WeakValueDictionary
 from zoneinfo import ZoneInfo
 
+from pydantic import TypeAdapter
+from pydantic_core import from_json, to_json
+
 from outlast.agents.callables import check_callable
 from outlast.agents.context.live import CLASS, MARKER, LiveValues, ValuePath, absent, is_marker
 from outlast.agents.context.record_classes import (
@@ -38,6 +41,7 @@ from outlast.agents.context.record_classes import (
     type_hints,
 )
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_object
 from outlast.loop.values import Json, JsonObject
 
 DEEPEST: Final = 30
@@ -287,8 +291,6 @@ def _written_by(own: _Serializer, value: Any, path: ValuePath) -> Any:
 
 
 def _dumped(value: Any) -> Any:
-    from pydantic import TypeAdapter
-
     kind = cast("type[Any]", type(value))
     if not hasattr(kind, "__get_pydantic_core_schema__"):
         raise _NotData
@@ -311,8 +313,6 @@ def _copied(value: Any, *, is_json: bool = False) -> Any:
     Several times faster than a walk that writes each value, which contexts of many rows need. With
     `is_json`, the value comes from JSON, so that only tags are looked for.
     """
-    from pydantic_core import from_json, to_json
-
     try:
         if not is_json:
             marshal.dumps(value)  # refuses subclasses, which compare equal to their base
@@ -395,13 +395,11 @@ def _in_order(items: list[Any], before: Json) -> list[Any]:
 
 def _at(value: Json, path: ValuePath) -> Json:
     for name in path:
-        value = cast("JsonObject", value).get(name) if isinstance(value, dict) else None
+        value = value.get(name) if is_object(value) else None
     return value
 
 
 def _key(value: Json) -> str:
-    from pydantic_core import to_json
-
     return to_json(value).decode()
 
 
@@ -513,16 +511,12 @@ class _Decoder:
         return {name: self._data(value, path) for name, value in fields.items()}
 
     def _pairs(self, entries: JsonObject, path: ValuePath) -> dict[Any, Any]:
-        from pydantic_core import from_json
-
         return {
             self._data(from_json(key), path): self._data(value, path)
             for key, value in entries.items()
         }
 
     def _read_value(self, name: str, hint: Any, written: Any, path: ValuePath) -> Any:
-        from pydantic import TypeAdapter
-
         if (own := _SERIALIZERS.get(name)) is not None:
             try:
                 return own.read(written)
@@ -634,11 +628,7 @@ def absent_class(context: Json, live: Mapping[ValuePath, Any]) -> str | None:
     """Say which class made in a function a context needs, and the run does not have here, if any."""
     if not isinstance(context, dict):
         return None
-    import pydantic_core
-
-    if b"<locals>" not in pydantic_core.to_json(
-        context
-    ):  # every effect asks, nearly always in vain
+    if b"<locals>" not in to_json(context):  # every effect asks, nearly always in vain
         return None
     own = _own_classes(live)
     for path, name in _made_classes(cast("JsonObject", context)):
@@ -651,12 +641,11 @@ def _made_classes(value: Json, path: ValuePath = ()) -> Iterator[tuple[ValuePath
     if isinstance(value, list):
         for item in cast("list[Json]", value):
             yield from _made_classes(item, path)
-    elif isinstance(value, dict):
-        fields = cast("JsonObject", value)
-        tag = next(iter(fields), "")
-        if tag in _CLASS_TAGS and "<locals>" in (name := str(fields[tag])) and "#" in name:
+    elif is_object(value):
+        tag = next(iter(value), "")
+        if tag in _CLASS_TAGS and "<locals>" in (name := str(value[tag])) and "#" in name:
             yield path, name
-        for key, inner in fields.items():
+        for key, inner in value.items():
             yield from _made_classes(inner, path if key.startswith("$") else (*path, key))
 
 

@@ -7,6 +7,7 @@ value. The object stays in its process and is put back at its path when a callab
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias, cast
 
+from outlast.agents.json_values import is_object
 from outlast.loop.values import Json, JsonObject
 
 MARKER: Final = "$live"
@@ -23,10 +24,7 @@ LiveValues: TypeAlias = dict[ValuePath, Any]
 
 def is_marker(value: object) -> bool:
     """Return whether a JSON value is the marker of a live value."""
-    if not isinstance(value, dict):
-        return False
-    fields = cast("JsonObject", value)
-    return len(fields) == 1 and isinstance(fields.get(MARKER), str)
+    return is_object(value) and len(value) == 1 and isinstance(value.get(MARKER), str)
 
 
 def live_paths(value: Json, path: ValuePath = ()) -> Iterator[tuple[ValuePath, str]]:

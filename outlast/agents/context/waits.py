@@ -3,16 +3,16 @@
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
 
 from outlast.agents.callables import AwaitableResult
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError, WaitDropped, WaitTimeout
 from outlast.loop.calls import Arrival, OnWaitEnd, OutsideWait
 from outlast.loop.values import Json, JsonObject
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -73,7 +73,7 @@ class Wait(AwaitableResult, Generic[T_co]):
     """
 
     def __init__(
-        self, waits: Waits, wait: OutsideWait, adapter: "TypeAdapter[Any] | None", default: Any
+        self, waits: Waits, wait: OutsideWait, adapter: TypeAdapter[Any] | None, default: Any
     ) -> None:
         self._waits = waits
         self._wait = wait
@@ -189,7 +189,7 @@ def outside_wait(  # noqa: PLR0913  the options of `wait_for`
     every: timedelta | None,
     cleanup: bool,
     signed: bool = False,
-) -> "tuple[OutsideWait, TypeAdapter[Any] | None]":
+) -> tuple[OutsideWait, TypeAdapter[Any] | None]:
     """Return the record of a wait, and what makes an object of its value.
 
     Raises:
@@ -236,12 +236,9 @@ def _check_duration(name: str, what: str, given: object, least: timedelta) -> No
         raise UserError(f"wait_for({name!r}): {what} must be {bound}.")
 
 
-def _schema(name: str, schema: Any) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
+def _schema(name: str, schema: Any) -> tuple[JsonObject | None, TypeAdapter[Any] | None]:
     if schema is None or isinstance(schema, dict):
         return cast("JsonObject | None", schema), None
-    from pydantic import TypeAdapter  # slow to import
-    from pydantic.errors import PydanticUserError
-
     try:
         adapter = TypeAdapter[Any](schema)
         return adapter.json_schema(), adapter
@@ -253,8 +250,6 @@ def _schema(name: str, schema: Any) -> "tuple[JsonObject | None, TypeAdapter[Any
 
 
 def _json(name: str, value: Any) -> Json:
-    from pydantic import TypeAdapter
-
     try:
         return TypeAdapter[Any](Any).dump_python(value, mode="json")
     except ValueError as error:

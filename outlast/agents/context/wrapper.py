@@ -11,11 +11,10 @@ from outlast.agents.callables import call
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.wait_urls import LIFETIME, wait_url
 from outlast.agents.context.waits import NOTHING, Wait, Waits, checked_name, outside_wait
-from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.items.raw_items import HeldRaw, as_json, copies
+from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import HeldRaw, copies
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.usage import Usage
-from outlast.loop.call_forms import same_call
 from outlast.loop.values import JsonObject
 
 T = TypeVar("T")
@@ -51,85 +50,6 @@ class Decisions(Protocol):
     def is_approved(self, tool_name: str, call_id: str) -> bool | None: ...  # noqa: D102
 
     def rejection_message(self, tool_name: str, call_id: str) -> str | None: ...  # noqa: D102
-
-
-class HandmadeDecisions:
-    """The decisions of a context that a program made by hand, such as in a test.
-
-    A decision about a call outranks a remembered one. The tools of hosted MCP servers are
-    remembered for their server, so that only a pending item, which names it, finds them.
-    """
-
-    def __init__(self) -> None:
-        self._calls: dict[tuple[str | None, str, str], tuple[bool, str | None]] = {}
-        self._tools: dict[tuple[str | None, str], tuple[bool, str | None]] = {}
-        self._raws: dict[str, JsonObject] = {}
-
-    def check(self, item: Any) -> None:
-        """Refuse a call that has the id of another, decided one.
-
-        Raises:
-            ModelBehaviorError: the decision about the other call would count for this one.
-        """
-        raw: JsonObject = as_json(item.raw_item)
-        if not same_call(self._raws.get(item.call_id, raw), raw):
-            raise ModelBehaviorError(
-                f"Each call needs a unique call ID, but another call with the id {item.call_id!r} "
-                "was decided about."
-            )
-
-    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
-        """Approve a call, and with `always_approve` all calls of its tool."""
-        self._decide(approval_item, (True, None), always=always_approve)
-
-    def reject(
-        self,
-        approval_item: ToolApprovalItem,
-        always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
-        *,
-        rejection_message: str | None = None,
-    ) -> None:
-        """Reject a call, and with `always_reject` all calls of its tool."""
-        self._decide(approval_item, (False, rejection_message), always=always_reject)
-
-    def is_approved(self, tool_name: str, call_id: str, pending: Any = None) -> bool | None:
-        """Return the decision about a call; None if there is none."""
-        decision = self._decision(tool_name, call_id, pending)
-        return None if decision is None else decision[0]
-
-    def rejection_message(self, tool_name: str, call_id: str, pending: Any = None) -> str | None:
-        """Return the text of a rejection; None without one."""
-        decision = self._decision(tool_name, call_id, pending)
-        return None if decision is None else decision[1]
-
-    def _decide(self, item: Any, decision: tuple[bool, str | None], *, always: bool) -> None:
-        name, call_id = getattr(item, "qualified_name", None), getattr(item, "call_id", None)
-        if not name or not call_id:
-            raise UserError(f"Decide about an item of result.interruptions, not about {item!r}.")
-        if (server := _server_of(item)) is not None:
-            name = str(_raw_value(item, "name") or name)
-        self._calls[server, name, call_id] = decision
-        self._raws[call_id] = as_json(item.raw_item)
-        if always:
-            self._tools[server, name] = decision
-
-    def _decision(self, name: str, call_id: str, pending: Any) -> tuple[bool, str | None] | None:
-        servers = (
-            {server for server, *_ in self._calls} if pending is None else {_server_of(pending)}
-        )
-        for server in sorted(servers, key=lambda server: server or "", reverse=True):
-            if (server, name, call_id) in self._calls:
-                return self._calls[server, name, call_id]
-        return self._tools.get((None if pending is None else _server_of(pending), name))
-
-
-def _server_of(item: Any) -> str | None:
-    return _raw_value(item, "server_label")
-
-
-def _raw_value(item: Any, key: str) -> str | None:
-    raw: Any = item.raw_item
-    return raw.get(key) if isinstance(raw, dict) else getattr(raw, key, None)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 if TYPE_CHECKING:
@@ -268,8 +188,6 @@ class RunContextWrapper(Generic[TContext]):
         call_id: str,
         *,
         tool_namespace: str | None = None,
-        existing_pending: Any = None,
-        current_invocation: Any = None,
     ) -> bool | None:
         """Return whether a person approved a call; None if there is no decision.
 
@@ -277,20 +195,8 @@ class RunContextWrapper(Generic[TContext]):
             tool_name: the tool's name.
             call_id: the id of the call.
             tool_namespace: the tool's namespace, if it has one.
-            existing_pending: the call's entry of `result.interruptions`, which names the server of
-                a hosted MCP tool.
-            current_invocation: the call itself, as an item, to compare with a decided call of the
-                same id; for contexts made by hand.
-
-        Raises:
-            ModelBehaviorError: a decision was made about another call with this id.
         """
-        name = _qualified(tool_name, tool_namespace)
-        if isinstance(self.decisions, HandmadeDecisions):
-            if current_invocation is not None:
-                self.decisions.check(current_invocation)
-            return self.decisions.is_approved(name, call_id, existing_pending)
-        return self.is_tool_approved(name, call_id)
+        return self.is_tool_approved(_qualified(tool_name, tool_namespace), call_id)
 
     def get_rejection_message(
         self,
@@ -298,21 +204,16 @@ class RunContextWrapper(Generic[TContext]):
         call_id: str,
         *,
         tool_namespace: str | None = None,
-        existing_pending: Any = None,
     ) -> str | None:
         """Return the text with which a person rejected a call; None without one.
 
         The arguments are those of `get_approval_status`.
         """
         name = _qualified(tool_name, tool_namespace)
-        if isinstance(self.decisions, HandmadeDecisions):
-            return self.decisions.rejection_message(name, call_id, existing_pending)
         decisions = self.decisions
         return None if decisions is None else decisions.rejection_message(name, call_id)
 
     def _taking_decisions(self) -> Decisions:
-        if self.decisions is None and not self.run_id:
-            self.decisions = HandmadeDecisions()
         if self.decisions is None:
             raise UserError(
                 "A running callable cannot decide about calls. People decide: through "

@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
+from pydantic_core import from_json, to_json
+
 from outlast.agents.callables import implementation
 from outlast.agents.context.encoding import class_named, has_name, type_name
 from outlast.agents.context.record_classes import is_record_class
@@ -30,8 +32,6 @@ def write_info(info: Any) -> tuple[Json, str | None]:
     """Return an `output_info` as JSON, or else as text, and its class's name if readable again."""
     kind = cast("type[Any]", type(info))
     if is_record_class(kind):
-        from pydantic_core import from_json
-
         with suppress(Exception):  # it has values that are not data
             written = _adapter(kind).dump_json(
                 info, by_alias=False, round_trip=True, warnings=False
@@ -48,8 +48,6 @@ def read_info(info: Json, name: str | None, function: Callable[..., Any]) -> Any
     kind = None if name is None else _class_of(name, function)
     if kind is None:
         return info
-    from pydantic_core import to_json
-
     try:
         return _adapter(kind).validate_json(to_json(info), by_alias=False, by_name=True)
     except Exception:  # noqa: BLE001  validators are user code; and another version wrote it

@@ -5,6 +5,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from outlast.agents.approvals.policy import WITHOUT_ARGUMENTS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import call, called_with, check_callable, flag_or_called_with
 from outlast.agents.checks import (
@@ -305,8 +307,6 @@ def adopted_handoff(entry: Any) -> Any:
 def _schema(input_type: Any, name: str) -> JsonObject:
     if input_type is None:
         return dict(NO_INPUT)
-    from pydantic import TypeAdapter
-
     if isinstance(input_type, Mapping):
         raise UserError(
             f"Handoff {name!r}: input_type must be a type, not a JSON Schema. Use a pydantic model, "
@@ -320,8 +320,6 @@ def _schema(input_type: Any, name: str) -> JsonObject:
 
 
 def _read(entry: Handoff, arguments: str) -> Any:
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         return TypeAdapter(entry.input_type).validate_json(arguments, strict=True)
     except ValidationError as error:

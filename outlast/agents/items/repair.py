@@ -12,6 +12,7 @@ from typing import Any, Final, Self, TypeAlias, cast
 from pydantic_core import from_json
 
 from outlast.agents.items.raw_items import TEXT_TYPES, ItemKey, item_key
+from outlast.agents.json_values import is_list, is_object
 from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL, is_by_model, without_id
 from outlast.loop.values import Json, JsonObject, is_reference
 
@@ -65,8 +66,8 @@ def _with_object(raw: JsonObject) -> JsonObject:
         return raw
     if not written:
         return {**raw, "arguments": "{}"}
-    is_object = isinstance(written, dict)
-    return {**raw, "arguments": json.dumps(written if is_object else {INVALID_ARGUMENTS: written})}
+    shown = written if is_object(written) else {INVALID_ARGUMENTS: written}
+    return {**raw, "arguments": json.dumps(shown)}
 
 
 def _is_object(text: str) -> bool:
@@ -80,11 +81,10 @@ def _without_blanks(raw: JsonObject) -> JsonObject | None:
     content: Json = raw.get("content")
     if isinstance(content, str) and content.strip():
         return raw
-    if isinstance(content, list):
-        parts = cast("list[Any]", content)
-        full = [part for part in parts if not _is_blank(part)]
+    if is_list(content):
+        full = [part for part in content if not _is_blank(part)]
         if full:
-            return raw if len(full) == len(parts) else {**raw, "content": full}
+            return raw if len(full) == len(content) else {**raw, "content": full}
     elif content and not isinstance(content, str):
         return raw
     return {**raw, "content": EMPTY_MESSAGE} if raw["role"] == "user" else None
@@ -92,15 +92,14 @@ def _without_blanks(raw: JsonObject) -> JsonObject | None:
 
 def _is_blank(part: object, kept: Any = str.strip) -> bool:
     """Whether a part is a text or a refusal without content; `kept` returns what counts of it."""
-    if not isinstance(part, dict):
+    if not is_object(part):
         return False
-    fields = cast("JsonObject", part)
-    name = "refusal" if fields.get("type") == "refusal" else "text"
-    if name == "text" and str(fields.get("type")) not in TEXT_TYPES:
+    name = "refusal" if part.get("type") == "refusal" else "text"
+    if name == "text" and str(part.get("type")) not in TEXT_TYPES:
         return False
-    if name not in fields:
+    if name not in part:
         return False
-    text: Json = fields[name]
+    text: Json = part[name]
     return not text or (isinstance(text, str) and not kept(text))
 
 

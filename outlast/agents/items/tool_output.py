@@ -9,8 +9,12 @@ from enum import Enum
 from types import ModuleType
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
 from outlast.agents.errors import UserError
 from outlast.agents.items.pictures import flaw_of_url
+from outlast.agents.json_values import is_object
 from outlast.loop.values import JsonObject
 
 
@@ -154,8 +158,6 @@ def decode_output(output: Any, result_type: Any) -> Any:
     """
     if result_type is None:
         return output
-    from pydantic import PydanticUserError, TypeAdapter, ValidationError
-
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result_type)
     except PydanticUserError:  # pydantic does not support the type
@@ -173,17 +175,16 @@ def decode_output(output: Any, result_type: Any) -> Any:
 def _part(value: object) -> ToolOutputPart | None:
     if isinstance(value, ToolOutputPart):
         return value
-    if not isinstance(value, dict):
+    if not is_object(value):
         return None
-    entry = cast("dict[Any, Any]", value)
-    kind = _PARTS.get(entry["type"]) if isinstance(entry.get("type"), str) else None
+    kind = _PARTS.get(value["type"]) if isinstance(value.get("type"), str) else None
     if kind is None:
         return None
-    names = [field.name for field in fields(kind) if entry.get(field.name) is not None]
-    if not all(isinstance(entry[name], str) for name in names):
+    names = [field.name for field in fields(kind) if value.get(field.name) is not None]
+    if not all(isinstance(value[name], str) for name in names):
         return None
     try:
-        return kind(**{name: entry[name] for name in names})
+        return kind(**{name: value[name] for name in names})
     except (TypeError, UserError):  # a dict that only resembles a part
         return None
 
@@ -209,8 +210,6 @@ def _text(value: object, tool_name: str) -> str:
 
 
 def _json(value: object, tool_name: str) -> str:
-    from pydantic_core import PydanticSerializationError, to_json
-
     try:
         if binary := _find_binary(value):
             raise UserError(

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from outlast.agents.context.waits import NOTHING, Wait, outside_wait
 from outlast.agents.context.wrapper import ToolContext, waits_of
 from outlast.agents.errors import MCPTaskEnded, WaitDropped, WaitTimeout
+from outlast.agents.json_values import as_object, is_object
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.replies import LEAST_POLL_SECONDS, MCPInputRequired, MCPTask
 from outlast.agents.mcp.server import MCPFault, MCPNotSent, MCPRefusal, MCPServer
@@ -322,7 +323,7 @@ class _Call:
     async def _question(self, request: JsonObject) -> tuple[str, JsonObject]:
         """Return the question and the schema of a form or a link; nothing else can be answered."""
         params = request.get("params")
-        fields = cast("JsonObject", params) if isinstance(params, dict) else {}
+        fields = as_object(params) or {}
         question, schema = fields.get("message"), fields.get("requestedSchema")
         is_asked, mode = request.get("method") == "elicitation/create", fields.get("mode")
         if is_asked and mode == "url" and isinstance(question, str):
@@ -331,9 +332,8 @@ class _Call:
                 await self._give_up("asks people to open a link that cannot be shown")
             return f"{question[:LONGEST_QUESTION]}\n\n{link}", dict(FOLLOWED)
         is_form = is_asked and mode in (None, "form")
-        if not is_form or not isinstance(question, str) or not isinstance(schema, dict):
+        if not is_form or not isinstance(question, str) or not is_object(schema):
             await self._give_up("asks what only a form for people could answer")
-        schema = cast("JsonObject", schema)
         if schema.get("type") != "object" or len(json.dumps(schema)) > LARGEST_FORM:
             await self._give_up("asks by a form that cannot be shown")
         return question[:LONGEST_QUESTION], schema

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, Final, cast
 
+from outlast.agents.json_values import is_list, is_object
 from outlast.loop.values import JsonObject
 
 _CHOICES: Final = ("anyOf", "oneOf")
@@ -120,16 +121,16 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
 def _resolved(branch: Any, root: JsonObject) -> JsonObject:
     """Return a form, or the definition that it refers to."""
     found: Any = branch
-    reference = cast("JsonObject", found).get("$ref") if isinstance(found, dict) else None
+    reference = found.get("$ref") if is_object(found) else None
     if isinstance(reference, str) and reference.startswith(_REFERENCE):
         found = root
         for part in reference.removeprefix(_REFERENCE).split("/"):
-            found = cast("JsonObject", found).get(part) if isinstance(found, dict) else None
-    return cast("JsonObject", found) if isinstance(found, dict) else {}
+            found = found.get(part) if is_object(found) else None
+    return found if is_object(found) else {}
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if is_list(value) else []
 
 
 def _names(value: Any) -> list[str]:

@@ -4,7 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from json import dumps
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.installed_sdk import sdk_names
@@ -19,9 +22,6 @@ from outlast.agents.schemas.output_type import (
 from outlast.agents.schemas.problems import output_problems
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Json, JsonObject
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 _KEPT_SCHEMAS = 256  # types are few; those that a program makes in a loop must not pile up
 
@@ -77,8 +77,6 @@ class AgentOutputSchemaBase(ABC):
         Raises:
             UserError: the JSON does not match the schema.
         """
-        from pydantic_core import to_json
-
         try:
             rebuilt = self.validate_json(to_json(value).decode())
             return rebuilt if self.write_value(rebuilt) == value else value
@@ -154,8 +152,6 @@ class AgentOutputSchema(AgentOutputSchemaBase):
                 contains no values of the output.
             UserError: the output is plain text.
         """
-        from pydantic import ValidationError
-
         self._refuse_plain_text()
         try:
             written = self._written.validate_json(json_str, strict=self._strict or None)
@@ -174,9 +170,6 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         Raises:
             UserError: the value is not of the type, or cannot be written as JSON.
         """
-        from pydantic import ValidationError
-        from pydantic_core import PydanticSerializationError
-
         if self._plain_text:
             return _plain_json(value, self._name)
         try:
@@ -197,9 +190,6 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         Raises:
             UserError: the JSON does not match the type.
         """
-        from pydantic import ValidationError
-        from pydantic_core import to_json
-
         if self._plain_text:
             return value
         try:
@@ -214,16 +204,13 @@ class AgentOutputSchema(AgentOutputSchemaBase):
                 "write what its validators do not read."
             ) from None
 
-    def _with_defaults(self, value: Json, error: "ValidationError") -> Any:
+    def _with_defaults(self, value: Json, error: ValidationError) -> Any:
         """Return the value of JSON with defaults that do not fit their own types, or None.
 
         Pydantic does not check defaults, such as None of `score: int = Field(None)`, when it makes
         an object, and refuses them in JSON. So what it refuses is left out, and the object must
         have the same JSON then.
         """
-        from pydantic import ValidationError
-        from pydantic_core import from_json, to_json
-
         rest = from_json(to_json(value))  # a copy
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         for owner, name in [_field_at(rest, problem["loc"]) for problem in problems]:
@@ -235,22 +222,15 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         return rebuilt if self._written_json(rebuilt) == value else None
 
     def _written_json(self, value: Any) -> Json:
-        from pydantic_core import from_json
-
         # A default need not be of its type, which is no reason for a warning.
         data = self._values.dump_json(value, by_alias=False, round_trip=True, warnings=False)
         return from_json(data)
 
     def model_text(self, written: Json) -> str:
         """Return the JSON text that a model would write for a stored output."""
-        from pydantic_core import to_json
-
         return to_json({WRAPPER_KEY: written} if self._wrapped else written).decode()
 
     def _to_type(self, value: Any) -> Any:
-        from pydantic import ValidationError
-        from pydantic_core import to_json
-
         try:
             return self._values.validate_python(value, strict=True, by_alias=True, by_name=True)
         except ValidationError:
@@ -372,8 +352,6 @@ def _field_at(value: Any, place: Sequence[str | int]) -> tuple[dict[Any, Any], s
 
 
 def _plain_json(value: Any, name: str) -> Json:
-    from pydantic_core import PydanticSerializationError, from_json, to_json
-
     if value is None or isinstance(value, str | bool | int):
         return value
     try:

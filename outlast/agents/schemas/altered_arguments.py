@@ -5,8 +5,9 @@ values.
 """
 
 from datetime import datetime, time
-from typing import Any, cast
+from typing import Any
 
+from outlast.agents.json_values import is_list, is_object
 from outlast.loop.values import JsonObject
 
 
@@ -19,12 +20,10 @@ def altered(written: JsonObject, got: JsonObject) -> str:
 
 def _same(written: Any, got: Any) -> bool:
     """Return whether two JSON values are equal: 1 equals 1.0, but not true."""
-    if isinstance(written, dict) and isinstance(got, dict):
-        one, other = cast("JsonObject", written), cast("JsonObject", got)
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(written, list) and isinstance(got, list):
-        ones, others = cast("list[Any]", written), cast("list[Any]", got)
-        return len(ones) == len(others) and all(map(_same, ones, others))
+    if is_object(written) and is_object(got):
+        return written.keys() == got.keys() and all(_same(written[key], got[key]) for key in got)
+    if is_list(written) and is_list(got):
+        return len(written) == len(got) and all(map(_same, written, got))
     if isinstance(written, bool) or isinstance(got, bool):
         return written is got
     if isinstance(written, int | float) and isinstance(got, str):  # a decimal is written as text

@@ -7,15 +7,14 @@ import inspect
 import re
 import typing
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, RootModel, TypeAdapter, create_model
 
 from outlast.agents.errors import UserError
 from outlast.agents.schemas.problems import schema_errors
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.loop.values import JsonObject
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 WRAPPER_KEY: Final = "response"
 """The only key of the wrapper for an output type whose JSON is not an object."""
@@ -33,10 +32,8 @@ def type_name(output_type: Any) -> str:
     return _MODULES.sub("", name)
 
 
-def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
+def adapter_of(output_type: Any) -> TypeAdapter[Any]:
     """Return the pydantic adapter that reads and writes the values of a type."""
-    from pydantic import TypeAdapter
-
     if isinstance(output_type, str | bytes | int | float | list | tuple | dict | set):
         shown = type(cast("object", output_type)).__name__
         raise UserError(
@@ -57,23 +54,19 @@ def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
 
 def is_object_type(output_type: Any) -> bool:
     """Return whether the JSON of a type is an object, so that it needs no wrapper."""
-    from pydantic import BaseModel, RootModel
-
     plain = typing.get_origin(output_type) or output_type
     if not isinstance(plain, type) or issubclass(plain, RootModel):
         return False
     return issubclass(plain, BaseModel | dict)  # a TypedDict is a dict to issubclass
 
 
-def wrapper_of(output_type: Any) -> "TypeAdapter[Any]":
+def wrapper_of(output_type: Any) -> TypeAdapter[Any]:
     """Return the adapter of the wrapper for a type without a JSON object."""
-    from pydantic import TypeAdapter, create_model
-
     fields: dict[str, Any] = {WRAPPER_KEY: (output_type, ...)}
     return TypeAdapter(create_model("Output", **fields))
 
 
-def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> JsonObject:
+def json_schema_of(adapter: TypeAdapter[Any], name: str, *, strict: bool) -> JsonObject:
     """Return the JSON Schema of the model's output."""
     with _schema_errors(name):
         schema = adapter.json_schema()

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
+
+import pydantic_core
+from pydantic import PydanticUndefinedAnnotation, PydanticUserError, ValidationError
+from pydantic_core import core_schema
 
 from outlast.agents.errors import UserError
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
 
 _MOST_CHARACTERS = 300  # of a message, which may quote the value; the model reads it
 
 
 def object_problem(tool: str, arguments: str) -> str | None:
     """Return why arguments are no JSON object, for the model, or None."""
-    import pydantic_core
-
     try:  # NaN is not JSON and would pass any limit
         is_object = isinstance(
             pydantic_core.from_json(arguments.strip() or "{}", allow_inf_nan=False), dict
@@ -28,8 +27,6 @@ def object_problem(tool: str, arguments: str) -> str | None:
 @contextmanager
 def schema_errors(problem: str, fix: str) -> Generator[None]:
     """Raise a `UserError` where pydantic refuses a type: the problem, pydantic's reason, the fix."""
-    from pydantic import PydanticUndefinedAnnotation, PydanticUserError
-
     try:
         yield
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
@@ -37,18 +34,18 @@ def schema_errors(problem: str, fix: str) -> Generator[None]:
         raise UserError(f"{problem}: {reason}. {fix}") from None
 
 
-def argument_problem(tool: str, error: "ValidationError") -> str:
+def argument_problem(tool: str, error: ValidationError) -> str:
     """Return why arguments do not fit their types, for the model."""
     return f"Invalid JSON input for tool {tool}: {_listed(error, _of_argument, most=10)}."
 
 
-def output_problems(error: "ValidationError") -> str:
+def output_problems(error: ValidationError) -> str:
     """Return why an output does not fit its type, without the values, which may be secret."""
     return _listed(error, _of_output, most=5)
 
 
 def _listed(
-    error: "ValidationError", describe: Callable[[str, dict[str, Any]], str], *, most: int
+    error: ValidationError, describe: Callable[[str, dict[str, Any]], str], *, most: int
 ) -> str:
     details = error.errors(include_url=False, include_context=False, include_input=False)
     listed = [
@@ -75,8 +72,6 @@ def _of_argument(place: str, detail: dict[str, Any]) -> str:
 
 
 def _of_output(place: str, detail: dict[str, Any]) -> str:
-    from pydantic_core import core_schema
-
     match detail["type"]:
         case "missing":
             return f"{place} is missing"

@@ -11,7 +11,7 @@ from outlast.agents.approvals.policy import (
     ToolEffect,
     check_needs_approval,
 )
-from outlast.agents.callables import call, called_with, flag_or_called_with
+from outlast.agents.callables import called_with, flag_or_called_with
 from outlast.agents.checks import (
     Rule,
     check_count,
@@ -311,32 +311,6 @@ class FunctionTool:
             except NoStrictForm as error:
                 logger.warning("%s Until then it is offered without strict mode.", error)
                 self.strict_json_schema = False
-
-
-async def invoke_function_tool(
-    *, function_tool: FunctionTool, context: ToolContext[Any], arguments: str
-) -> Any:
-    """Call a tool outside of a run, with its time-out, as a test does.
-
-    Raises:
-        ToolTimeoutError: the call took too long, and the tool's policy is to raise.
-        Exception: what the tool raises.
-    """
-    import asyncio  # slow to import; a program that only defines tools never needs it
-
-    seconds = function_tool.timeout.total_seconds()
-    bound = asyncio.timeout(seconds)
-    try:
-        async with bound:
-            return await call(function_tool.on_invoke_tool, context, arguments)
-    except TimeoutError:
-        if not bound.expired():  # raised by the tool itself
-            raise
-    error = ToolTimeoutError.after(seconds, function_tool.name)
-    explain = function_tool.timeout_error_function or function_tool.failure_error_function
-    if explain is None or function_tool.timeout_behavior == "raise_exception":
-        raise error
-    return await call(explain, context, error)
 
 
 def decisions_of(form: str) -> tuple[DecisionType, ...]:

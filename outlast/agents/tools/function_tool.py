@@ -4,7 +4,9 @@ import inspect
 from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args, overload
+from typing import Any, TypedDict, Unpack, get_args, overload
+
+from pydantic import TypeAdapter
 
 from outlast.agents.approvals.policy import NeedsApproval, ToolEffect
 from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
@@ -14,6 +16,7 @@ from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.schemas.docstrings import DocstringStyle
+from outlast.agents.schemas.function_schema import function_schema
 from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
     FUNCTION_ATTRIBUTE,
@@ -31,9 +34,6 @@ from outlast.agents.tools.programs import (
     schema_of_type,
 )
 from outlast.loop.values import JsonObject
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 _NOT_FIELDS = frozenset({
     "name_override", "description_override", "docstring_style", "use_docstring_info",
@@ -132,9 +132,6 @@ def function_tool(
 def _make_tool(
     function: Callable[..., Any], frame: FrameType | None, options: ToolOptions
 ) -> FunctionTool:
-    # Imported here because pydantic is slow to import; a program without tools never needs it.
-    from outlast.agents.schemas.function_schema import function_schema
-
     of_output = options.get("output_json_schema")
     name = _tool_name(function, options.get("name_override"))
     owner = f"Tool {name!r}"
@@ -183,7 +180,7 @@ def _make_tool(
 
 def _declared_output(
     options: ToolOptions, annotation: object
-) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
+) -> tuple[JsonObject | None, TypeAdapter[Any] | None]:
     output_type = options.get("output_type")
     if output_type is None:
         is_for_programs = "programmatic" in (options.get("allowed_callers") or ())

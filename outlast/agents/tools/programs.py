@@ -5,16 +5,15 @@ The calls of a program are items of the reply like the model's own: a worker run
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object
 from outlast.agents.schemas.problems import output_problems
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
 from outlast.loop.values import JsonObject
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 ToolCaller: TypeAlias = Literal["direct", "programmatic"]
 """Who may call a tool: the model itself, or a program that it wrote."""
@@ -57,36 +56,13 @@ def callers_of(tool: object) -> Sequence[ToolCaller]:
     return own or config.get("allowed_callers") or ("direct",)
 
 
-def check_programs(tools: Sequence[object], tool_choice: object = None) -> None:
-    """Refuse tools for programs without the tool that runs programs, and the reverse."""
-    runners = [tool for tool in tools if isinstance(tool, ProgrammaticToolCallingTool)]
-    if len(runners) > 1:
-        raise UserError("Only one ProgrammaticToolCallingTool() may be in tools=.")
-    for tool in tools:
-        if not runners and "direct" not in callers_of(tool):
-            raise UserError(
-                f"The tool {getattr(tool, 'name', tool)!r} requires ProgrammaticToolCallingTool() in "
-                "tools=, because only programs may call it."
-            )
-    if not runners and tool_choice == PROGRAMS:
-        raise UserError(
-            f"tool_choice={PROGRAMS!r} requires ProgrammaticToolCallingTool() in tools=."
-        )
-    searched = any(getattr(tool, "name", None) == "tool_search" for tool in tools)
-    if runners and not searched and not any("programmatic" in callers_of(one) for one in tools):
-        raise UserError(
-            "ProgrammaticToolCallingTool() requires at least one tool with "
-            'allowed_callers=["programmatic"].'
-        )
-
-
 def checked_schema(schema: JsonObject | None) -> JsonObject | None:
     """Return the schema of an output for programs, with closed objects."""
     message = "output_json_schema must define a strict object schema"
     return None if schema is None else _closed_object(schema, message)
 
 
-def schema_of_annotation(kind: object) -> "tuple[JsonObject | None, TypeAdapter[Any] | None]":
+def schema_of_annotation(kind: object) -> tuple[JsonObject | None, TypeAdapter[Any] | None]:
     """Return the schema of a return annotation; None for texts, content parts and any value."""
     plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if plain in _TEXTS or getattr(plain, "__name__", "") in _PARTS:
@@ -94,10 +70,8 @@ def schema_of_annotation(kind: object) -> "tuple[JsonObject | None, TypeAdapter[
     return schema_of_type(kind, "The programmatic function tool return annotation")
 
 
-def schema_of_type(kind: object, what: str) -> "tuple[JsonObject, TypeAdapter[Any]]":
+def schema_of_type(kind: object, what: str) -> tuple[JsonObject, TypeAdapter[Any]]:
     """Return the schema of a type of output, and what validates such outputs."""
-    from pydantic import PydanticUserError, TypeAdapter
-
     message = f"{what} must define a strict JSON object, not {kind!r}"
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(cast("Any", kind))
@@ -107,10 +81,8 @@ def schema_of_type(kind: object, what: str) -> "tuple[JsonObject, TypeAdapter[An
     return _closed_object(found, message), adapter
 
 
-def checked_output(tool: str, adapter: "TypeAdapter[Any]", value: object) -> JsonObject:
+def checked_output(tool: str, adapter: TypeAdapter[Any], value: object) -> JsonObject:
     """Return a tool's result as the object that its schema declares."""
-    from pydantic import ValidationError
-
     try:
         return adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True)
     except ValidationError as error:

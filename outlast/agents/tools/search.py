@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, cast
 from outlast.agents.checks import check_list, check_name
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import FunctionTool, ToolNamespace
-from outlast.agents.tools.hosted import DescribedTool, HostedMCPTool
+from outlast.agents.tools.hosted import DescribedTool
 
 T = TypeVar("T", bound=FunctionTool)
 
@@ -62,33 +62,3 @@ def tool_namespace(*, name: str, description: str | None, tools: Sequence[T]) ->
         copied.namespace = namespace
         copies.append(copied)
     return copies
-
-
-def check_tool_search(owner: str, tools: Sequence[object]) -> None:
-    """Refuse deferred tools that no search finds, and a search that finds nothing."""
-    searches = [tool for tool in tools if isinstance(tool, ToolSearchTool)]
-    found = [tool for tool in tools if isinstance(tool, FunctionTool) and tool.namespace]
-    if len(searches) > 1:
-        raise UserError(f"{owner}: Only one ToolSearchTool() is allowed.")
-    check_deferred(owner, tools)
-    if searches and not found and not any(_is_deferred(tool) for tool in tools):
-        raise UserError(
-            f"{owner}: ToolSearchTool() requires at least one searchable Responses surface: make "
-            "tools with defer_loading=True, or put them into a tool_namespace(...)."
-        )
-
-
-def check_deferred(owner: str, tools: Sequence[object]) -> None:
-    """Refuse deferred tools that no search finds."""
-    deferred = [str(getattr(tool, "name", tool)) for tool in tools if _is_deferred(tool)]
-    if deferred and not any(isinstance(tool, ToolSearchTool) for tool in tools):
-        raise UserError(
-            f"{owner}: no model can find the deferred tool {deferred[0]!r}. Add ToolSearchTool() to "
-            "tools=, or leave defer_loading out."
-        )
-
-
-def _is_deferred(tool: object) -> bool:
-    if isinstance(tool, HostedMCPTool):
-        return bool(tool.to_tool_param().get("defer_loading"))
-    return isinstance(tool, FunctionTool) and tool.defer_loading

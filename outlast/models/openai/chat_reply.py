@@ -188,13 +188,10 @@ class ChatReply:
         logprobs = as_objects((as_object(choice.get("logprobs")) or {}).get("content"))
         self._add_delta(as_object(choice.get("delta")) or {}, logprobs or [])
 
-    def finish(self, *, otherwise: str | None = None) -> list[JsonObject]:
-        """Complete the response; the last event contains the whole response.
-
-        Without `otherwise`, a chunk must have had a finish reason.
-        """
+    def finish(self) -> list[JsonObject]:
+        """Complete the response; the last event contains the whole response."""
         self._events = []
-        meaning = self._meaning(otherwise)
+        meaning = self._meaning()
         if any(isinstance(item, _Call) and not item.name for item in self._items):
             raise UnreadableReplyError("the completion calls a function without naming it")
         if meaning == "filtered":
@@ -228,13 +225,13 @@ class ChatReply:
             if isinstance(item, _Message) and self._thoughts.hold(item.texts.get("output_text")):
                 item.texts["output_text"] = ""
 
-    def _meaning(self, otherwise: str | None) -> Meaning:
+    def _meaning(self) -> Meaning:
         """Return how the answer ended. What the provider itself says outranks its gateway's word.
 
         Raises:
             UnreadableReplyError: it failed, or ended for an unknown reason or for none.
         """
-        reason = self._finish_reason or otherwise
+        reason = self._finish_reason
         if reason is None:
             raise UnreadableReplyError("the stream ended before the answer was complete")
         meaning = meaning_of(reason)

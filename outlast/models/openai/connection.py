@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -48,7 +48,6 @@ from outlast.models.openai.http_session import (
     read_whole,
 )
 from outlast.models.openai.server_events import EventData, WholeText
-from outlast.models.openai.stand_in_client import StandInClient
 from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:
@@ -67,11 +66,6 @@ def is_official_openai_base_url(base_url: object, *, websocket: bool = False) ->
     """Whether a URL is that of OpenAI itself, over TLS."""
     url = urlsplit(str(base_url))
     return (url.scheme, url.hostname) == ("wss" if websocket else "https", "api.openai.com")
-
-
-def is_official_openai_client(client: object) -> bool:
-    """Whether a client sends its requests to OpenAI itself."""
-    return is_official_openai_base_url(getattr(client, "base_url", ""))
 
 
 _DONE = b"[DONE]"
@@ -189,8 +183,6 @@ class OpenAIConnection:
         self._api_key = api_key
         self._base_url = base_url
         self._websocket_base_url = websocket_base_url
-        if client is not None and not hasattr(client, "post"):
-            client = cast("AsyncOpenAI", StandInClient(client))
         self._own_client = client
         self._counted_for = (organization, project)
         self._is_plain = api_key is None and base_url is None

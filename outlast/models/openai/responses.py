@@ -2,22 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 from urllib.parse import quote
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
-from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.json_values import as_object, as_objects, as_text
 from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.local import LocalTool
-from outlast.agents.tools.programs import check_programs
 from outlast.loop.call_forms import OUTPUT_OF_CALL, is_by_model, without_id
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
@@ -28,7 +26,6 @@ from outlast.models.failures import (
     reported_failure,
 )
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
-from outlast.models.openai.item_encoding import ItemEncoder, SentForm, sent_forms
 from outlast.ports.model import (
     ModelError,
     ModelRequest,
@@ -262,7 +259,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
-        "input": _encoded_items(request, model),
+        "input": supported_items(request.input, model),
         "tools": tools or None,
         "max_output_tokens": settings.max_tokens,
         "include": included_data(request),
@@ -276,13 +273,6 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         body["tool_choice"] = tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     return with_settings(body, settings, "truncation", "reasoning", "context_management")
-
-
-def _encoded_items(request: ModelRequest, model: str | None) -> list[JsonObject]:
-    items = _with_single_ids(request.input)
-    form = _form_for(items, model)
-    key = None if request.run_id is None else f"{request.run_id} {form.__name__}"
-    return _items.of_run(key, items, form)
 
 
 def with_run_id(metadata: dict[str, str] | None, run_id: str | None) -> dict[str, str]:
@@ -309,8 +299,6 @@ def tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
     """Return the entries of all tools; functions of a namespace are together in one entry."""
     entries: list[JsonObject] = []
     groups: dict[ToolNamespace, list[JsonObject]] = {}
-    if request.prompt is None:  # a stored prompt may have the tools
-        check_programs(request.all_tools(), request.settings.tool_choice)
     for tool in request.all_tools():
         if not isinstance(tool, ToolSpec):
             entries.append(_entry(tool, model))
@@ -344,8 +332,15 @@ def supported_items(
 ) -> list[JsonObject]:
     """Return items as the API accepts them behind others, without those a model cannot read."""
     every = _with_single_ids([*behind, *items])
+    form = _form_for(every, model)
     before = every[len(behind) - 1] if behind else None
-    return sent_forms(every[len(behind) :], _form_for(every, model), before)
+    sent: list[JsonObject] = []
+    for at in range(len(behind), len(every)):
+        item = form(every[at], before, every[at + 1] if at + 1 < len(every) else None)
+        if item is not None:
+            sent.append(item)
+            before = item
+    return sent
 
 
 def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
@@ -357,7 +352,16 @@ def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
     return [without_id(item) if counts.get(str(item.get("id")), 0) > 1 else item for item in items]
 
 
-def _form_for(items: Sequence[JsonObject], model: str | None) -> SentForm:
+_SentForm: TypeAlias = Callable[
+    [JsonObject, JsonObject | None, JsonObject | None], JsonObject | None
+]
+"""Returns what is sent of an item, between what was sent before it and the item after it.
+
+None means that the item is left out. The item after only matters to reasoning.
+"""
+
+
+def _form_for(items: Sequence[JsonObject], model: str | None) -> _SentForm:
     """Return what is sent of each item to a model."""
     if all(item.get("type") != "reasoning" for item in items):
         return _plain_form
@@ -449,10 +453,6 @@ def short_id(call_id: str) -> str:
 
 def _without(item: JsonObject, *names: str) -> JsonObject:
     return {name: value for name, value in item.items() if name not in names}
-
-
-_items = ItemEncoder()
-"""Encodes the items of all requests of this process."""
 
 
 def is_invented(item_id: object) -> bool:
@@ -620,7 +620,7 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
         return {"type": "mcp", "server_label": choice.server_label, "name": choice.name}
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
-    if _names_function(request, choice):
+    if choice in [tool.name for tool in request.tools]:
         return {"type": "function", "name": choice}
     entries = [_entry(tool, model) for tool in request.hosted_tools]
     for entry in entries:
@@ -630,30 +630,9 @@ def tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | 
             return {"type": entry["type"]}  # the same tool under the model's own name
     if choice != "custom" and choice in [entry.get("type") for entry in entries]:
         return {"type": choice}
-    if choice in _HOSTED_KINDS and choice not in [tool.name for tool in request.tools]:
+    if choice in _HOSTED_KINDS:
         return {"type": choice}
     return {"type": "function", "name": choice}
-
-
-def _names_function(request: ModelRequest, choice: str) -> bool:
-    named = [tool for tool in request.tools if tool.name == choice]
-    if any(not tool.deferred and tool.namespace is None for tool in named):
-        return True
-    spaces = {tool.namespace.name for tool in request.tools if tool.namespace is not None}
-    has_search = any(tool.name == "tool_search" for tool in request.hosted_tools)
-    if choice == "tool_search":
-        fix = (
-            "cannot force ToolSearchTool(): leave the choice to the model"
-            if has_search
-            else "requires ToolSearchTool() or a real top-level function tool named `tool_search`"
-        )
-    elif choice in spaces or any(tool.namespace for tool in named):
-        fix = "cannot name a tool_namespace(), or a function in one"
-    elif named:
-        fix = "cannot name deferred-loading function tools, which a search has to find"
-    else:
-        return False
-    raise UserError(f"tool_choice={choice!r} {fix}.")
 
 
 def text_settings(request: ModelRequest) -> JsonObject | None:

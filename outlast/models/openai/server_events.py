@@ -1,9 +1,9 @@
 """Server-sent events: splits the bytes of a stream into the data of its events, with whole characters."""
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
-from outlast.agents.json_values import as_object
+from outlast.agents.json_values import as_object, is_list, is_object
 from outlast.bodies import DOORS
 
 _FIELD: Final = b"data"
@@ -87,14 +87,12 @@ class WholeText:
     def _repaired(self, value: object, place: _Place) -> object:
         if isinstance(value, str):
             return self._joined(value, place)
-        if isinstance(value, dict):
-            members = cast("dict[str, object]", value)
+        if is_object(value):
             return {
-                _whole(name): self._repaired(one, (*place, name)) for name, one in members.items()
+                _whole(name): self._repaired(one, (*place, name)) for name, one in value.items()
             }
-        if isinstance(value, list):
-            entries = cast("list[object]", value)
-            return [self._repaired(one, (*place, index)) for index, one in enumerate(entries)]
+        if is_list(value):
+            return [self._repaired(one, (*place, index)) for index, one in enumerate(value)]
         return value
 
     def _joined(self, text: str, place: _Place) -> str:

@@ -23,8 +23,6 @@ from outlast.agents.tools.definition import (
     FunctionTool,
     default_tool_error,
 )
-from outlast.agents.tools.function_tool import function_tool
-from outlast.testing import ScriptedModel, call, say
 
 
 class Translation(BaseModel):
@@ -226,47 +224,10 @@ def context_of(tool: FunctionTool, arguments: str) -> ToolContext[Any]:
     )
 
 
-@pytest.mark.usefixtures("program")
-async def test_a_program_that_invokes_the_tool_runs_the_agent() -> None:
-    events: list[Any] = []
-    model = ScriptedModel("hola", "adios")
-    agent = Agent(name="Translator", model=model)
-    plain = agent.as_tool("translate", None, custom_output_extractor=lambda r: r.final_output + "!")
-    streamed = agent.as_tool("translate", None, on_stream=events.append)
-
-    for tool, expected in ((plain, "hola!"), (streamed, "adios")):
-        arguments = json.dumps({"input": "hello"})
-        assert await tool.on_invoke_tool(context_of(tool, arguments), arguments) == expected
-
-    assert model.requests[0].input == [{"role": "user", "content": "hello"}]
-    assert events[0]["agent"].name == "Translator"
-    with pytest.raises(ModelBehaviorError, match="Invalid JSON input for tool translate"):
-        await plain.on_invoke_tool(context_of(plain, "{"), "{")
-
-
-@pytest.mark.usefixtures("program")
-async def test_without_an_answer_the_last_text_of_the_run_is_the_output() -> None:
-    @function_tool
-    def look() -> str:
-        return "seen"
-
-    for said, expected in (("Let me look.", "seen"), ("", "seen")):
-        model = ScriptedModel([*say(said), call("look", "c1")], [])
-        agent = Agent(name="Clerk", model=model, tools=[look])
-        tool = agent.as_tool("ask", None)
-        arguments = '{"input": ""}'
-        assert await tool.on_invoke_tool(context_of(tool, arguments), arguments) == expected
-
-
-@pytest.mark.usefixtures("program")
-async def test_such_a_run_cannot_wait_for_people() -> None:
-    @function_tool(needs_approval=True)
-    def pay() -> None: ...
-
-    agent = Agent(name="Payer", model=ScriptedModel([call("pay", "c1")]), tools=[pay])
-    tool = agent.as_tool("pay_up", None)
-    with pytest.raises(UserError, match="'pay_up' waits for people"):
-        await tool.on_invoke_tool(context_of(tool, '{"input": ""}'), '{"input": ""}')
+async def test_only_a_run_calls_the_tool() -> None:
+    tool = Agent(name="Translator").as_tool("translate", None)
+    with pytest.raises(UserError, match="'translate' runs an agent, and only a run can call it"):
+        await tool.on_invoke_tool(context_of(tool, "{}"), "{}")
 
 
 def takes_two(a: object, b: object) -> Any:

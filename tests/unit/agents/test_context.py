@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -11,8 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext, show_turn
-from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.items.run_items import ToolApprovalItem
+from outlast.agents.errors import UserError
 from outlast.agents.usage import Usage
 
 
@@ -91,57 +89,12 @@ def test_a_context_can_be_subscripted_with_the_type_of_the_application() -> None
 
 
 def test_a_running_callable_does_not_decide_about_calls() -> None:
-    wrapper = RunContextWrapper({"n": 1}, run_id="r")
-    for decide in (wrapper.approve_tool, wrapper.reject_tool):
-        with pytest.raises(UserError, match="People decide"):
-            decide(cast("Any", None))
-    assert wrapper.is_tool_approved("refund", "c1") is None
-
-
-def test_a_context_made_by_hand_remembers_decisions() -> None:
-    context = RunContextWrapper(None)
-    agent, raw = Agent(name="Desk"), {"type": "function_call", "name": "refund", "arguments": "{}"}
-    first = ToolApprovalItem(agent=agent, raw_item={**raw, "call_id": "c1"})
-    assert context.get_approval_status("refund", "c1") is None
-
-    context.reject_tool(first, always_reject=True, rejection_message="Too much.")
-    assert context.is_tool_approved("refund", "c1") is False
-    assert context.get_rejection_message("refund", "c2") == "Too much."
-
-    context.approve_tool(ToolApprovalItem(agent=agent, raw_item={**raw, "call_id": "c2"}))
-    assert context.get_approval_status("refund", "c2") is True
-    assert context.get_rejection_message("refund", "c2") is None
-    with pytest.raises(UserError, match=r"result\.interruptions"):
-        context.approve_tool(cast("Any", None))
-
-
-def test_a_decision_by_hand_is_about_one_call_of_its_id() -> None:
-    def asked(arguments: str) -> ToolApprovalItem:
-        raw = {"type": "function_call", "name": "refund", "call_id": "c1", "arguments": arguments}
-        return ToolApprovalItem(agent=Agent(name="Desk"), raw_item=raw)
-
-    context = RunContextWrapper(None)
-    context.approve_tool(asked('{"cents": 1}'), always_approve=True)
-    status = partial(context.get_approval_status, "refund", "c1")
-    assert status(current_invocation=asked('{"cents":1}')) is True
-    with pytest.raises(ModelBehaviorError, match="unique call ID"):
-        status(current_invocation=asked('{"cents": 100}'))
-
-
-def test_a_remembered_decision_about_a_hosted_tool_is_for_its_server() -> None:
-    def asked(server: str, call_id: str) -> ToolApprovalItem:
-        raw = {"type": "mcp_approval_request", "name": "pay", "arguments": "{}"}
-        return ToolApprovalItem(
-            agent=Agent(name="Desk"), raw_item={**raw, "id": call_id, "server_label": server}
-        )
-
-    context = RunContextWrapper(None)
-    context.approve_tool(asked("bank", "r1"), always_approve=True)
-    status = context.get_approval_status
-    assert status("pay", "r1") is True
-    assert status("pay", "r2") is None
-    assert status("pay", "r2", existing_pending=asked("bank", "r2")) is True
-    assert status("pay", "r2", existing_pending=asked("shop", "r2")) is None
+    for wrapper in (RunContextWrapper({"n": 1}, run_id="r"), RunContextWrapper(None)):
+        for decide in (wrapper.approve_tool, wrapper.reject_tool):
+            with pytest.raises(UserError, match="People decide"):
+                decide(cast("Any", None))
+        assert wrapper.is_tool_approved("refund", "c1") is None
+        assert wrapper.get_rejection_message("refund", "c1") is None
 
 
 def test_a_tool_context_is_made_of_a_run_context_and_a_call() -> None:

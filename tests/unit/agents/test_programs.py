@@ -22,11 +22,9 @@ from outlast import (
     ShellTool,
     ToolCallItem,
     ToolCallOutputItem,
-    ToolSearchTool,
     UserError,
     function_tool,
 )
-from outlast.agents.registry import Registry
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body, tool_choice
 from outlast.models.openai.responses import responses_body
 from outlast.ports.model import ModelRequest
@@ -172,41 +170,6 @@ def test_hosted_tools_check_their_callers() -> None:
     entry = {"type": "code_interpreter", "container": "auto", "allowed_callers": []}
     with pytest.raises(UserError, match="CodeInterpreterTool: allowed_callers"):
         CodeInterpreterTool(entry)
-
-
-@function_tool
-def look() -> str:
-    """Look."""
-    return ""
-
-
-PROGRAMS_ONLY = HostedMCPTool(
-    {"type": "mcp", "server_label": "crm", "allowed_callers": ["programmatic"]}
-)
-
-
-@pytest.mark.parametrize(
-    ("tools", "problem"),
-    [
-        ([stock], "'stock' requires ProgrammaticToolCallingTool"),
-        ([PROGRAMS_ONLY], "'hosted_mcp_crm' requires ProgrammaticToolCallingTool"),
-        ([RUNNER, look], "requires at least one tool"),
-        ([RUNNER, RUNNER, stock], "Only one ProgrammaticToolCallingTool"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(tools: list[Any], problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        responses_body(request_of(*tools), "m")
-    with pytest.raises(UserError, match=problem):
-        Registry([Agent(name="A", tools=tools)])
-    Registry([Agent(name="A", tools=tools, prompt={"id": "p"})])  # its tools may be there
-
-
-def test_a_tool_choice_needs_the_tool_and_a_search_may_find_the_others() -> None:
-    choice = ModelSettings(tool_choice="programmatic_tool_calling")
-    with pytest.raises(UserError, match="tool_choice='programmatic_tool_calling' requires"):
-        responses_body(request_of(look, settings=choice), "m")
-    assert responses_body(request_of(RUNNER, ToolSearchTool()), "m")["tools"]
 
 
 def test_chat_completions_refuses_them() -> None:

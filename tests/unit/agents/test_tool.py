@@ -27,7 +27,6 @@ from outlast.agents.tools.definition import (
     FunctionTool,
     ToolRetry,
     default_tool_error,
-    invoke_function_tool,
 )
 from outlast.agents.tools.function_tool import function_tool
 
@@ -412,10 +411,10 @@ def test_a_tool_made_by_hand_keeps_a_schema_that_is_not_strict() -> None:
     assert tool.params_json_schema is loose
 
 
-def test_importing_the_module_loads_neither_pydantic_nor_asyncio() -> None:
+def test_importing_the_module_loads_no_asyncio() -> None:
     program = (
         "import sys, outlast.agents.tools.function_tool, outlast.agents.items.tool_output\n"
-        "print(*sorted({'pydantic', 'asyncio', 'docstring_parser'} & sys.modules.keys()))"
+        "print(*sorted({'asyncio', 'docstring_parser'} & sys.modules.keys()))"
     )
 
     done = subprocess.run(
@@ -423,56 +422,3 @@ def test_importing_the_module_loads_neither_pydantic_nor_asyncio() -> None:
     )
 
     assert done.stdout.strip() == ""
-
-
-def after(_context: RunContextWrapper[Any], error: Exception) -> str:
-    return f"{error.timeout_seconds:g}" if isinstance(error, ToolTimeoutError) else ""
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, "The tool slow timed out after 0.01 seconds and returned no result."),
-        ({"timeout_error_function": after}, "0.01"),
-    ],
-)
-async def test_a_call_outside_of_a_run_has_the_tools_time_out(
-    options: dict[str, Any], expected: str
-) -> None:
-    async def slow() -> None:
-        await asyncio.sleep(60)
-
-    tool = function_tool(slow, timeout=0.01, **options)
-
-    output = await call_alone(tool)
-
-    assert str(output).startswith(expected)
-
-
-@pytest.mark.parametrize(
-    "options", [{"timeout_behavior": "raise_exception"}, {"failure_error_function": None}]
-)
-async def test_or_it_raises(options: dict[str, Any]) -> None:
-    async def slow() -> None:
-        await asyncio.sleep(60)
-
-    tool = function_tool(slow, timeout=0.01, **options)
-
-    with pytest.raises(ToolTimeoutError, match=r"slow timed out after 0\.01 seconds"):
-        await call_alone(tool)
-
-
-async def test_a_time_out_of_the_tools_own_is_its_error() -> None:
-    @function_tool
-    async def give_up() -> None:
-        raise TimeoutError("the socket")
-
-    with pytest.raises(TimeoutError, match="the socket"):
-        await call_alone(give_up)
-
-
-async def call_alone(tool: FunctionTool) -> object:
-    context: ToolContext[None] = ToolContext(
-        None, tool_name=tool.name, tool_call_id="c", tool_arguments="{}"
-    )
-    return await invoke_function_tool(function_tool=tool, context=context, arguments="{}")

@@ -39,27 +39,6 @@ def free(context: Any, text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    ("tools", "problem"),
-    [
-        ([refund], "no model can find the deferred tool 'refund'. Add ToolSearchTool"),
-        ([HostedMCPTool(MCP)], "no model can find the deferred tool 'hosted_mcp_crm'"),
-        (
-            [ToolSearchTool(), look],
-            "ToolSearchTool() requires at least one searchable Responses surface",
-        ),
-        ([ToolSearchTool(), ToolSearchTool(), refund], "Only one ToolSearchTool() is allowed"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused_when_the_worker_starts(
-    tools: list[Any], problem: str
-) -> None:
-    with pytest.raises(UserError) as caught:
-        Registry([Agent(name="A", tools=tools)])
-    assert str(caught.value).startswith("Agent 'A'")
-    assert problem in str(caught.value)
-
-
 def test_a_namespace_holds_copies() -> None:
     crm = tool_namespace(name=" crm ", description="Customers.", tools=[look])
     assert (crm[0].name, crm[0].namespace and crm[0].namespace.name) == ("look", "crm")

@@ -8,9 +8,7 @@ from openai.types.responses.response_usage import InputTokensDetails as Provider
 from outlast.agents.usage import (
     RequestUsage,
     Usage,
-    deserialize_usage,
     plain_usage,
-    serialize_usage,
 )
 from outlast.loop import values
 from outlast.loop.values import InputTokensDetails, OutputTokensDetails
@@ -92,15 +90,6 @@ def test_details_may_be_dicts_as_providers_send_them() -> None:
     assert (usage.cached_tokens, usage.cache_write_tokens, usage.reasoning_tokens) == (3, 1, 2)
     untold: Any = {"cached_tokens": None}
     assert Usage(input_tokens_details=untold).cached_tokens == 0
-
-
-def test_a_usage_survives_json() -> None:
-    usage = Usage.of(ONE.plus(ONE), [ONE, ONE])
-    data = serialize_usage(usage)
-    assert data["input_tokens_details"] == [{"cached_tokens": 8, "cache_write_tokens": 2}]
-    assert deserialize_usage(data) == usage
-    old: dict[str, Any] = {"requests": 1, "input_tokens_details": [], "request_usage_entries": []}
-    assert deserialize_usage(old) == Usage(requests=1)
 
 
 def test_what_was_added_does_not_change_with_its_source() -> None:

@@ -47,6 +47,6 @@ def test_defining_an_agent_and_a_server_of_ones_own_loads_no_protocol() -> None:
         "    async def list_tools(self, run_context=None, agent=None): return []\n"
         "    async def call_tool(self, tool_name, arguments, meta=None): ...\n"
         "outlast.Agent(name='A', mcp_servers=[Mine()])\n"
-        "print({'mcp', 'pydantic', 'temporalio', 'openai'} & set(sys.modules))"
+        "print({'mcp', 'temporalio', 'openai'} & set(sys.modules))"
     )
     assert said == "set()\n"

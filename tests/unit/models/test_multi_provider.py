@@ -178,7 +178,7 @@ def test_making_one_imports_no_package_of_a_provider() -> None:
     program = (
         "import sys; from outlast.models import MultiProvider;"
         "MultiProvider().get_model('openai/m');"
-        "print({'openai', 'httpx2', 'pydantic', 'litellm'} & set(sys.modules))"
+        "print({'openai', 'httpx2', 'litellm'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -16,6 +16,7 @@ from outlast.agents.tools.hosted import (
     HostedTool,
     WebSearchTool,
 )
+from outlast.agents.tools.search import ToolSearchTool
 from outlast.loop.items import refusal_of, text_of
 from outlast.loop.values import JsonObject, Usage
 from outlast.machine.computer_tool import ComputerTool
@@ -204,6 +205,14 @@ def test_a_kind_of_tool_may_be_chosen_by_the_name_that_the_api_has_for_it() -> N
     settings = ModelSettings(tool_choice="web_search_preview")
     searching = ask(hosted_tools=[WebSearchTool()], settings=settings)
     assert responses_body(searching, "m")["tool_choice"] == {"type": "web_search_preview"}
+
+
+def test_a_function_may_have_the_name_of_a_hosted_tool() -> None:
+    named = ToolSpec(name="tool_search", description="", parameters={})
+    settings = ModelSettings(tool_choice="tool_search")
+    searching = ask(tools=[named], hosted_tools=[ToolSearchTool()], settings=settings)
+    chosen = {"type": "function", "name": "tool_search"}
+    assert responses_body(searching, "m")["tool_choice"] == chosen
 
 
 def test_a_tool_that_is_not_strict_says_so() -> None:
