@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.json_values import as_objects
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
     Target,
@@ -29,6 +30,7 @@ from outlast.models.openai.connection import (
     is_official_openai_base_url,
 )
 from outlast.models.openai.given_back import refused_fields
+from outlast.models.openai.item_encoding import ItemEncoder
 from outlast.models.openai.responses import answer_of, read_response
 from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _PATH = "/chat/completions"
+
+_messages = ItemEncoder()
+"""Encodes the messages of all requests of this process."""
 
 _NEW_LIMIT_HOSTS = (
     "openai.com",
@@ -127,7 +132,7 @@ class ChatCompletionsModel:
         new = any(host == listed or host.endswith(f".{listed}") for listed in _NEW_LIMIT_HOSTS)
         limit_field = "max_completion_tokens" if new else "max_tokens"
         try:
-            return chat_body(
+            body = chat_body(
                 request,
                 self.name,
                 limit_field=limit_field,
@@ -136,6 +141,10 @@ class ChatCompletionsModel:
             )
         except UnsupportedItemError as error:
             raise refused_request(target, str(error), param=error.param) from None
+        messages = as_objects(body["messages"])
+        if messages is not None:  # `extra_body` may have others
+            body["messages"] = _messages.of_run(request.run_id, messages)
+        return body
 
 
 class OpenAIChatCompletionsModel(ChatCompletionsModel):

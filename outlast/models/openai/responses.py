@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from urllib.parse import quote
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
@@ -26,6 +26,7 @@ from outlast.models.failures import (
     reported_failure,
 )
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
+from outlast.models.openai.item_encoding import ItemEncoder, SentForm, sent_forms
 from outlast.ports.model import (
     ModelError,
     ModelRequest,
@@ -259,7 +260,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
-        "input": supported_items(request.input, model),
+        "input": _encoded_items(request, model),
         "tools": tools or None,
         "max_output_tokens": settings.max_tokens,
         "include": included_data(request),
@@ -273,6 +274,13 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         body["tool_choice"] = tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     return with_settings(body, settings, "truncation", "reasoning", "context_management")
+
+
+def _encoded_items(request: ModelRequest, model: str | None) -> list[JsonObject]:
+    items = _with_single_ids(request.input)
+    form = _form_for(items, model)
+    key = None if request.run_id is None else f"{request.run_id} {form.__name__}"
+    return _items.of_run(key, items, form)
 
 
 def with_run_id(metadata: dict[str, str] | None, run_id: str | None) -> dict[str, str]:
@@ -332,15 +340,8 @@ def supported_items(
 ) -> list[JsonObject]:
     """Return items as the API accepts them behind others, without those a model cannot read."""
     every = _with_single_ids([*behind, *items])
-    form = _form_for(every, model)
     before = every[len(behind) - 1] if behind else None
-    sent: list[JsonObject] = []
-    for at in range(len(behind), len(every)):
-        item = form(every[at], before, every[at + 1] if at + 1 < len(every) else None)
-        if item is not None:
-            sent.append(item)
-            before = item
-    return sent
+    return sent_forms(every[len(behind) :], _form_for(every, model), before)
 
 
 def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
@@ -352,16 +353,7 @@ def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
     return [without_id(item) if counts.get(str(item.get("id")), 0) > 1 else item for item in items]
 
 
-_SentForm: TypeAlias = Callable[
-    [JsonObject, JsonObject | None, JsonObject | None], JsonObject | None
-]
-"""Returns what is sent of an item, between what was sent before it and the item after it.
-
-None means that the item is left out. The item after only matters to reasoning.
-"""
-
-
-def _form_for(items: Sequence[JsonObject], model: str | None) -> _SentForm:
+def _form_for(items: Sequence[JsonObject], model: str | None) -> SentForm:
     """Return what is sent of each item to a model."""
     if all(item.get("type") != "reasoning" for item in items):
         return _plain_form
@@ -453,6 +445,10 @@ def short_id(call_id: str) -> str:
 
 def _without(item: JsonObject, *names: str) -> JsonObject:
     return {name: value for name, value in item.items() if name not in names}
+
+
+_items = ItemEncoder()
+"""Encodes the items of all requests of this process."""
 
 
 def is_invented(item_id: object) -> bool:

@@ -35,7 +35,6 @@ from outlast.models.failures import (
     wrong_redirect,
 )
 from outlast.models.loop_values import LoopValues
-from outlast.models.openai.body_encoding import encode
 from outlast.models.openai.connection import (
     OpenAIConnection,
     Reply,
@@ -326,9 +325,9 @@ class _RequestText:
         if items is None and "input" in body:
             fields["input"] = body["input"]
         try:
-            head = encode({"type": "response.create", **fields})
+            (head,) = _json({"type": "response.create", **fields})
             self._head = head[:-1]
-            self._items = None if items is None else [encode(item) for item in items]
+            self._items = None if items is None else _json(*items)
             self._digests = [_digest(item) for item in self._items or ()]
         except (TypeError, ValueError, RecursionError) as error:
             raise request_failure(Exception(str(error)), target) from None
@@ -357,7 +356,7 @@ class _RequestText:
 
     def after(self, held: HeldResponse) -> str:
         """Return the frame with only the items after those of a response."""
-        link = b',"previous_response_id":' + encode(held.response_id)
+        link = b',"previous_response_id":' + _json(held.response_id)[0]
         return self._frame(len(held.items or ()), link)
 
     def held_with(self, event: JsonObject) -> HeldResponse | None:
@@ -371,7 +370,7 @@ class _RequestText:
             return None
         model = as_text(self._model)
         sent = supported_items(output, model, behind=self._sent)
-        replied = [_digest(encode(item)) for item in sent]
+        replied = [_digest(item) for item in _json(*sent)]
         return HeldResponse(
             response_id=response_id,
             model=self._model,
@@ -383,6 +382,17 @@ class _RequestText:
     def _frame(self, start: int, link: bytes) -> str:
         items = () if self._items is None else (b',"input":[', b",".join(self._items[start:]), b"]")
         return b"".join((self._head, link, *items, b"}")).decode()
+
+
+def _json(*values: object) -> list[bytes]:
+    """Return the compact JSON of each value, or raise what `json.dumps` raises."""
+    from pydantic_core import to_json
+
+    texts = [to_json(value) for value in values]
+    for value, text in zip(values, texts, strict=True):
+        if b"NaN" in text or b"Infinity" in text:  # perhaps in a string
+            json.dumps(value, allow_nan=False)
+    return texts
 
 
 def _digest(data: bytes) -> bytes:
