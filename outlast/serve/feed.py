@@ -5,7 +5,6 @@ queue: it gets more text at once. Nothing is stored, and any process continues a
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,9 +24,6 @@ from outlast.views.records import Status
 from outlast.views.run import RunSnapshot, reported_requests
 
 _BETWEEN_MESSAGES: Final = "\n\n"
-
-_RECENT_STATES: Final = 30
-"""How many states a follower keeps, for readers that come back soon: see `FeedReader.had`."""
 
 Source: TypeAlias = Callable[[str], AsyncGenerator[StreamedState | RawResponsesStreamEvent]]
 """Streams the run with an id: see `RunHandle.stream_states`."""
@@ -122,24 +118,6 @@ class AnswerRange:
 
 FeedEntry: TypeAlias = Snapshot | Happened | TextAdded | TextReset | Ended | Cut
 """What a reader gets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Had:
-    """What a reader had at its cursor.
-
-    Attributes:
-        states: the states that the run had there, several if a state came without an event; none if
-            that was long ago.
-        text: the text in progress, as far as the reader had it.
-        turn: the number of the model call that writes it.
-        is_unjudged: whether no guardrail and no person will judge that text.
-    """
-
-    states: tuple[RunSnapshot, ...]
-    text: str
-    turn: int
-    is_unjudged: bool
 
 
 class TooManyReaders(Exception):
@@ -312,7 +290,6 @@ class _Run:
         timeline: what the run did.
         writing: the text in progress.
         is_present: whether the follower has caught up with the run.
-        recent: the newest states, each with the number of events up to it.
         places: how far each history was read, the newest one last.
         news: set when something is new, and then replaced.
     """
@@ -331,9 +308,6 @@ class _Run:
     readers: "set[FeedReader]" = field(default_factory=set["FeedReader"])
     task: asyncio.Task[None] | None = None
     idle: asyncio.TimerHandle | None = None
-    recent: deque[tuple[int, RunSnapshot]] = field(
-        default_factory=lambda: deque[tuple[int, RunSnapshot]](maxlen=_RECENT_STATES)
-    )
     places: dict[str, int] = field(default_factory=dict[str, int])
     ranges: dict[str, AnswerRange] = field(default_factory=dict[str, AnswerRange])
     reported: dict[str, int] = field(default_factory=dict[str, int])
@@ -411,7 +385,6 @@ class _Run:
             self.writing.renew()
         self.timeline.take_state(one)
         self.state, self._call = one.state, one.model_call
-        self.recent.append((len(self.log), one.state))
         self.places[one.place[0]] = one.place[1]
         self.is_present = self.is_present or one.is_present
 
@@ -532,24 +505,6 @@ class FeedReader:
                     await run.news.wait()
         except TimeoutError:
             pass
-
-    async def goes_on(self) -> bool:
-        """Return whether exactly what follows the cursor comes, and no `Snapshot` before it."""
-        at, self._begins_at = self._begins_at, None
-        if at is not None and not self._has_begun:
-            self._has_begun = await self._resume(at)
-        return self._has_begun
-
-    def had(self) -> Had:
-        """Return what the reader had at its cursor, before it takes the first thing after it."""
-        run = self._run
-        states = tuple(state for number, state in run.recent if number == self._event)
-        is_whole = len(run.recent) < _RECENT_STATES or run.recent[0][0] < self._event
-        rest = run.log[self._event :]
-        call = next((one for one in rest if one.reply is not None), run.writing)
-        text, _, _ = run.text_from(self._event)
-        known = states if is_whole else ()
-        return Had(known, text[: self._offset], call.turn, call.is_unjudged)
 
     async def news(self) -> None:
         """Wait until more is read of the run: the next thing, or a state that no event tells of.
