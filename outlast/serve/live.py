@@ -48,7 +48,6 @@ from outlast.serve.views import (
     View,
     aside_views,
     customer_conversation,
-    inbox_item,
     item_view,
     request_view,
     run_view,
@@ -396,7 +395,11 @@ async def _inbox_events(
         yield _OPENED
         try:
             async for entries in reader:
-                now = {one.run_id: inbox_item(one) for one in entries if _is_wanted(one, query)}
+                now = {
+                    one.run_id: InboxItem.model_validate(one)
+                    for one in entries
+                    if _is_wanted(one, query)
+                }
                 if before is None:
                     yield _event("inbox", InboxEvent(items=list(now.values())), None)
                 else:
