@@ -427,6 +427,9 @@ class FeedReader:
         busy_since: since when the reader has not come for the next thing, in the event loop's time.
         is_cut: whether it was too slow.
         person: who reads; empty for nobody in particular.
+        text: the text in progress up to the cursor.
+        turn: the number of the model call that writes it; 0 without a text.
+        is_unjudged: whether no guardrail and no person will judge that text.
     """
 
     def __init__(self, run: _Run, after: Cursor | None, person: str, lag: float) -> None:
@@ -434,6 +437,9 @@ class FeedReader:
         self.busy_since: float | None = asyncio.get_running_loop().time()
         self.is_cut = False
         self.person = person
+        self.text = ""
+        self.turn = 0
+        self.is_unjudged = False
         self._run = run
         self._news = run.news
         self._begins_at = after
@@ -518,7 +524,7 @@ class FeedReader:
             self.busy_since = asyncio.get_running_loop().time()
         self._news = self._run.news
 
-    async def with_states(self) -> AsyncGenerator[FeedEntry | None]:
+    async def changes(self) -> AsyncGenerator[FeedEntry | None]:
         """Yield each next thing, and None for a state that no event tells of.
 
         Raises:
@@ -555,8 +561,21 @@ class FeedReader:
         finally:
             self.busy_since = asyncio.get_running_loop().time()
         self.cursor = entry.cursor
+        self._take_text(entry)
         self._is_over = isinstance(entry, Ended | Cut)
         return entry
+
+    def _take_text(self, entry: FeedEntry) -> None:
+        match entry:
+            case Snapshot() | TextAdded():
+                self.text = entry.text if isinstance(entry, Snapshot) else self.text + entry.text
+                self.turn, self.is_unjudged = entry.turn, entry.is_unjudged
+            case TextReset():
+                self.text, self.turn, self.is_unjudged = "", 0, False
+            case Happened(cursor=cursor) if not cursor.offset:
+                self.text, self.turn, self.is_unjudged = "", 0, False
+            case _:
+                pass
 
     async def _next(self) -> FeedEntry:
         if not self._has_begun and (begun := await self._begin()) is not None:
@@ -614,6 +633,10 @@ class FeedReader:
         if at == cursor_at(at.event, len(begun), run.check_before(at.event), checksum(begun)):
             self._event, self._offset, self._text_number = at.event, at.offset, number
             self._text_check = checksum(begun)
+            writers = (one for one in run.log[at.event :] if one.reply is not None)
+            writer = next(writers, run.writing)
+            self.text = begun
+            self.turn, self.is_unjudged = (writer.turn, writer.is_unjudged) if begun else (0, False)
             return True
         return False if is_final or (has_all and run.is_present) else None
 

@@ -235,7 +235,7 @@ async def event_stream(
 async def _taken(entries: FeedReader, watch: Watch) -> AsyncGenerator[FeedEntry | Exception | None]:
     """Yield entries, None for a state or trouble that no entry tells of, and an error at last."""
     try:
-        async with aclosing(watch.beside(entries.with_states())) as found:
+        async with aclosing(watch.beside(entries.changes())) as found:
             async for entry in found:
                 yield entry
     except Exception as error:  # noqa: BLE001  the answer has begun, so it has no status any more

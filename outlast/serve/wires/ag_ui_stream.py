@@ -26,10 +26,6 @@ from outlast.serve.feed import (
     Ended,
     FeedEntry,
     FeedReader,
-    Happened,
-    Snapshot,
-    TextAdded,
-    TextReset,
 )
 from outlast.serve.messages import accept_message, check_same, is_about_message
 from outlast.serve.pictures import readable_pictures
@@ -234,7 +230,6 @@ class RunStream:
         yield from self._writer.finish(Pause("done"))
 
     async def _read(self, entries: FeedReader, watch: Watch) -> AsyncGenerator[ServerSentEvent]:
-        live: Live | None = None
         paused: Pause | None = None
         seen: object = None
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
@@ -243,7 +238,7 @@ class RunStream:
                 if isinstance(entry, Cut):
                     yield _written(RunErrorEvent(message=_CUT, code="cut"))
                     return
-                live, state = _live_after(live, entry), entries.state
+                state = entries.state
                 if entry is not None:
                     watch.look()
                 is_over = isinstance(entry, Ended)
@@ -263,7 +258,8 @@ class RunStream:
                 pause = await self._pause(state)
                 if is_over and pause is None:
                     pause = Pause("cancelled")  # the server ended the run, and no event says how
-                for event in self._step(state, live, pause, paused):
+                live = Live(entries.turn, entries.text, entries.is_unjudged)
+                for event in self._step(state, live if live.text else None, pause, paused):
                     yield event
                 paused = pause
                 if pause is not None and (not self._follows or is_over or state.outcome):
@@ -436,22 +432,6 @@ def _marks(state: RunSnapshot) -> JsonObject:
     if at is not None and is_cut_short(state.items[at].raw):
         marks["cutShort"] = True
     return marks
-
-
-def _live_after(live: Live | None, entry: FeedEntry | None) -> Live | None:
-    """Return the text in progress after an entry."""
-    match entry:
-        case Snapshot(text=text, turn=turn, is_unjudged=is_unjudged):
-            return Live(turn, text, is_unjudged) if text else None
-        case TextAdded(text=text, turn=turn, is_unjudged=is_unjudged):
-            before = live.text if live is not None and live.turn == turn else ""
-            return Live(turn, before + text, is_unjudged)
-        case TextReset():
-            return None
-        case Happened(cursor=cursor) if not cursor.offset:
-            return None
-        case _:
-            return live
 
 
 def _interrupt(request: ApprovalRequest, call_id: str | None) -> Interrupt:
