@@ -2,17 +2,16 @@
 
     caller and role -> body or query, checked -> the public client API -> a view
 
-`ENDPOINTS` is the table of it; `openapi.py` makes its description from the same table.
+Each handler declares its route; `openapi.py` makes the description from the same declarations.
 """
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -49,7 +48,6 @@ from outlast.serve.access import (
     may,
 )
 from outlast.serve.bodies import (
-    Body,
     BulkDecisionBody,
     BulkPlanBody,
     CancelBody,
@@ -63,7 +61,6 @@ from outlast.serve.bodies import (
     InboxStreamQuery,
     MessageBody,
     NoBody,
-    Query,
     ReleaseBody,
     RunsQuery,
     SayBody,
@@ -73,17 +70,15 @@ from outlast.serve.bodies import (
     TokenBody,
     UnclaimBody,
     page_of,
-    read_body,
-    read_query,
     text_of_page,
 )
 from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input, customer_message_id
+from outlast.serve.endpoints import ENDPOINTS, Endpoint, get, post
 from outlast.serve.live import (
     EVENTS,
     INBOX_EVENTS,
-    EventName,
     event_stream,
     inbox_stream,
 )
@@ -91,7 +86,7 @@ from outlast.serve.messages import begin, check_release, check_same, send
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
-from outlast.serve.routing import PATIENCE, DeskRequest, Handler, JSONAnswer, route
+from outlast.serve.routing import PATIENCE, DeskRequest, route
 from outlast.serve.troubles import customer_trouble, seen_troubles
 from outlast.serve.views import (
     AsideReceiptView,
@@ -102,26 +97,25 @@ from outlast.serve.views import (
     CustomerConversation,
     DecisionReceiptView,
     DeliveryReceiptView,
+    InboxItem,
     InboxList,
     MessageReceiptView,
     RequestList,
     RequestView,
     RunList,
+    RunListItem,
     RunView,
     StartedView,
     TakeoverReceiptView,
     TokenView,
-    View,
     WaitList,
+    WaitView,
     action_of,
     bulk_plan,
     customer_conversation,
-    inbox_item,
     new_conversation,
     request_view,
-    run_list_item,
     run_view,
-    wait_list,
 )
 from outlast.views.customer import customer_view
 from outlast.views.records import ApprovalRequest, Decision, DecisionType, Json, JsonObject
@@ -129,45 +123,18 @@ from outlast.views.run import RunSnapshot
 from outlast.views.trouble import with_first_message
 from outlast.views.words import changed
 
+_RUN: Final = "/api/conversations/{run_id}"
+_REQUEST: Final = _RUN + "/requests/{request_id}"
+
 _GONE: Final = "It does not wait any more."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """One method of one path.
-
-    Attributes:
-        method: the HTTP method.
-        path: the path, with `{run_id}` and `{request_id}`.
-        action: what it is, in the table of `access`.
-        handler: answers it.
-        summary: what it does, in a line.
-        body: its body.
-        query: its query.
-        answers: what it answers: one view, or another one for a customer.
-        status: the status of its answer.
-        content: the type of a file that it answers; empty for JSON.
-        events: what it streams as server-sent events, by their names; empty for no stream.
-    """
-
-    method: Literal["GET", "POST"]
-    path: str
-    action: Action
-    handler: Handler
-    summary: str
-    body: type[Body] | None = None
-    query: type[Query] | None = None
-    answers: tuple[type[View], ...] = ()
-    status: int = 200
-    content: str = ""
-    events: Mapping[EventName, type[View]] = field(default_factory=dict[EventName, type[View]])
 
 
 # --- Conversations -------------------------------------------------------------------------------
 
 
-async def _start(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, StartBody)
+@post("/api/conversations", "start_run", status=201)
+async def _start(asked: DeskRequest, body: StartBody) -> StartedView:
+    """Begin a conversation, and get a token for its customer."""
     agent = _agent(asked, body.agent)
     content = await readable_pictures(body.input)
     customer = None if body.customer is None else body.customer.customer
@@ -178,7 +145,7 @@ async def _start(asked: DeskRequest) -> Response:
     if may(asked.caller, "mint_token") is None and asked.desk.tokens is not None:
         with suppress(UserError):  # the desk has the public key alone: it checks tokens only
             token = asked.desk.tokens.mint(handle.id)
-    return _answer(StartedView(id=handle.id, token=token), 201)
+    return StartedView(id=handle.id, token=token)
 
 
 def _agent(asked: DeskRequest, name: str) -> Agent[Any]:
@@ -199,8 +166,9 @@ def _agent(asked: DeskRequest, name: str) -> Agent[Any]:
     )
 
 
-async def _list(asked: DeskRequest) -> Response:
-    query = read_query(asked.http, RunsQuery)
+@get("/api/conversations", "list_runs")
+async def _list(asked: DeskRequest, query: RunsQuery) -> RunList:
+    """List conversations: open ones first, then closed ones, newest first."""
     criteria = RunFilter(
         status=query.status,
         agent=query.agent,
@@ -221,15 +189,17 @@ async def _list(asked: DeskRequest) -> Response:
         page=page_of(query.page),
         patience=PATIENCE,
     )
-    runs = [run_list_item(one) for one in page]
-    return _answer(RunList(conversations=runs, next=text_of_page(page.next)))
+    runs = [RunListItem.model_validate(one) for one in page]
+    return RunList(conversations=runs, next=text_of_page(page.next))
 
 
-async def _show(asked: DeskRequest) -> Response:
+@get(_RUN, "read_messages")
+async def _show(asked: DeskRequest) -> RunView | CustomerConversation:
+    """Read a conversation: the team what the run did, its customer the messages."""
     if isinstance(asked.caller, Customer):
-        return _answer(await _of_customer(asked))
+        return await _of_customer(asked)
     asked.check("view_run")
-    return _answer(await read_run(asked))
+    return await read_run(asked)
 
 
 async def _of_customer(asked: DeskRequest) -> CustomerConversation:
@@ -270,8 +240,19 @@ async def read_run(asked: DeskRequest) -> RunView:
     )
 
 
-async def _send(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, MessageBody)
+@get(f"{_RUN}/events", "read_messages", events=EVENTS)
+async def _events(asked: DeskRequest, query: FromQuery) -> Response:
+    """Read a conversation live, as server-sent events."""
+    if not isinstance(asked.caller, Customer):
+        asked.check("view_run")
+    after = asked.http.headers.get("Last-Event-ID") or query.from_
+    cursor = Cursor.parse(after) if after else None
+    return await event_stream(asked.desk, asked.caller, asked.run_id, cursor)
+
+
+@post(f"{_RUN}/messages", "send_message", status=202)
+async def _send(asked: DeskRequest, body: MessageBody) -> MessageReceiptView:
+    """Send a message of the customer; the first one begins the conversation."""
     given = customer_input(body.text if body.text is not None else body.parts)
     content = await readable_pictures(given)
     own_id = body.message_id or secrets.token_hex(8)
@@ -282,7 +263,7 @@ async def _send(asked: DeskRequest) -> Response:
         await send(asked, asked.run_id, content, message_id)
     except RunNotFound:
         await _first_message(asked, body, content, message_id)
-    return _answer(MessageReceiptView(id=asked.run_id, message_id=own_id), 202)
+    return MessageReceiptView(id=asked.run_id, message_id=own_id)
 
 
 async def _first_message(
@@ -302,21 +283,13 @@ async def _first_message(
     await send(asked, asked.run_id, content, message_id)
 
 
-async def _withdraw(asked: DeskRequest) -> Response:
-    await read_body(asked.http, NoBody)
-    own_id, handle = asked.parameter("message_id"), asked.handle
-    message_id = own_id
-    # The team sees, and may take back, whatever waits; others what was sent for the customer.
-    is_theirs = isinstance(asked.caller, Staff) and any(
-        one.id == own_id for one in (await handle.state()).unread
-    )
-    if not is_theirs:
-        message_id = customer_message_id(own_id)
-    await _acted(handle.withdraw(message_id))
-    return _answer(MessageReceiptView(id=asked.run_id, message_id=own_id))
-
-
+@get(
+    f"{_RUN}/messages/{{message_id}}/attachments/{{number}}",
+    "read_messages",
+    content="application/octet-stream",
+)
 async def _attachment(asked: DeskRequest) -> Response:
+    """Read an image or a file of the customer."""
     view = customer_view(await asked.handle.state())
     message_id, number = asked.parameter("message_id"), asked.parameter("number")
     content = await file_of(asked.desk.client, view, message_id, number)
@@ -326,8 +299,24 @@ async def _attachment(asked: DeskRequest) -> Response:
     return file_answer(content)
 
 
-async def _mint(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, TokenBody)
+@post(f"{_RUN}/messages/{{message_id}}/withdraw", "withdraw_message")
+async def _withdraw(asked: DeskRequest, _body: NoBody) -> MessageReceiptView:
+    """Take a message of the customer back that the run has not taken yet."""
+    own_id, handle = asked.parameter("message_id"), asked.handle
+    message_id = own_id
+    # The team sees, and may take back, whatever waits; others what was sent for the customer.
+    is_theirs = isinstance(asked.caller, Staff) and any(
+        one.id == own_id for one in (await handle.state()).unread
+    )
+    if not is_theirs:
+        message_id = customer_message_id(own_id)
+    await _acted(handle.withdraw(message_id))
+    return MessageReceiptView(id=asked.run_id, message_id=own_id)
+
+
+@post(f"{_RUN}/tokens", "mint_token", status=201)
+async def _mint(asked: DeskRequest, body: TokenBody) -> TokenView:
+    """Get a token that lets the customer into the conversation."""
     if asked.desk.tokens is None:
         raise Refused(
             409,
@@ -336,104 +325,100 @@ async def _mint(asked: DeskRequest) -> Response:
             "OUTLAST_CONVERSATION_KEY, or pass tokens=.",
         )
     lifetime = timedelta(seconds=body.lifetime_seconds)
-    return _answer(TokenView(token=asked.desk.tokens.mint(asked.run_id, lifetime)), 201)
-
-
-async def _events(asked: DeskRequest) -> Response:
-    query = read_query(asked.http, FromQuery)
-    if not isinstance(asked.caller, Customer):
-        asked.check("view_run")
-    after = asked.http.headers.get("Last-Event-ID") or query.from_
-    cursor = Cursor.parse(after) if after else None
-    return await event_stream(asked.desk, asked.caller, asked.run_id, cursor)
+    return TokenView(token=asked.desk.tokens.mint(asked.run_id, lifetime))
 
 
 # --- Takeovers, ends and retries -----------------------------------------------------------------
 
 
-async def _hold(asked: DeskRequest) -> Response:
-    body, handle, person = await read_body(asked.http, HoldBody), asked.handle, asked.person
+@post(f"{_RUN}/hold", "hold")
+async def _hold(asked: DeskRequest, body: HoldBody) -> TakeoverReceiptView:
+    """Take a conversation over, or hand over what you hold."""
+    handle, person = asked.handle, asked.person
     if body.to is not None:
         return _takeover(await _acted(handle.hand_over(by=person, to=body.to)))
     return _takeover(await _acted(handle.hold(by=person, mode=body.mode, force=body.force)))
 
 
-async def _say(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, SayBody)
+@post(f"{_RUN}/say", "say")
+async def _say(asked: DeskRequest, body: SayBody) -> TakeoverReceiptView:
+    """Answer the customer in a conversation that you hold."""
     said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id)
     return _takeover(await _acted(said))
 
 
-async def _release(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, ReleaseBody)
+@post(f"{_RUN}/release", "release")
+async def _release(asked: DeskRequest, body: ReleaseBody) -> TakeoverReceiptView:
+    """Give a conversation back to an agent."""
     await check_release(asked, body.to)
     released = asked.handle.release(by=asked.person, note=body.note, to=body.to)
     return _takeover(await _acted(released))
 
 
-async def _set_aside(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, SetAsideBody)
+@post(f"{_RUN}/set-aside", "set_aside")
+async def _set_aside(asked: DeskRequest, body: SetAsideBody) -> AsideReceiptView:
+    """Leave an item of the transcript, or a part of it, out of what the model reads."""
     done = asked.handle.set_aside(body.item, by=asked.person, part=body.part, reason=body.reason)
     return _aside(await _acted(done))
 
 
-async def _take_back(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, TakeBackBody)
+@post(f"{_RUN}/take-back", "set_aside")
+async def _take_back(asked: DeskRequest, body: TakeBackBody) -> AsideReceiptView:
+    """Let the model read an item again that was set aside."""
     done = asked.handle.take_back(body.item, by=asked.person, part=body.part)
     return _aside(await _acted(done))
 
 
-def _aside(receipt: AsideReceipt) -> Response:
-    return _answer(
-        AsideReceiptView(
-            id=receipt.run_id,
-            item=receipt.item,
-            set_aside=bool(receipt.parts),
-            parts=list(receipt.parts),
-        )
+def _aside(receipt: AsideReceipt) -> AsideReceiptView:
+    return AsideReceiptView(
+        id=receipt.run_id,
+        item=receipt.item,
+        set_aside=bool(receipt.parts),
+        parts=list(receipt.parts),
     )
 
 
-def _takeover(receipt: TakeoverReceipt) -> Response:
-    return _answer(
-        TakeoverReceiptView(
-            id=receipt.run_id,
-            status=receipt.status,
-            by=receipt.by,
-            agent=receipt.agent,
-            approved=list(receipt.approved),
-            is_judged=receipt.is_judged,
-        )
+def _takeover(receipt: TakeoverReceipt) -> TakeoverReceiptView:
+    return TakeoverReceiptView(
+        id=receipt.run_id,
+        status=receipt.status,
+        by=receipt.by,
+        agent=receipt.agent,
+        approved=list(receipt.approved),
+        is_judged=receipt.is_judged,
     )
 
 
-async def _cancel(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, CancelBody)
+@post(f"{_RUN}/cancel", "cancel", status=202)
+async def _cancel(asked: DeskRequest, body: CancelBody) -> None:
+    """End a run."""
     await asked.handle.cancel(body.mode)
-    return Response(status_code=202)
 
 
-async def _retry(asked: DeskRequest) -> Response:
-    await read_body(asked.http, NoBody)
+@post(f"{_RUN}/retry", "retry", status=202)
+async def _retry(asked: DeskRequest, _body: NoBody) -> MessageReceiptView:
+    """Ask the last question again, which failed."""
     sent = await _acted(asked.handle.retry())
-    return _answer(MessageReceiptView(id=asked.run_id, message_id=sent.id), 202)
+    return MessageReceiptView(id=asked.run_id, message_id=sent.id)
 
 
 # --- What tools wait for -------------------------------------------------------------------------
 
 
-async def _waits(asked: DeskRequest) -> Response:
+@get(f"{_RUN}/waits", "finish_wait")
+async def _waits(asked: DeskRequest) -> WaitList:
+    """List what the tools of a run wait for outside of it."""
     waits = await asked.handle.pending_waits()
     place = partial(Target, run_id=asked.run_id)
     own = [one for one in waits if may(asked.caller, "finish_wait", place(wait=one.name)) is None]
-    return _answer(wait_list(own))
+    return WaitList(waits=[WaitView.model_validate(one) for one in own])
 
 
-async def _finish(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, FinishBody)
+@post(f"{_RUN}/waits/finish", "finish_wait")
+async def _finish(asked: DeskRequest, body: FinishBody) -> DeliveryReceiptView:
+    """Deliver what a tool waits for, once."""
     receipt = await deliver(asked, body.token, body.value, delivery_id=body.delivery_id)
-    view = DeliveryReceiptView(run_id=receipt.run_id, waits_for=receipt.name, at=receipt.at)
-    return _answer(view)
+    return DeliveryReceiptView(run_id=receipt.run_id, waits_for=receipt.name, at=receipt.at)
 
 
 async def deliver(
@@ -468,7 +453,9 @@ async def deliver(
 # --- Requests ------------------------------------------------------------------------------------
 
 
-async def _requests(asked: DeskRequest) -> Response:
+@get(f"{_RUN}/requests", "view_run")
+async def _requests(asked: DeskRequest) -> RequestList:
+    """List what a run waits for, and the runs nested in it."""
     state, proofs = await asked.handle.state(), await asked.desk.proofs()
     found = await found_requests(state, asked.desk.client)
     groups = groups_of(asked.caller)
@@ -476,11 +463,13 @@ async def _requests(asked: DeskRequest) -> Response:
     views = [
         request_view(one, asked.caller, words=words[one.request.id], proofs=proofs) for one in found
     ]
-    return _answer(RequestList(requests=views))
+    return RequestList(requests=views)
 
 
-async def _request(asked: DeskRequest) -> Response:
-    return _answer(await read_request(asked))
+@get(_REQUEST, "view_run")
+async def _request(asked: DeskRequest) -> RequestView:
+    """Read a request, also a settled one."""
+    return await read_request(asked)
 
 
 async def read_request(asked: DeskRequest) -> RequestView:
@@ -512,17 +501,18 @@ async def find(asked: DeskRequest) -> FoundRequest:
     return found
 
 
-async def _decide(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, DecisionBody)
+@post(f"{_REQUEST}/decide", "decide")
+async def _decide(asked: DeskRequest, body: DecisionBody) -> DecisionReceiptView:
+    """Decide a request as the person who is logged in."""
     found = await _seen(asked, body.digest)
     request, handle, person = found.request, asked.handle, asked.person
     # Some decisions are an operator's matter; the run judges everything else.
     asked.check(action_of(request, body.type))
     match body.type:
         case "ask_back":
-            return _decided(await handle.ask_back(request, body.question or "", by=person), request)
+            receipt = await handle.ask_back(request, body.question or "", by=person)
         case "withdraw":
-            return _decided(await handle.withdraw_vote(request, by=person), request)
+            receipt = await handle.withdraw_vote(request, by=person)
         case kind:
             decision = decision_of(
                 request,
@@ -536,11 +526,13 @@ async def _decide(asked: DeskRequest) -> Response:
                 remember_scope=body.remember or "tool",
                 remember_until=body.until or "conversation",
             )
-    return _decided(await _send_decision(asked, found, decision), request)
+            receipt = await _send_decision(asked, found, decision)
+    return _receipt_view(receipt, request)
 
 
-async def _extend(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, ExtendBody)
+@post(f"{_REQUEST}/extend", "extend_budget")
+async def _extend(asked: DeskRequest, body: ExtendBody) -> DecisionReceiptView:
+    """Give a run more of a budget that is used up."""
     found = await _seen(asked, body.digest)
     request = found.request
     if request.kind != "budget":
@@ -552,7 +544,7 @@ async def _extend(asked: DeskRequest) -> Response:
         edited = {**arguments, "extend_by": body.extend_by}
         kind, changed = "edit", {"edited_arguments": edited}
     decision = decision_of(request, kind, by=asked.person, channel="desk", **changed)
-    return _decided(await _send_decision(asked, found, decision), request)
+    return _receipt_view(await _send_decision(asked, found, decision), request)
 
 
 async def _send_decision(
@@ -571,10 +563,6 @@ async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
     return found
 
 
-def _decided(receipt: DecisionReceipt, request: ApprovalRequest) -> Response:
-    return _answer(_receipt_view(receipt, request))
-
-
 def _receipt_view(receipt: DecisionReceipt, request: ApprovalRequest) -> DecisionReceiptView:
     return DecisionReceiptView(
         run_id=receipt.run_id,
@@ -589,56 +577,54 @@ def _receipt_view(receipt: DecisionReceipt, request: ApprovalRequest) -> Decisio
     )
 
 
-async def _claim(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, ClaimBody)
+@post(f"{_REQUEST}/claim", "claim")
+async def _claim(asked: DeskRequest, body: ClaimBody) -> ClaimReceiptView:
+    """Keep a request to yourself for some minutes."""
     found, handle = await find(asked), asked.handle
     receipt = await handle.claim(
         found.request, by=asked.person, minutes=body.minutes, force=body.force, to=body.to
     )
-    return _answer(
-        ClaimReceiptView(
-            run_id=receipt.run_id, request_id=receipt.request_id, by=receipt.by, until=receipt.until
-        )
-    )
+    return ClaimReceiptView.model_validate(receipt)
 
 
-async def _unclaim(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, UnclaimBody)
+@post(f"{_REQUEST}/unclaim", "claim")
+async def _unclaim(asked: DeskRequest, body: UnclaimBody) -> ClaimReceiptView:
+    """End a claim."""
     found = await find(asked)
     receipt = await asked.handle.unclaim(found.request, by=asked.person, force=body.force)
-    return _answer(
-        ClaimReceiptView(
-            run_id=receipt.run_id, request_id=receipt.request_id, by=receipt.by, until=receipt.until
-        )
-    )
+    return ClaimReceiptView.model_validate(receipt)
 
 
 # --- The inbox -----------------------------------------------------------------------------------
 
 
-async def _inbox(asked: DeskRequest) -> Response:
-    query = read_query(asked.http, InboxQuery)
+@get("/api/inbox", "inbox")
+async def _inbox(asked: DeskRequest, query: InboxQuery) -> InboxList:
+    """List what waits for people."""
     box = Inbox(asked.desk.client, patience=PATIENCE)
     criteria = query.criteria(asked.person) | {"scopes": asked.scopes("inbox")}
     if query.urgent:
         entries = await box.urgent(limit=query.limit, **criteria)
-        return _answer(InboxList(items=list(map(inbox_item, entries)), next=None))
+        return InboxList(items=list(map(InboxItem.model_validate, entries)), next=None)
     page = await box.list(limit=query.limit, page=page_of(query.page), **criteria)
-    return _answer(InboxList(items=list(map(inbox_item, page)), next=text_of_page(page.next)))
+    return InboxList(items=list(map(InboxItem.model_validate, page)), next=text_of_page(page.next))
 
 
-async def _inbox_events(asked: DeskRequest) -> Response:
-    query = read_query(asked.http, InboxStreamQuery)
+@get("/api/inbox/events", "inbox", events=INBOX_EVENTS)
+async def _inbox_events(asked: DeskRequest, query: InboxStreamQuery) -> Response:
+    """Read the inbox live, as server-sent events."""
     return await inbox_stream(asked.desk, asked.person, query, asked.scopes("inbox"))
 
 
-async def _plan(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, BulkPlanBody)
-    return _answer(bulk_plan(await bulk_steps(asked, body.conversations, "decide")))
+@post("/api/inbox/plan", "decide")
+async def _plan(asked: DeskRequest, body: BulkPlanBody) -> BulkPlan:
+    """Say what deciding the requests of several conversations together would do."""
+    return bulk_plan(await bulk_steps(asked, body.conversations, "decide"))
 
 
-async def _decide_together(asked: DeskRequest) -> Response:
-    body = await read_body(asked.http, BulkDecisionBody)
+@post("/api/inbox/decide", "decide")
+async def _decide_together(asked: DeskRequest, body: BulkDecisionBody) -> BulkOutcomes:
+    """Decide several requests together, where their policies allow it."""
     named = [one.conversation for one in body.requests]
     steps = await bulk_steps(asked, named, "decide")
     waiting = {(one.entry.run_id, one.request.id): one for one in steps if one.request is not None}
@@ -656,16 +642,11 @@ async def _decide_together(asked: DeskRequest) -> Response:
             agreed[key] = step
     box = Inbox(asked.desk.client, patience=PATIENCE)
     steps = list(agreed.values())
-    outcomes = await box.decide_all(steps, body.type, by=asked.person, message=body.message)
-    decided = dict(zip(agreed, outcomes, strict=True))
+    done = await box.decide_all(steps, body.type, by=asked.person, message=body.message)
+    decided = dict(zip(agreed, done, strict=True))
     keys = dict.fromkeys((one.conversation, one.request) for one in body.requests)
-    return _answer(
-        BulkOutcomes(
-            outcomes=[
-                _outcome(key, agreed.get(key), decided.get(key), refused.get(key)) for key in keys
-            ]
-        )
-    )
+    outcomes = [_outcome(key, agreed.get(key), decided.get(key), refused.get(key)) for key in keys]
+    return BulkOutcomes(outcomes=outcomes)
 
 
 def _outcome(
@@ -718,257 +699,7 @@ async def _acted(act: Awaitable[T]) -> T:
         raise Refused(409, "refused", str(error)) from None
 
 
-def _answer(view: View, status: int = 200) -> Response:
-    return JSONAnswer(view.record(), status, {"Cache-Control": "no-store"})
-
-
-# --- The table -----------------------------------------------------------------------------------
-
-_RUN: Final = "/api/conversations/{run_id}"
-_REQUEST: Final = _RUN + "/requests/{request_id}"
-
-
-def _post(
-    path: str,
-    action: Action,
-    handler: Callable[[DeskRequest], Awaitable[Response]],
-    summary: str,
-    body: type[Body],
-    answers: type[View] | None,
-    status: int = 200,
-) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=path,
-        action=action,
-        handler=handler,
-        summary=summary,
-        body=body,
-        answers=() if answers is None else (answers,),
-        status=status,
-    )
-
-
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    _post(
-        "/api/conversations",
-        "start_run",
-        _start,
-        "Begin a conversation, and get a token for its customer.",
-        StartBody,
-        StartedView,
-        201,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/conversations",
-        action="list_runs",
-        handler=_list,
-        summary="List conversations: open ones first, then closed ones, newest first.",
-        query=RunsQuery,
-        answers=(RunList,),
-    ),
-    Endpoint(
-        method="GET",
-        path=_RUN,
-        action="read_messages",
-        handler=_show,
-        summary="Read a conversation: the team what the run did, its customer the messages.",
-        answers=(RunView, CustomerConversation),
-    ),
-    Endpoint(
-        method="GET",
-        path=f"{_RUN}/events",
-        action="read_messages",
-        handler=_events,
-        summary="Read a conversation live, as server-sent events.",
-        query=FromQuery,
-        events=EVENTS,
-    ),
-    _post(
-        f"{_RUN}/messages",
-        "send_message",
-        _send,
-        "Send a message of the customer; the first one begins the conversation.",
-        MessageBody,
-        MessageReceiptView,
-        202,
-    ),
-    Endpoint(
-        method="GET",
-        path=f"{_RUN}/messages/{{message_id}}/attachments/{{number}}",
-        action="read_messages",
-        handler=_attachment,
-        summary="Read an image or a file of the customer.",
-        content="application/octet-stream",
-    ),
-    _post(
-        f"{_RUN}/messages/{{message_id}}/withdraw",
-        "withdraw_message",
-        _withdraw,
-        "Take a message of the customer back that the run has not taken yet.",
-        NoBody,
-        MessageReceiptView,
-    ),
-    _post(
-        f"{_RUN}/tokens",
-        "mint_token",
-        _mint,
-        "Get a token that lets the customer into the conversation.",
-        TokenBody,
-        TokenView,
-        201,
-    ),
-    _post(
-        f"{_RUN}/hold",
-        "hold",
-        _hold,
-        "Take a conversation over, or hand over what you hold.",
-        HoldBody,
-        TakeoverReceiptView,
-    ),
-    _post(
-        f"{_RUN}/say",
-        "say",
-        _say,
-        "Answer the customer in a conversation that you hold.",
-        SayBody,
-        TakeoverReceiptView,
-    ),
-    _post(
-        f"{_RUN}/release",
-        "release",
-        _release,
-        "Give a conversation back to an agent.",
-        ReleaseBody,
-        TakeoverReceiptView,
-    ),
-    _post(
-        f"{_RUN}/set-aside",
-        "set_aside",
-        _set_aside,
-        "Leave an item of the transcript, or a part of it, out of what the model reads.",
-        SetAsideBody,
-        AsideReceiptView,
-    ),
-    _post(
-        f"{_RUN}/take-back",
-        "set_aside",
-        _take_back,
-        "Let the model read an item again that was set aside.",
-        TakeBackBody,
-        AsideReceiptView,
-    ),
-    _post(f"{_RUN}/cancel", "cancel", _cancel, "End a run.", CancelBody, None, 202),
-    _post(
-        f"{_RUN}/retry",
-        "retry",
-        _retry,
-        "Ask the last question again, which failed.",
-        NoBody,
-        MessageReceiptView,
-        202,
-    ),
-    Endpoint(
-        method="GET",
-        path=f"{_RUN}/waits",
-        action="finish_wait",
-        handler=_waits,
-        summary="List what the tools of a run wait for outside of it.",
-        answers=(WaitList,),
-    ),
-    _post(
-        f"{_RUN}/waits/finish",
-        "finish_wait",
-        _finish,
-        "Deliver what a tool waits for, once.",
-        FinishBody,
-        DeliveryReceiptView,
-    ),
-    Endpoint(
-        method="GET",
-        path=f"{_RUN}/requests",
-        action="view_run",
-        handler=_requests,
-        summary="List what a run waits for, and the runs nested in it.",
-        answers=(RequestList,),
-    ),
-    Endpoint(
-        method="GET",
-        path=_REQUEST,
-        action="view_run",
-        handler=_request,
-        summary="Read a request, also a settled one.",
-        answers=(RequestView,),
-    ),
-    _post(
-        f"{_REQUEST}/decide",
-        "decide",
-        _decide,
-        "Decide a request as the person who is logged in.",
-        DecisionBody,
-        DecisionReceiptView,
-    ),
-    _post(
-        f"{_REQUEST}/extend",
-        "extend_budget",
-        _extend,
-        "Give a run more of a budget that is used up.",
-        ExtendBody,
-        DecisionReceiptView,
-    ),
-    _post(
-        f"{_REQUEST}/claim",
-        "claim",
-        _claim,
-        "Keep a request to yourself for some minutes.",
-        ClaimBody,
-        ClaimReceiptView,
-    ),
-    _post(
-        f"{_REQUEST}/unclaim",
-        "claim",
-        _unclaim,
-        "End a claim.",
-        UnclaimBody,
-        ClaimReceiptView,
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/inbox",
-        action="inbox",
-        handler=_inbox,
-        summary="List what waits for people.",
-        query=InboxQuery,
-        answers=(InboxList,),
-    ),
-    Endpoint(
-        method="GET",
-        path="/api/inbox/events",
-        action="inbox",
-        handler=_inbox_events,
-        summary="Read the inbox live, as server-sent events.",
-        query=InboxStreamQuery,
-        events=INBOX_EVENTS,
-    ),
-    _post(
-        "/api/inbox/plan",
-        "decide",
-        _plan,
-        "Say what deciding the requests of several conversations together would do.",
-        BulkPlanBody,
-        BulkPlan,
-    ),
-    _post(
-        "/api/inbox/decide",
-        "decide",
-        _decide_together,
-        "Decide several requests together, where their policies allow it.",
-        BulkDecisionBody,
-        BulkOutcomes,
-    ),
-)
-"""Everything that the API answers."""
+# --- Its routes ----------------------------------------------------------------------------------
 
 
 def _route(endpoint: Endpoint) -> BaseRoute:

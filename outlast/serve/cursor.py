@@ -5,17 +5,14 @@ from dataclasses import dataclass
 from typing import Final, Self
 from zlib import crc32
 
-EVENT_BITS: Final = 17
-OFFSET_BITS: Final = 20
 CHECK_BITS: Final = 16
-"""The parts of a packed cursor, from the highest: 53 bits, which is what JavaScript's numbers hold."""
+"""The bits of a checksum."""
 
-_LIMITS: Final = {"event": EVENT_BITS, "offset": OFFSET_BITS}
 _FORM: Final = re.compile(r"(0|[1-9][0-9]{0,9})-(0|[1-9][0-9]{0,9})-([0-9a-f]{4})")
 
 
 class InvalidCursor(ValueError):
-    """A text or a number is not a cursor, or a cursor is too large for one number."""
+    """A text is not a cursor."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,37 +58,6 @@ class Cursor:
             )
         event, offset, check = found.groups()
         return cls(int(event), int(offset), int(check, 16))
-
-    @property
-    def packed(self) -> int:
-        """The cursor as one number, in the same order; from 0 to 2**53 - 1.
-
-        Raises:
-            InvalidCursor: the cursor has event 131,072 or character 1,048,576, or one after it.
-        """
-        for name, bits in _LIMITS.items():
-            if (value := getattr(self, name)) >> bits:
-                raise InvalidCursor(
-                    f"The {name} {value} does not fit into a packed cursor: it is less than "
-                    f"{1 << bits}. Use the text of the cursor."
-                )
-        return ((self.event << OFFSET_BITS) + self.offset << CHECK_BITS) + self.check
-
-    @classmethod
-    def unpack(cls, number: int) -> Self:
-        """Read a cursor from its number.
-
-        Raises:
-            InvalidCursor: the number is out of range.
-        """
-        if not 0 <= number < 1 << EVENT_BITS + OFFSET_BITS + CHECK_BITS:
-            raise InvalidCursor(
-                f"{number} is no packed cursor: it is from 0 to 2**53 - 1. Send the number of the "
-                "last event back as it came."
-            )
-        rest, check = divmod(number, 1 << CHECK_BITS)
-        event, offset = divmod(rest, 1 << OFFSET_BITS)
-        return cls(event, offset, check)
 
 
 def checksum(data: str, before: int = 0) -> int:

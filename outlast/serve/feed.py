@@ -5,7 +5,6 @@ queue: it gets more text at once. Nothing is stored, and any process continues a
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,9 +24,6 @@ from outlast.views.records import Status
 from outlast.views.run import RunSnapshot, reported_requests
 
 _BETWEEN_MESSAGES: Final = "\n\n"
-
-_RECENT_STATES: Final = 30
-"""How many states a follower keeps, for readers that come back soon: see `FeedReader.had`."""
 
 Source: TypeAlias = Callable[[str], AsyncGenerator[StreamedState | RawResponsesStreamEvent]]
 """Streams the run with an id: see `RunHandle.stream_states`."""
@@ -122,24 +118,6 @@ class AnswerRange:
 
 FeedEntry: TypeAlias = Snapshot | Happened | TextAdded | TextReset | Ended | Cut
 """What a reader gets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Had:
-    """What a reader had at its cursor.
-
-    Attributes:
-        states: the states that the run had there, several if a state came without an event; none if
-            that was long ago.
-        text: the text in progress, as far as the reader had it.
-        turn: the number of the model call that writes it.
-        is_unjudged: whether no guardrail and no person will judge that text.
-    """
-
-    states: tuple[RunSnapshot, ...]
-    text: str
-    turn: int
-    is_unjudged: bool
 
 
 class TooManyReaders(Exception):
@@ -312,7 +290,6 @@ class _Run:
         timeline: what the run did.
         writing: the text in progress.
         is_present: whether the follower has caught up with the run.
-        recent: the newest states, each with the number of events up to it.
         places: how far each history was read, the newest one last.
         news: set when something is new, and then replaced.
     """
@@ -331,9 +308,6 @@ class _Run:
     readers: "set[FeedReader]" = field(default_factory=set["FeedReader"])
     task: asyncio.Task[None] | None = None
     idle: asyncio.TimerHandle | None = None
-    recent: deque[tuple[int, RunSnapshot]] = field(
-        default_factory=lambda: deque[tuple[int, RunSnapshot]](maxlen=_RECENT_STATES)
-    )
     places: dict[str, int] = field(default_factory=dict[str, int])
     ranges: dict[str, AnswerRange] = field(default_factory=dict[str, AnswerRange])
     reported: dict[str, int] = field(default_factory=dict[str, int])
@@ -411,7 +385,6 @@ class _Run:
             self.writing.renew()
         self.timeline.take_state(one)
         self.state, self._call = one.state, one.model_call
-        self.recent.append((len(self.log), one.state))
         self.places[one.place[0]] = one.place[1]
         self.is_present = self.is_present or one.is_present
 
@@ -454,6 +427,9 @@ class FeedReader:
         busy_since: since when the reader has not come for the next thing, in the event loop's time.
         is_cut: whether it was too slow.
         person: who reads; empty for nobody in particular.
+        text: the text in progress up to the cursor.
+        turn: the number of the model call that writes it; 0 without a text.
+        is_unjudged: whether no guardrail and no person will judge that text.
     """
 
     def __init__(self, run: _Run, after: Cursor | None, person: str, lag: float) -> None:
@@ -461,6 +437,9 @@ class FeedReader:
         self.busy_since: float | None = asyncio.get_running_loop().time()
         self.is_cut = False
         self.person = person
+        self.text = ""
+        self.turn = 0
+        self.is_unjudged = False
         self._run = run
         self._news = run.news
         self._begins_at = after
@@ -533,24 +512,6 @@ class FeedReader:
         except TimeoutError:
             pass
 
-    async def goes_on(self) -> bool:
-        """Return whether exactly what follows the cursor comes, and no `Snapshot` before it."""
-        at, self._begins_at = self._begins_at, None
-        if at is not None and not self._has_begun:
-            self._has_begun = await self._resume(at)
-        return self._has_begun
-
-    def had(self) -> Had:
-        """Return what the reader had at its cursor, before it takes the first thing after it."""
-        run = self._run
-        states = tuple(state for number, state in run.recent if number == self._event)
-        is_whole = len(run.recent) < _RECENT_STATES or run.recent[0][0] < self._event
-        rest = run.log[self._event :]
-        call = next((one for one in rest if one.reply is not None), run.writing)
-        text, _, _ = run.text_from(self._event)
-        known = states if is_whole else ()
-        return Had(known, text[: self._offset], call.turn, call.is_unjudged)
-
     async def news(self) -> None:
         """Wait until more is read of the run: the next thing, or a state that no event tells of.
 
@@ -563,7 +524,7 @@ class FeedReader:
             self.busy_since = asyncio.get_running_loop().time()
         self._news = self._run.news
 
-    async def with_states(self) -> AsyncGenerator[FeedEntry | None]:
+    async def changes(self) -> AsyncGenerator[FeedEntry | None]:
         """Yield each next thing, and None for a state that no event tells of.
 
         Raises:
@@ -600,8 +561,21 @@ class FeedReader:
         finally:
             self.busy_since = asyncio.get_running_loop().time()
         self.cursor = entry.cursor
+        self._take_text(entry)
         self._is_over = isinstance(entry, Ended | Cut)
         return entry
+
+    def _take_text(self, entry: FeedEntry) -> None:
+        match entry:
+            case Snapshot() | TextAdded():
+                self.text = entry.text if isinstance(entry, Snapshot) else self.text + entry.text
+                self.turn, self.is_unjudged = entry.turn, entry.is_unjudged
+            case TextReset():
+                self.text, self.turn, self.is_unjudged = "", 0, False
+            case Happened(cursor=cursor) if not cursor.offset:
+                self.text, self.turn, self.is_unjudged = "", 0, False
+            case _:
+                pass
 
     async def _next(self) -> FeedEntry:
         if not self._has_begun and (begun := await self._begin()) is not None:
@@ -659,6 +633,10 @@ class FeedReader:
         if at == cursor_at(at.event, len(begun), run.check_before(at.event), checksum(begun)):
             self._event, self._offset, self._text_number = at.event, at.offset, number
             self._text_check = checksum(begun)
+            writers = (one for one in run.log[at.event :] if one.reply is not None)
+            writer = next(writers, run.writing)
+            self.text = begun
+            self.turn, self.is_unjudged = (writer.turn, writer.is_unjudged) if begun else (0, False)
             return True
         return False if is_final or (has_all and run.is_present) else None
 

@@ -48,7 +48,6 @@ from outlast.serve.views import (
     View,
     aside_views,
     customer_conversation,
-    inbox_item,
     item_view,
     request_view,
     run_view,
@@ -236,7 +235,7 @@ async def event_stream(
 async def _taken(entries: FeedReader, watch: Watch) -> AsyncGenerator[FeedEntry | Exception | None]:
     """Yield entries, None for a state or trouble that no entry tells of, and an error at last."""
     try:
-        async with aclosing(watch.beside(entries.with_states())) as found:
+        async with aclosing(watch.beside(entries.changes())) as found:
             async for entry in found:
                 yield entry
     except Exception as error:  # noqa: BLE001  the answer has begun, so it has no status any more
@@ -396,7 +395,11 @@ async def _inbox_events(
         yield _OPENED
         try:
             async for entries in reader:
-                now = {one.run_id: inbox_item(one) for one in entries if _is_wanted(one, query)}
+                now = {
+                    one.run_id: InboxItem.model_validate(one)
+                    for one in entries
+                    if _is_wanted(one, query)
+                }
                 if before is None:
                     yield _event("inbox", InboxEvent(items=list(now.values())), None)
                 else:

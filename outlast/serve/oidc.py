@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import httpx2
 from starlette.requests import HTTPConnection, Request
@@ -51,9 +51,6 @@ _SAME_CHECK_SECONDS: Final = 60.0
 
 _RETRY_SECONDS: Final = 30.0
 """How soon a provider that gave no answer is asked again about a person."""
-
-_LONGEST_FORM: Final = 64_000
-"""The bytes that are read of what the provider posts by itself; its tokens are far shorter."""
 
 _STATE: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
@@ -120,7 +117,6 @@ class OpenIDConnect(TeamLogin):
             route("/login", self._begin, action=None, show=_as_page),
             route("/login/callback", self._finish, action=None, show=_as_page),
             route("/logout", self._log_out, action=None, methods=["POST"], show=_as_page),
-            route("/login/ended", self._ended_elsewhere, action=None, methods=["POST"]),
         )
 
     @property
@@ -256,7 +252,6 @@ class OpenIDConnect(TeamLogin):
     def _new_session(self, tokens: Tokens, now: float) -> StaffSession:
         claims = tokens.claims or {}
         person = self._person_of(claims)
-        session_id: object = claims.get("sid")
         if tokens.refresh_token is None:
             logger.info(
                 "The provider gives no refresh token, so sessions last an hour. Many providers "
@@ -267,7 +262,6 @@ class OpenIDConnect(TeamLogin):
             display=person.display,
             groups=person.groups,
             provider_subject=str(claims["sub"]),
-            provider_session=session_id if isinstance(session_id, str) else "",
             began_at=now,
             checked_at=now,
             refresh_token=tokens.refresh_token,
@@ -293,23 +287,6 @@ class OpenIDConnect(TeamLogin):
         for cookie in jar.session_deleted():
             response.headers.append("Set-Cookie", cookie)
         return response
-
-    async def _ended_elsewhere(self, asked: DeskRequest) -> Response:
-        """End sessions that the provider says are over (OpenID Connect Back-Channel Logout).
-
-        Only this process hears of it: others ask the provider at their next check.
-        """
-        body = await asked.http.body()
-        try:
-            fields = parse_qs(body[:_LONGEST_FORM].decode("utf-8", "replace"), max_num_fields=8)
-            claims = await self._provider.logout_claims(fields.get("logout_token", [""])[0])
-        except ValueError:
-            raise Refused(400, "invalid_request", "The body has too many fields.") from None
-        except IdentityRefused as error:
-            raise Refused(400, "invalid_request", error.message) from None
-        ends = time.time() + self._rules.lifetime.total_seconds()
-        self._ended.add_all(claims, ends)
-        return Response(status_code=200, headers={"Cache-Control": "no-store"})
 
 
 # --- A login that is under way -------------------------------------------------------------------
@@ -402,36 +379,16 @@ class _Ended:
 
     def __init__(self) -> None:
         self._sessions: dict[str, float] = {}
-        self._at_provider: dict[str, float] = {}
-        self._subjects: dict[str, tuple[float, float]] = {}
 
     def add(self, session: StaffSession, until: float) -> None:
         """End a session."""
-        self._sessions = _kept(self._sessions) | {session.id: until}
-
-    def add_all(self, claims: Mapping[str, Any], until: float) -> None:
-        """End the session, or all sessions of the person, that a logout token names."""
-        session_id, subject = claims.get("sid"), claims.get("sub")
-        if isinstance(session_id, str) and session_id:
-            self._at_provider = _kept(self._at_provider) | {session_id: until}
-        elif isinstance(subject, str):
-            now = time.time()
-            kept = {one: times for one, times in self._subjects.items() if times[1] > now}
-            self._subjects = kept | {subject: (now, until)}
+        now = time.time()
+        kept = {one: ends for one, ends in self._sessions.items() if ends > now}
+        self._sessions = kept | {session.id: until}
 
     def has(self, session: StaffSession) -> bool:
         """Whether a session has ended."""
-        ended_at, _ = self._subjects.get(session.provider_subject, (0.0, 0.0))
-        return (
-            session.id in self._sessions
-            or session.provider_session in self._at_provider
-            or session.began_at <= ended_at
-        )
-
-
-def _kept(ends: dict[str, float]) -> dict[str, float]:
-    now = time.time()
-    return {one: until for one, until in ends.items() if until > now}
+        return session.id in self._sessions
 
 
 # --- Addresses and pages -------------------------------------------------------------------------

@@ -179,20 +179,6 @@ class Provider:
         url = settings.get("end_session_endpoint")
         return url if isinstance(url, str) and _problem_of_address(url) is None else None
 
-    async def logout_claims(self, token: str) -> dict[str, Any]:
-        """Return the claims of a logout token, which the provider sends by itself.
-
-        Raises:
-            IdentityRefused: it is none of this provider for this desk.
-        """
-        required = ("iss", "aud", "iat", "exp", "jti", "events")
-        claims = await self._verified(token, required)
-        events = claims["events"]
-        event = "http://schemas.openid.net/event/backchannel-logout"
-        if not isinstance(events, dict) or event not in events or "nonce" in claims:
-            raise IdentityRefused("The token is no logout token.")
-        return claims
-
     # --- Tokens ----------------------------------------------------------------------------------
 
     async def _requested(self, method: str, **parameters: str) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from starlette.routing import BaseRoute
 
 from outlast.deliveries.endpoints import DELIVERY_ENDPOINTS, DeliveryEndpoint
 from outlast.serve.access import RULES
-from outlast.serve.api import ENDPOINTS, Endpoint
+from outlast.serve.api import ENDPOINTS
 from outlast.serve.bodies import FromQuery
+from outlast.serve.endpoints import Endpoint
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.views import View
 from outlast.views.records import JsonObject

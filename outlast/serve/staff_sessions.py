@@ -144,7 +144,6 @@ class StaffSession:
         display: the name for people to read.
         groups: the person's groups.
         provider_subject: the person as the provider names them (`sub`).
-        provider_session: the session at the provider (`sid`); empty if it has none.
         began_at: when the login was, in seconds since the epoch.
         checked_at: when the provider last said that the person may log in.
         refresh_token: asks the provider again; None if it gave none.
@@ -155,7 +154,6 @@ class StaffSession:
     display: str | None = None
     groups: tuple[str, ...] = ()
     provider_subject: str
-    provider_session: str = ""
     began_at: float
     checked_at: float
     refresh_token: str | None = None
@@ -271,6 +269,7 @@ class CookieJar:
         if value is None:
             return None
         try:
+            value.pop("provider_session", None)  # cookies from before have it
             groups = tuple(value.pop("groups"))
             return StaffSession(**value, groups=groups)
         except (TypeError, KeyError):  # of another version

@@ -16,10 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from outlast import clock
 from outlast.agents.items.call_outputs import output_content
-from outlast.client.inbox import BulkStep, InboxEntry
+from outlast.client.inbox import BulkStep
 from outlast.client.people.nested_requests import FoundRequest
-from outlast.client.results.pending_waits import PendingWait
-from outlast.client.runs import ListedRun
 from outlast.client.timeline import MODEL_STEPS, Check, Step, StepKind, StepStatus
 from outlast.contract.blobs import readable
 from outlast.contract.names import ListedStatus
@@ -69,7 +67,9 @@ from outlast.workflows.presentation import waits_for
 class View(BaseModel):
     """A part of an answer. A field that the caller may not see is absent."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
+    )
 
     def record(self) -> JsonObject:
         """Return the view as JSON, without absent fields."""
@@ -771,7 +771,7 @@ def run_view(
 class RunListItem(View):
     """A run in a list."""
 
-    id: str
+    id: str = Field(validation_alias="run_id")
     execution_id: str
     status: ListedStatus
     agent: str
@@ -780,10 +780,10 @@ class RunListItem(View):
         description="The id of the customer; a digest of it where contents are encrypted."
     )
     waits_for: str
-    pending_requests: int
-    started_at: datetime
-    closed_at: datetime | None
-    nested: bool
+    pending_requests: int = Field(validation_alias="approvals")
+    started_at: datetime = Field(validation_alias="started")
+    closed_at: datetime | None = Field(validation_alias="closed")
+    nested: bool = Field(validation_alias="is_nested")
 
 
 class RunList(View):
@@ -791,23 +791,6 @@ class RunList(View):
 
     conversations: list[RunListItem]
     next: str | None = Field(description="The parameter `page` of the next page.")
-
-
-def run_list_item(run: ListedRun) -> RunListItem:
-    """Return a listed run."""
-    return RunListItem(
-        id=run.run_id,
-        execution_id=run.execution_id,
-        status=run.status,
-        agent=run.agent,
-        tenant=run.tenant,
-        customer=run.customer,
-        waits_for=run.waits_for,
-        pending_requests=run.approvals,
-        started_at=run.started,
-        closed_at=run.closed,
-        nested=run.is_nested,
-    )
 
 
 # --- Customers -----------------------------------------------------------------------------------
@@ -903,17 +886,17 @@ def _customer_message(run_id: str, message: CustomerMessage) -> CustomerMessageV
 class InboxItem(View):
     """A run that waits for people."""
 
-    id: str
+    id: str = Field(validation_alias="run_id")
     agent: str
     status: str = Field(description="Such as `waiting` or `held`; empty while it also works.")
     tools: list[str]
-    pending_requests: int
+    pending_requests: int = Field(validation_alias="pending")
     people: list[str] = Field(description="The groups and people who may decide.")
     for_anybody: bool
     risk: Risk
-    due_at: datetime | None
+    due_at: datetime | None = Field(validation_alias="due")
     held_by: str
-    started_at: datetime
+    started_at: datetime = Field(validation_alias="started")
 
 
 class InboxList(View):
@@ -921,23 +904,6 @@ class InboxList(View):
 
     items: list[InboxItem]
     next: str | None = Field(description="The parameter `page` of the next page.")
-
-
-def inbox_item(entry: InboxEntry) -> InboxItem:
-    """Return an entry of the inbox."""
-    return InboxItem(
-        id=entry.run_id,
-        agent=entry.agent,
-        status=entry.status,
-        tools=list(entry.tools),
-        pending_requests=entry.pending,
-        people=list(entry.people),
-        for_anybody=entry.for_anybody,
-        risk=entry.risk,
-        due_at=entry.due,
-        held_by=entry.held_by,
-        started_at=entry.started,
-    )
 
 
 # --- Receipts ------------------------------------------------------------------------------------
@@ -972,11 +938,11 @@ class WaitView(View):
     agent: str
     tool: str
     call_id: str
-    waits_for: str
+    waits_for: str = Field(validation_alias="name")
     since: datetime
     until: datetime | None = Field(description="When the wait ends by itself; null for never.")
     value_schema: dict[str, Any] | None = Field(
-        description="JSON Schema of the value; null for any value."
+        validation_alias="schema", description="JSON Schema of the value; null for any value."
     )
     token: str = Field(description="Finishes the wait.")
 
@@ -985,26 +951,6 @@ class WaitList(View):
     """What the tools of a run wait for."""
 
     waits: list[WaitView]
-
-
-def wait_list(waits: Iterable[PendingWait]) -> WaitList:
-    """Return what the tools of a run wait for."""
-    return WaitList(
-        waits=[
-            WaitView(
-                run_id=one.run_id,
-                agent=one.agent,
-                tool=one.tool,
-                call_id=one.call_id,
-                waits_for=one.name,
-                since=one.since,
-                until=one.until,
-                value_schema=one.schema,
-                token=one.token,
-            )
-            for one in waits
-        ]
-    )
 
 
 class DeliveryReceiptView(View):

@@ -20,43 +20,11 @@ function look(agent) {
     state: agent.state,
     interrupts: agent.pendingInterrupts,
     running: agent.isRunning,
-    positions: agent.sent,
   };
-}
-
-// A fetch that goes on from the last event that its agent has applied, as a front end may have one.
-// What was read and not applied yet is lost with the page.
-function resuming(sent) {
-  let last;
-  let read = [];
-  const applied = () => (last = read.shift() ?? last);
-  const resumed = async (url, init) => {
-    read = [];
-    const headers = last ? { ...init.headers, "Last-Event-ID": last } : init.headers;
-    sent.push(headers["Last-Event-ID"] ?? null);
-    const answer = await fetch(url, { ...init, headers });
-    const decoder = new TextDecoder();
-    let text = "";
-    const watched = new TransformStream({
-      transform(piece, controller) {
-        text += decoder.decode(piece, { stream: true });
-        const events = text.split("\n\n");
-        text = events.pop();
-        for (const one of events) {
-          if (/^data: /m.test(one)) read.push(/^id: (.*)$/m.exec(one)?.[1]);
-        }
-        controller.enqueue(piece);
-      },
-    });
-    return new Response(answer.body.pipeThrough(watched), answer);
-  };
-  return [resumed, applied];
 }
 
 const commands = {
-  open({ name, kind, url, agent, thread, headers, resumes }) {
-    const sent = [];
-    const [resumed, applied] = resuming(sent);
+  open({ name, kind, url, agent, thread, headers }) {
     const opened =
       kind === "copilotkit"
         ? new ProxiedCopilotRuntimeAgent({
@@ -70,12 +38,9 @@ const commands = {
             url: `${url}/agui/${encodeURIComponent(agent)}`,
             threadId: thread,
             headers,
-            ...(resumes && { fetch: resumed }),
           });
-    opened.sent = sent;
     opened.subscribe({
       onEvent: ({ event }) => {
-        applied();
         write({ from: name, event });
       },
     });

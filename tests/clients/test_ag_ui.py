@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from outlast.client.identity import person
-from outlast.serve.cursor import Cursor
 from outlast.views.run import loop_state
 from tests.browser.model import counted
 from tests.browser.stage import ANN, LEE, Person, Stage
@@ -140,22 +139,6 @@ async def test_a_page_that_loses_its_answer_asks_again_and_asks_once(
     seen = await page.do("run")
     assert texts(seen) == [("user", "count to 40"), ("assistant", counted(40))]
     assert page.events("MESSAGES_SNAPSHOT") == []
-
-
-async def test_a_page_goes_on_from_its_last_event(front_end: FrontEnd, stage: Stage):
-    page = await customer(front_end, stage, "http", new_id(), resumes=True)
-    saying = page.begin("say", text="count to 40", messageId="m1")
-    await page.until_text(8)
-    await page.do("detach")
-    await saying
-    seen = await page.do("run")
-    assert texts(seen) == [("user", "count to 40"), ("assistant", counted(40))]
-    assert page.events("MESSAGES_SNAPSHOT") == []
-    first, second = seen["positions"]
-    assert first is None
-    assert Cursor.parse(second).offset > 0
-    seen = await page.do("say", text="say More", messageId="m2")
-    assert texts(seen)[2:] == [("user", "say More"), ("assistant", "More")]
 
 
 async def test_another_token_opens_nothing(front_end: FrontEnd, stage: Stage):

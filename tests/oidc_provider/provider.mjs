@@ -1,6 +1,6 @@
 // A real OpenID Connect provider for tests: anybody logs in with any password.
 //
-//     node provider.mjs ISSUER REDIRECT_ADDRESS BACK_CHANNEL_ADDRESS
+//     node provider.mjs ISSUER REDIRECT_ADDRESS
 //
 // It prints "ready" when it answers, reads commands from its standard input, and ends with it:
 // "block NAME" says that somebody may not log in any more.
@@ -10,7 +10,7 @@ import { createInterface } from "node:readline";
 
 import Provider from "oidc-provider";
 
-const [issuer, redirect, backChannel] = process.argv.slice(2);
+const [issuer, redirect] = process.argv.slice(2);
 const blocked = new Set();
 
 const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
@@ -22,8 +22,6 @@ const provider = new Provider(issuer, {
       client_secret: "a secret+of/the=desk",
       redirect_uris: [redirect],
       grant_types: ["authorization_code", "refresh_token"],
-      backchannel_logout_uri: backChannel,
-      backchannel_logout_session_required: true,
     },
     {
       client_id: "other",
@@ -38,7 +36,7 @@ const provider = new Provider(issuer, {
     email: ["email", "email_verified"],
     groups: ["groups"],
   },
-  features: { revocation: { enabled: true }, backchannelLogout: { enabled: true } },
+  features: { revocation: { enabled: true } },
   cookies: { keys: ["a key of the provider's cookies"] },
   pkce: { required: () => true },
   // The provider refuses to call addresses of this machine, where the desk of the tests is.

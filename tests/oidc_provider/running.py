@@ -39,7 +39,7 @@ class RealProvider:
         """Start it; a second start has other keys and knows nothing of the first."""
         self._process = await asyncio.create_subprocess_exec(
             *("node", str(PLACE / "provider.mjs"), self.issuer),
-            *(f"{self.desk_url}/login/callback", f"{self.desk_url}/login/ended"),
+            f"{self.desk_url}/login/callback",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

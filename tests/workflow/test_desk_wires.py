@@ -14,13 +14,11 @@ from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle
 from outlast.serve.access import RoleRules
-from outlast.serve.cursor import Cursor
-from outlast.testing import ScriptedModel, call, paced
+from outlast.testing import ScriptedModel, call
 from tests.unit.serve.ag_ui_client import EVENT, Client
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.people import clerk
 from tests.workflow.test_desk_api import PROGRAM, TOKENS, app_of, bearer, keys, opened, scope_of
-from tests.workflow.test_streams import WORDS
 
 __all__ = ["keys"]
 
@@ -32,12 +30,12 @@ def body_of(run_id: str, *messages: tuple[str, str], **fields: Any) -> dict[str,
 
 
 def events_in(text: str) -> list[dict[str, Any]]:
-    """Return the events of a whole stream, each with its id."""
+    """Return the events of a whole stream."""
     found: list[dict[str, Any]] = []
     for part in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in part.split("\n") if line[:1] not in {"", ":"})
         if "data" in fields:
-            found.append({**json.loads(fields["data"]), "sse": fields.get("id")})
+            found.append(json.loads(fields["data"]))
     return found
 
 
@@ -85,15 +83,8 @@ def client_after(*streams: list[dict[str, Any]]) -> Client:
     client = Client()
     for events in streams:
         client.connect()
-        for one in events:
-            fields = {name: value for name, value in one.items() if name != "sse"}
-            client.take(EVENT.validate_python(fields))
+        client.take_all(map(EVENT.validate_python, events))
     return client
-
-
-def filled(client: Client) -> list[dict[str, Any]]:
-    """Return the messages of a front end without fields that are empty."""
-    return [{name: value for name, value in one.items() if value} for one in client.messages]
 
 
 @pytest.fixture
@@ -141,62 +132,6 @@ async def test_a_request_reads_the_history_once(desk: Desk, reads: list[str]) ->
         # A new follower reads up to the present, too.
         assert reads == [run_id, run_id]
     assert len((await RunHandle(desk.client, run_id).state()).answers) == 2
-
-
-async def test_a_stream_goes_on_from_its_last_event_in_another_process(desk: Desk) -> None:
-    agent = Agent[Any](name="Helper")
-    await desk.open(
-        agent, model=ScriptedModel("Hello.", paced(0.2, WORDS))
-    )  # it still speaks when the other begins
-    run_id = desk.new_id()
-    first, body = body_of(run_id, ("m1", "Hi")), body_of(run_id, ("m2", "Tell me."))
-    mine = bearer(TOKENS.mint(run_id))
-    app = app_of(desk, agent)
-    async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
-        await http.post("/agui/Helper", json=first, headers=mine)
-        begun = Stream(app, "/agui/Helper", body, mine)
-        await begun.until(lambda events: len(written_in(events)) > 5)
-        await begun.close()
-        last = begun.events[-1]["sse"]
-        Cursor.parse(last)
-        resumes = {**mine, "Last-Event-ID": last}
-        other = Stream(app_of(desk, agent), "/agui/Helper", body, resumes)
-        await other.until(written_in)
-        early = written_in(other.events)
-        await other.until(lambda events: events[-1:] and events[-1]["type"] == "RUN_FINISHED")
-        assert WORDS.startswith(written_in(begun.events) + early)
-        assert written_in(begun.events) + written_in(other.events) == WORDS
-        assert "MESSAGES_SNAPSHOT" not in [one["type"] for one in other.events]
-        # A position that there never was: everything comes, and replaces what the client has.
-        resumes["Last-Event-ID"] = "3-7-0000"
-        lost = await http.post("/agui/Helper", json=body, headers=resumes)
-        texts = client_after(begun.events, events_in(lost.text)).texts()
-        assert texts == ["Hello.", WORDS]
-        refused = await http.post("/agui/Helper", json=body, headers={**mine, "Last-Event-ID": "x"})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_cursor")
-    assert len((await RunHandle(desk.client, run_id).state()).answers) == 2
-
-
-async def test_a_stream_may_break_off_after_any_event(desk: Desk) -> None:
-    agent = clerk(False)
-    model = ScriptedModel("Hello.", [call("refund", "c1", order="A-17", euros=5)], WORDS)
-    await desk.open(agent, model=model)
-    app, run_id = app_of(desk, agent), desk.new_id()
-    async with asyncio.timeout(PATIENCE_SECONDS), opened(app) as http:
-        first = await http.post("/agui/Clerk", json=body_of(run_id, ("m1", "Hi")))
-        second = body_of(run_id, ("m1", "Hi"), ("m2", "Refund it."))
-        live = await http.post("/agui/Clerk", json=second)
-        late = await http.post("/agui/Clerk", json=body_of(run_id))
-        streams = [[events_in(first.text), events_in(live.text)], [[], events_in(late.text)]]
-        for before, whole in streams:
-            wanted = client_after(before, whole)
-            assert wanted.texts() == ["Hello.", WORDS]
-            assert len(wanted.calls()) == 1
-            for length in range(1, len(whole) + 1):
-                resumes = {"Last-Event-ID": whole[length - 1]["sse"]}
-                rest = await http.post("/agui/Clerk", json=second, headers=resumes)
-                got = client_after(before, whole[:length], events_in(rest.text))
-                assert filled(got) == filled(wanted), (length, whole[:length], rest.text)
 
 
 # --- Who decides ---------------------------------------------------------------------------------

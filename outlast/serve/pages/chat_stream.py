@@ -12,21 +12,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outlast.serve.feed import (
-    Ended,
-    FeedReader,
-    Happened,
-    Snapshot,
-    TextAdded,
-    TextReset,
-)
+from outlast.serve.feed import Ended, FeedReader
 from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.parts import key_at, message_keys, newest
 from outlast.serve.routing import Desk
 from outlast.serve.sse import ServerSentEvent
-from outlast.serve.troubles import Watch
 from outlast.views.customer import CustomerMessage, CustomerView, shows_text_in_progress
-from outlast.views.run import RunSnapshot, turn_in_progress
+from outlast.views.run import turn_in_progress
 
 OPEN: Final = "begin"
 CHAT: Final = "chat"
@@ -103,11 +95,14 @@ async def chat_events(
         desk.troubles.watch(run_id, lambda: entries.state) as watch,
     ):
         yield ServerSentEvent("{}", OPEN)
-        text, last = _Text(), None
-        async with aclosing(_steps(entries, text, watch)) as steps:
-            async for is_over in steps:
+        last = None
+        async with aclosing(watch.beside(entries.changes())) as changes:
+            async for entry in changes:
+                is_over = isinstance(entry, Ended)
+                if entries.has_more and not is_over:
+                    continue  # the state fits the text once everything that there is was taken
                 state, facts = entries.state, watch.facts
-                shown = text.shown(state)
+                shown = _shown_text(entries)
                 if last is not None and state is last[0] and facts is last[1]:
                     event = page.more_text(shown)
                 else:
@@ -119,40 +114,8 @@ async def chat_events(
                     yield ServerSentEvent("{}", END)
 
 
-@dataclass
-class _Text:
-    """The text in progress, as far as its reader has got."""
-
-    text: str = ""
-    is_unjudged: bool = False
-
-    def shown(self, state: RunSnapshot) -> str:
-        """Return what the customer may read of it, and has not as a message."""
-        may_read = shows_text_in_progress(state, is_unjudged=self.is_unjudged)
-        return self.text if turn_in_progress(state) and may_read else ""
-
-
-async def _steps(entries: FeedReader, text: _Text, watch: Watch) -> AsyncGenerator[bool]:
-    """Yield whenever everything that there is has been taken: the state fits the text then.
-
-    Yields whether the run has ended.
-    """
-    async with aclosing(watch.beside(entries.with_states())) as found:
-        async for entry in found:
-            is_over = False
-            match entry:
-                case Snapshot():
-                    text.text, text.is_unjudged = entry.text, entry.is_unjudged
-                case TextAdded():
-                    text.text += entry.text
-                    text.is_unjudged = entry.is_unjudged
-                case TextReset():
-                    text.text, text.is_unjudged = "", False
-                case Happened() if not entry.cursor.offset:
-                    text.text, text.is_unjudged = "", False
-                case Ended():
-                    is_over = True
-                case _:
-                    pass
-            if is_over or not entries.has_more:
-                yield is_over
+def _shown_text(entries: FeedReader) -> str:
+    """Return what the customer may read of the text in progress, and has not as a message."""
+    state = entries.state
+    may_read = shows_text_in_progress(state, is_unjudged=entries.is_unjudged)
+    return entries.text if turn_in_progress(state) and may_read else ""

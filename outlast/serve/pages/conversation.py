@@ -9,6 +9,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, cast, get_args
@@ -27,7 +28,7 @@ from outlast.dev.data_dir import run_link
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target, redaction_for
 from outlast.serve.api import deliver
-from outlast.serve.feed import Cut, Ended, FeedEntry, FeedReader, Happened, Snapshot, TextAdded
+from outlast.serve.feed import Cut, Ended, FeedReader, Snapshot
 from outlast.serve.messages import check_release
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.conversation_lists import (
@@ -193,35 +194,21 @@ async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[Serve
         asked.desk.feed.reader(run_id, person=person) as entries,
         asked.desk.troubles.watch(run_id, lambda: entries.state) as watch,
     ):
-        waits = (lambda: anext(entries, None), entries.news, watch.news)
-        following, news, trouble = (asyncio.ensure_future(one()) for one in waits)
+        has_begun = False
         try:
-            while True:
-                await asyncio.wait({following, news, trouble}, return_when=asyncio.FIRST_COMPLETED)
-                entry = None
-                if following.done():
-                    entry = following.result()
-                    if entry is None or isinstance(entry, Cut):
+            async with aclosing(watch.beside(entries.changes())) as changes:
+                async for entry in changes:
+                    if isinstance(entry, Cut):
                         return  # the browser comes back
-                    screen.take(entry)
-                    following = asyncio.ensure_future(anext(entries, None))
-                if news.done():
-                    watch.look()
-                    news = asyncio.ensure_future(entries.news())
-                if trouble.done():
-                    trouble = asyncio.ensure_future(watch.news())
-                if isinstance(entry, Ended) or not entries.has_more:
-                    for event in screen.changes(entries, watch.facts):
-                        yield event
-                if isinstance(entry, Ended):
-                    yield ServerSentEvent("", event="end")
-                    return
+                    has_begun = has_begun or entry is not None
+                    is_over = isinstance(entry, Ended)
+                    if has_begun and (is_over or not entries.has_more):
+                        for event in screen.changes(entries, watch.facts):
+                            yield event
+                    if is_over:
+                        yield ServerSentEvent("", event="end")
         except AgentsException:
             return  # the server is away, and the browser comes back
-        finally:
-            for one in (following, news, trouble):
-                one.cancel()
-            await asyncio.gather(following, news, trouble, return_exceptions=True)
 
 
 @dataclass
@@ -233,69 +220,39 @@ class _Screen:
         proofs: says who has proven who they are, and whether the desk proves who acts.
         messages: the newest messages.
         steps: the newest steps.
-        text: the text in progress at the reader's position.
-        is_unjudged: whether nobody judges that text.
     """
 
     asked: DeskRequest
     proofs: ProofReader
     messages: LiveMessages = field(default_factory=LiveMessages)
     steps: LiveSteps = field(default_factory=LiveSteps)
-    text: str = ""
-    is_unjudged: bool = False
-    _has_begun: bool = False
-    _added: str = ""
-    _is_replaced: bool = True
+    _text: str | None = None
     _shown_state: RunSnapshot | None = None
     _shown_facts: ServerFacts = QUIET
     _regions: dict[str, str] = field(default_factory=dict[str, str])
     _holder: str | None = None
 
-    def take(self, entry: FeedEntry) -> None:
-        """Take the next thing of the feed."""
-        match entry:
-            case Snapshot(text=text, is_unjudged=is_unjudged):
-                self._has_begun = True
-                self._replace(text)
-                self.is_unjudged = is_unjudged
-                self._shown_state = None
-                self._regions.clear()
-                self.messages.forget()
-                self.steps.forget()
-            case TextAdded(text=text, is_unjudged=is_unjudged):
-                self.text += text
-                self._added += text
-                self.is_unjudged = is_unjudged
-                if self.text == text:
-                    self._shown_state = None  # its label says who reads it
-            case Happened(cursor=cursor) if cursor.offset:
-                pass
-            case _:
-                self._replace("")
-
     def changes(self, entries: FeedReader, facts: ServerFacts = QUIET) -> list[ServerSentEvent]:
         """Return what the browser lacks of the present state, its trouble and the text."""
-        if not self._has_begun:
-            return []
+        before, text = self._text, entries.text
+        self._text = text
+        is_more = before is not None and text.startswith(before)
+        begins = bool(text) and not (before and is_more)  # its label says who reads it
         parts: list[str] = []
-        if entries.state is not self._shown_state or facts is not self._shown_facts:
+        if begins or entries.state is not self._shown_state or facts is not self._shown_facts:
             parts += self._changed_regions(entries, facts)
             self._shown_state, self._shown_facts = entries.state, facts
         redaction = redaction_for(self.asked.caller, entries.state)
-        if self._is_replaced or (self._added and redaction.texts):
-            text = escape(visible_text(redaction.draft(self.text)))
-            parts.append(f'<div id="draft-text" hx-swap-oob="innerHTML">{text}</div>')
-            self._added, self._is_replaced = "", False
+        added = ""
+        if before is not None and is_more and not redaction.texts:
+            added = text[len(before) :]
+        elif text != before:
+            shown = escape(visible_text(redaction.draft(text)))
+            parts.append(f'<div id="draft-text" hx-swap-oob="innerHTML">{shown}</div>')
         found = [ServerSentEvent("\n".join(parts), event="update")] if parts else []
-        if self._added:
-            found.append(ServerSentEvent(str(escape(visible_text(self._added))), event="text"))
-            self._added = ""
+        if added:
+            found.append(ServerSentEvent(str(escape(visible_text(added))), event="text"))
         return found
-
-    def _replace(self, text: str) -> None:
-        if text != self.text or text:
-            self._is_replaced = True
-        self.text, self._added = text, ""
 
     def _changed_regions(self, entries: FeedReader, facts: ServerFacts) -> list[str]:
         asked, steps = self.asked, tuple(entries.steps)
@@ -304,7 +261,7 @@ class _Screen:
         )
         parts = [
             f'<div id="{name}" hx-swap-oob="innerHTML">{text}</div>'
-            for name, text in _regions(asked, view, is_unjudged=self.is_unjudged).items()
+            for name, text in _regions(asked, view, is_unjudged=entries.is_unjudged).items()
             if self._is_new(name, text)
         ]
         parts += self.messages.changes(asked, view)

@@ -169,10 +169,6 @@ class LiveMessages:
     first: int | None = None
     _known: list[Bubble] | None = None
 
-    def forget(self) -> None:
-        """Send all of them the next time."""
-        self._known = None
-
     def changes(self, asked: DeskRequest, view: Conversation) -> list[str]:
         """Return what the browser swaps in."""
         keys = message_keys(view.customer.messages)
@@ -204,10 +200,6 @@ class LiveSteps:
 
     first: int | None = None
     _known: list[_Shown] = field(default_factory=list[_Shown])
-
-    def forget(self) -> None:
-        """Send all of them the next time."""
-        self._known = []
 
     def changes(self, asked: DeskRequest, view: Conversation) -> list[str]:
         """Return what the browser swaps in."""

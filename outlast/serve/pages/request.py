@@ -1,6 +1,7 @@
 """One request: what will run, and the forms that decide it."""
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -14,7 +15,7 @@ from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.people.words import model_words
 from outlast.clock import now_ms
 from outlast.serve.access import groups_of, redaction_for, request_for
-from outlast.serve.feed import Cut, Ended, FeedEntry
+from outlast.serve.feed import Cut, Ended
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.decisions import (
@@ -157,21 +158,21 @@ async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     ):
         yield ServerSentEvent("", "opened")
         try:
-            entry: FeedEntry | None = await anext(entries)
-            while not isinstance(entry, Cut):
-                state = entries.state
-                values = await _shown(asked, state, await find(asked, state))
-                for name in _changed_regions(seen, values["version"]):
-                    yield ServerSentEvent(fragment(asked, f"request_{name}.html", **values), name)
-                seen = values["version"]
-                if isinstance(entry, Ended):
-                    yield ServerSentEvent("ended", "ended")  # or browsers would come back for ever
-                    return
-                if not entries.has_more and entries.state is state:
-                    # Votes and claims are in the state, and no entries.
-                    await watch.or_news(entries.news())
-                entry = await anext(entries) if entries.has_more else None
-        except (AgentsException, Refused, StopAsyncIteration):
+            # Votes and claims are in the state, and no entries.
+            async with aclosing(watch.beside(entries.changes())) as changed:
+                async for entry in changed:
+                    if isinstance(entry, Cut):
+                        return
+                    state = entries.state
+                    values = await _shown(asked, state, await find(asked, state))
+                    for name in _changed_regions(seen, values["version"]):
+                        text = fragment(asked, f"request_{name}.html", **values)
+                        yield ServerSentEvent(text, name)
+                    seen = values["version"]
+                    if isinstance(entry, Ended):
+                        # Or browsers would come back for ever.
+                        yield ServerSentEvent("ended", "ended")
+        except (AgentsException, Refused):
             return  # the server is away, and the browser comes back
 
 

@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute
 import outlast
 from outlast.agents.agent import Agent
 from outlast.serve.access import Action, Customer, Target
-from outlast.serve.cursor import Cursor
 from outlast.serve.messages import stream_deadline
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
@@ -22,7 +21,7 @@ from outlast.serve.wires.ag_ui_input import read_input
 from outlast.serve.wires.ag_ui_stream import RunStream
 
 _CAPABILITIES: Final[dict[str, Any]] = {
-    "transport": {"streaming": True, "resumable": True},
+    "transport": {"streaming": True, "resumable": False},
     "state": {"snapshots": True, "deltas": True, "memory": True},
     "tools": {"supported": True, "clientProvided": False},
     "humanInTheLoop": {
@@ -53,9 +52,7 @@ async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
     given = await read_input(asked.http)
     asked = await asked.at(given.thread_id)
     asked.check("read_messages", Target(run_id=given.thread_id))
-    last = asked.http.headers.get("Last-Event-ID")
-    after = Cursor.parse(last) if last else None
-    events = RunStream(asked, given, after, takes_messages=takes_messages).events()
+    events = RunStream(asked, given, takes_messages=takes_messages).events()
     await anext(events)  # what is refused still has a status of its own
     return EventStream(events, until=stream_deadline(asked.caller))
 

@@ -99,7 +99,7 @@ class EventWriter:
         *,
         names_version: bool = True,
     ) -> None:
-        self._begins: Literal["compares", "goes on", "starts over"] = "compares"
+        self._goes_on = False
         self._thread_id = thread_id
         self._run_id = self._first_run_id = run_id
         self._version = PROTOCOL_VERSION if names_version else None
@@ -112,18 +112,9 @@ class EventWriter:
         self._runs = 0
         self.is_in_run: bool = False
 
-    def go_on(self, known: Sequence[Part]) -> None:
-        """Send what comes after a position event by event, without a snapshot if that is possible.
-
-        Args:
-            known: what the client had at the position. It may have more than that.
-        """
-        self._known = _with_more(known, self._known)
-        self._begins = "goes on"
-
-    def start_over(self) -> None:
-        """Replace all messages at first: nobody knows what the client has."""
-        self._begins = "starts over"
+    def go_on(self) -> None:
+        """Send what is new event by event, as to a client that has all that came before."""
+        self._goes_on = True
 
     def start(self) -> Iterator[BaseEvent]:
         """Begin a run of the protocol; a stream may have several, one after the other."""
@@ -174,16 +165,14 @@ class EventWriter:
 
     def _show_parts(self, parts: Sequence[Part], live: str | None) -> Iterator[BaseEvent]:
         wanted = self._with_notices(parts)
-        begins = self._begins if self._facts is None else ""
-        if begins:
+        is_first = self._facts is None
+        if is_first:
             self._known = _as_wanted(self._known, wanted)
         missing = _missing(self._known, wanted)
         # A client that comes back gets the rest of the text in progress, and else all at once.
-        lacks_more = begins == "compares" and any(one.id != live for one in missing or ())
-        if begins == "starts over":
-            yield MessagesSnapshotEvent(messages=[])
-            yield MessagesSnapshotEvent(messages=as_messages(wanted))
-        elif missing is None or lacks_more:
+        comes_back = is_first and not self._goes_on
+        lacks_more = comes_back and any(one.id != live for one in missing or ())
+        if missing is None or lacks_more:
             yield from self._close()
             yield from self._replace(wanted)
         else:
@@ -264,16 +253,6 @@ class EventWriter:
             yield ActivitySnapshotEvent(
                 message_id=_WAITING_ID, activity_type=WAITING, content=facts.waiting
             )
-
-
-def _with_more(known: Sequence[Part], sent: Sequence[Part]) -> list[Part]:
-    """Return what a client had at a position, with what it has sent itself."""
-    found = {(type(one), one.id): one for one in known}
-    for part in sent:
-        had = found.setdefault((type(part), part.id), part)
-        if isinstance(had, Said) and isinstance(part, Said) and len(part.text) > len(had.text):
-            found[type(part), part.id] = replace(had, text=part.text)
-    return list(found.values())
 
 
 def _as_wanted(known: Sequence[Part], wanted: Sequence[Part]) -> list[Part]:

@@ -11,13 +11,8 @@ from typing import Final
 from ag_ui.core import (
     BaseEvent,
     Interrupt,
-    MessagesSnapshotEvent,
     RunAgentInput,
     RunErrorEvent,
-    TextMessageContentEvent,
-    ToolCallArgsEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
     UserMessage,
 )
 
@@ -25,18 +20,12 @@ from outlast.agents.errors import RunNotFound, UserError
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import found_requests
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
-from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_message_id
 from outlast.serve.feed import (
     Cut,
     Ended,
     FeedEntry,
     FeedReader,
-    Had,
-    Happened,
-    Snapshot,
-    TextAdded,
-    TextReset,
 )
 from outlast.serve.messages import accept_message, check_same, is_about_message
 from outlast.serve.pictures import readable_pictures
@@ -85,19 +74,6 @@ _NOTHING: Final = ServerSentEvent("")
 """Taken before the answer begins; nobody gets it."""
 
 _CUT: Final = "The desk ended the stream. Send the request again to go on."
-_BETWEEN: Final = str(Cursor(check=1))
-"""The id of events between texts that belong together: a position that no run has, so a client that
-has broken off there gets a snapshot."""
-
-_TEXTS: Final = (
-    MessagesSnapshotEvent,
-    TextMessageContentEvent,
-    ToolCallArgsEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
-)
-"""The events that a client must not get twice."""
-
 _NO_ANSWER: Final = "The question could not be answered. Please send it again."
 _ENDED: Final = "The conversation has ended without an answer."
 
@@ -110,7 +86,6 @@ class RunStream:
     Args:
         asked: the request; its caller may read the conversation.
         given: its body.
-        after: the position from which the client goes on; None if it names none.
         takes_messages: whether it writes to the conversation.
     """
 
@@ -118,14 +93,11 @@ class RunStream:
         self,
         asked: DeskRequest,
         given: RunAgentInput,
-        after: Cursor | None = None,
         *,
         takes_messages: bool = True,
     ) -> None:
         self._asked = asked
         self._given = given
-        self._after = after
-        self._position = str(after or Cursor())
         self._takes_messages = takes_messages
         self._run_id = given.thread_id
         self._follows = follows(given)
@@ -165,7 +137,7 @@ class RunStream:
             try:
                 if entries is None:
                     for event in self._not_begun():
-                        yield _written(event, self._position)
+                        yield _written(event)
                     return
                 watch = await stack.enter_async_context(
                     self._asked.desk.troubles.watch(self._run_id, partial(_state_of, entries))
@@ -176,14 +148,14 @@ class RunStream:
             except Exception as error:  # noqa: BLE001  the client has to learn that the stream failed
                 problem = problem_of(error)
                 failed = RunErrorEvent(message=problem.message, code=problem.code)
-                yield _written(failed, self._position)
+                yield _written(failed)
 
     async def _entries(self, stack: AsyncExitStack) -> FeedReader | None:
         """Return a reader that knows the present state of the run; None if there is no run."""
         person = self._staff.person.subject if self._staff is not None else ""
         feed = self._asked.desk.feed
         is_followed = self._run_id in feed.followed
-        opened = feed.reader(self._run_id, self._after, person=person)
+        opened = feed.reader(self._run_id, person=person)
         try:
             entries = await stack.enter_async_context(opened)
             await entries.until_present()
@@ -222,6 +194,9 @@ class RunStream:
             if own_id:
                 sent.add(own_id)
         self._sent = frozenset(sent)
+        if sent:
+            # It had what there was when it wrote; the answer is news, even if it is ready.
+            self._writer.go_on()
         self._awaited = set(self._sent)
 
     async def _take(
@@ -255,18 +230,15 @@ class RunStream:
         yield from self._writer.finish(Pause("done"))
 
     async def _read(self, entries: FeedReader, watch: Watch) -> AsyncGenerator[ServerSentEvent]:
-        goes_on = await entries.goes_on()
-        live = self._begin_at(entries.had() if goes_on else None)
         paused: Pause | None = None
         seen: object = None
         deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-        looking = _with_looks(entries, looks_first=goes_on and not entries.is_behind)
-        async with aclosing(looking) as looks:
+        async with aclosing(_with_looks(entries)) as looks:
             async for entry in looks:
                 if isinstance(entry, Cut):
-                    yield _written(RunErrorEvent(message=_CUT, code="cut"), self._position)
+                    yield _written(RunErrorEvent(message=_CUT, code="cut"))
                     return
-                live, state = _live_after(live, entry), entries.state
+                state = entries.state
                 if entry is not None:
                     watch.look()
                 is_over = isinstance(entry, Ended)
@@ -286,33 +258,12 @@ class RunStream:
                 pause = await self._pause(state)
                 if is_over and pause is None:
                     pause = Pause("cancelled")  # the server ended the run, and no event says how
-                for event in self._step(state, live, pause, paused, str(entries.cursor)):
+                live = Live(entries.turn, entries.text, entries.is_unjudged)
+                for event in self._step(state, live if live.text else None, pause, paused):
                     yield event
                 paused = pause
                 if pause is not None and (not self._follows or is_over or state.outcome):
                     return
-
-    def _begin_at(self, had: Had | None) -> Live | None:
-        """Begin with what the client had at its position; return the text in progress there."""
-        if self._after is None:
-            if self._sent:
-                # It had what there was when it wrote; the answer is news, even if it is ready.
-                self._writer.go_on(())
-            return None
-        self._writer.start_over()
-        if had is None:
-            return None
-        live = Live(had.turn, had.text, had.is_unjudged) if had.text else None
-        if not had.states:
-            return live
-        shown = live if live is not None and self._shows(had.states[-1], live) else None
-        views = [self._view(one)[0].with_live(shown) for one in had.states]
-        sent = {one.id for one in known_parts(self._given.messages)}
-        parts = (one for view in views for one in view)
-        doubtful = {one.id for one in parts if any(one not in view for view in views)}
-        if doubtful <= sent:
-            self._writer.go_on(views[-1])
-        return live
 
     def _step(
         self,
@@ -320,7 +271,6 @@ class RunStream:
         live: Live | None,
         pause: Pause | None,
         paused: Pause | None,
-        cursor: str,
     ) -> Iterable[ServerSentEvent]:
         """Yield what is new, in a run of the protocol that ends where the conversation pauses."""
         view, facts = self._view(state)
@@ -335,18 +285,9 @@ class RunStream:
         said = [event for text in words if text for event in writer.say(plain(text))]
         if not writer.is_in_run and (shown or pause != paused):
             before = list(writer.start())
-        texts = [one for one in shown if isinstance(one, _TEXTS)]
-        position = self._position if texts else cursor
-        for event in (*before, *shown):
-            if texts and event is texts[0]:
-                position = _BETWEEN
-            if texts and event is texts[-1]:
-                position = cursor
-            yield _written(event, position)
-        self._position = cursor
+        yield from map(_written, (*before, *shown))
         end = writer.finish(pause) if pause is not None and writer.is_in_run else ()
-        for event in (*said, *end):
-            yield _written(event, cursor)
+        yield from map(_written, (*said, *end))
 
     # --- What the caller sees --------------------------------------------------------------------
 
@@ -493,22 +434,6 @@ def _marks(state: RunSnapshot) -> JsonObject:
     return marks
 
 
-def _live_after(live: Live | None, entry: FeedEntry | None) -> Live | None:
-    """Return the text in progress after an entry."""
-    match entry:
-        case Snapshot(text=text, turn=turn, is_unjudged=is_unjudged):
-            return Live(turn, text, is_unjudged) if text else None
-        case TextAdded(text=text, turn=turn, is_unjudged=is_unjudged):
-            before = live.text if live is not None and live.turn == turn else ""
-            return Live(turn, before + text, is_unjudged)
-        case TextReset():
-            return None
-        case Happened(cursor=cursor) if not cursor.offset:
-            return None
-        case _:
-            return live
-
-
 def _interrupt(request: ApprovalRequest, call_id: str | None) -> Interrupt:
     """Return the interrupt that asks for a decision, without what the policy redacts.
 
@@ -544,21 +469,17 @@ def _iso(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _written(event: BaseEvent, cursor: str) -> ServerSentEvent:
-    return json_event(event.model_dump(by_alias=True), cursor=cursor)
+def _written(event: BaseEvent) -> ServerSentEvent:
+    return json_event(event.model_dump(by_alias=True))
 
 
 def _state_of(entries: FeedReader) -> RunSnapshot:
     return entries.state
 
 
-async def _with_looks(
-    entries: FeedReader, *, looks_first: bool
-) -> AsyncGenerator[FeedEntry | None]:
-    """Yield the entries of a feed, and None where nothing has come for a while, or yet."""
+async def _with_looks(entries: FeedReader) -> AsyncGenerator[FeedEntry | None]:
+    """Yield the entries of a feed, and None where nothing has come for a while."""
     waiting: asyncio.Future[FeedEntry | None] | None = None
-    if looks_first:
-        yield None
     try:
         while True:
             waiting = waiting or asyncio.ensure_future(anext(entries, None))

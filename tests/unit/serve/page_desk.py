@@ -136,21 +136,12 @@ class Moments:
     async def reader(self, *_: Any, **__: Any) -> AsyncGenerator["Moments"]:
         yield self
 
-    @property
-    def has_more(self) -> bool:
-        return len(self._states) % 2 == 0  # every other state comes without an entry
-
-    async def news(self) -> None:
-        self._next()
-
-    async def __anext__(self) -> FeedEntry:
-        if not self._states:
-            return Ended(Cursor(), "completed")
-        self._next()
-        return Snapshot(Cursor(), cast("Any", self.state), "", is_unjudged=False)
-
-    def _next(self) -> None:
-        self.state, *self._states = self._states
+    async def changes(self) -> AsyncGenerator[FeedEntry | None]:
+        for at, state in enumerate(self._states):  # every other state comes without an entry
+            self.state = state
+            begins = Snapshot(Cursor(), cast("Any", self.state), "", is_unjudged=False)
+            yield None if at % 2 else begins
+        yield Ended(Cursor(), "completed")
 
 
 def app(

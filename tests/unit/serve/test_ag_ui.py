@@ -202,21 +202,6 @@ def test_a_client_that_comes_back_gets_the_rest_of_a_text_and_no_snapshot() -> N
     assert "MESSAGES_SNAPSHOT" not in client.types
 
 
-def test_a_client_goes_on_from_a_position_without_a_snapshot() -> None:
-    # It has sent its first message only, and got a part of the answer since.
-    messages = [{"id": "m1", "role": "user", "content": "Hi"}]
-    own, question = message_id(1), Said("m1", "user", "Hi")
-    client = Client(messages=[*messages, {"id": own, "role": "assistant", "content": "Hel"}])
-    writer = EventWriter("run", "2", list(known_parts(asked(*messages).messages)))
-    writer.go_on([question, Said(own, "assistant", "Hel")])
-    client.take_all(writer.start())
-    later = Said(message_id(2), "assistant", "More")
-    client.take_all(show(writer, question, Said(own, "assistant", "Hello"), later))
-    client.take_all(writer.finish(Pause("done")))
-    assert client.texts() == ["Hello", "More"]
-    assert "MESSAGES_SNAPSHOT" not in client.types
-
-
 def test_an_answer_that_is_ready_at_once_does_not_send_the_clients_photo_back() -> None:
     photo = {"type": "data", "value": "iVBORw0KGgo=", "mimeType": "image/png"}
     parts = [{"type": "text", "text": "Hi"}, {"type": "image", "source": photo}]
@@ -224,38 +209,13 @@ def test_an_answer_that_is_ready_at_once_does_not_send_the_clients_photo_back() 
     client = Client(messages=[*messages])
     known = list(known_parts(asked(*messages).messages))
     writer = EventWriter("run", "2", known)
-    writer.go_on(())
+    writer.go_on()
     client.take_all(writer.start())
     client.take_all(show(writer, *known, Said(message_id(1), "assistant", "Hello")))
     client.take_all(writer.finish(Pause("done")))
     assert client.texts() == ["Hello"]
     assert client.messages[0] == messages[0]
     assert "MESSAGES_SNAPSHOT" not in client.types
-
-
-def test_what_a_client_sends_counts_if_it_is_more_than_it_had_at_its_position() -> None:
-    own = message_id(1)
-    messages = [{"id": own, "role": "assistant", "content": "Hello, "}]
-    client = Client(messages=[*messages])
-    writer = EventWriter("run", "2", list(known_parts(asked(*messages).messages)))
-    writer.go_on([Said(own, "assistant", "Hel")])
-    client.take_all(writer.start())
-    client.take_all(show(writer, Said(own, "assistant", "Hello, you"), live=own))
-    client.take_all(writer.finish(Pause("done")))
-    assert client.texts() == ["Hello, you"]
-
-
-def test_a_client_whose_position_is_no_more_gets_everything_anew() -> None:
-    own, question = message_id(1), Said("m1", "user", "Hi")
-    client = Client(messages=[{"id": own, "role": "assistant", "content": "Hel"}])
-    writer = EventWriter("run", "2")
-    writer.start_over()
-    client.take_all(writer.start())
-    client.take_all(show(writer, question, Said(own, "assistant", "Hello"), live=own))
-    client.take_all(show(writer, question, Said(own, "assistant", "Hello, you")))
-    client.take_all(writer.finish(Pause("done")))
-    assert [one["id"] for one in client.messages] == ["m1", own]
-    assert client.texts() == ["Hello, you"]
 
 
 def test_a_client_with_another_past_gets_a_snapshot_in_the_right_order() -> None:

@@ -31,7 +31,7 @@ from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.keys import ApiKeys
 from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
-from outlast.serve.routing import Desk, EscapedPaths
+from outlast.serve.routing import Desk, EscapedPaths, JSONAnswer
 from outlast.serve.tokens import ConversationTokens
 from outlast.serve.views import TokenView, View
 from tests.unit.client.recorded import FakeClient, Recording, refused
@@ -155,7 +155,7 @@ async def test_a_conversation_that_has_not_begun_is_empty_for_its_customer(http:
 
 async def test_half_a_character_in_an_answer_is_sent() -> None:
     view = TokenView(token="half \ud83d of a smile")
-    assert b"half \\ud83d of" in bytes(api._answer(view).body)
+    assert b"half \\ud83d of" in bytes(JSONAnswer(view.record()).body)
 
 
 @pytest.mark.parametrize("roles", [("viewer",), ("operator",), ("decider",)])

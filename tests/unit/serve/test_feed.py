@@ -73,35 +73,6 @@ async def is_waiting(reader: FeedReader) -> bool:
     return False
 
 
-async def test_a_reader_that_goes_on_says_what_it_had(source: ScriptedSource) -> None:
-    source.put(state(0, call=1), delta("Hel"))
-    async with Feed(source) as feed:
-        async with feed.reader("run") as reader:
-            [begun] = await take(reader, 1)
-            source.put(delta("lo"))
-            [more] = await take(reader, 1)
-        source.put(COMPLETED, state(1, 2))
-        await settle()
-        async with feed.reader("run", begun.cursor) as reader:
-            assert await reader.goes_on()
-            had = reader.had()
-            assert (had.text, len(had.states), reader.is_behind) == ("Hel", 1, True)
-            [rest] = await take(reader, 1)
-            assert isinstance(rest, TextAdded)
-            assert rest.text == "lo"
-        async with feed.reader("run", more.cursor) as reader:
-            assert await reader.goes_on()
-            assert reader.had().text == "Hello"
-        async with feed.reader("run", Cursor(1, 2, 3)) as reader:
-            assert not await reader.goes_on()
-            assert isinstance((await take(reader, 1))[0], Snapshot)
-        source.put(*(state(number, at_ms=number) for number in range(3, 40)))
-        await settle()
-        async with feed.reader("run", begun.cursor) as reader:
-            assert await reader.goes_on()
-            assert (reader.had().text, reader.had().states) == ("Hel", ())
-
-
 async def test_a_reader_waits_until_a_place_is_read(source: ScriptedSource) -> None:
     def at(number: int, *place: Any) -> StreamedState:
         return replace(state(number), place=place)
@@ -228,16 +199,12 @@ async def test_a_late_reader_waits_until_the_follower_has_caught_up(source: Scri
         assert (await begins).cursor.event == 2
 
 
-@pytest.mark.parametrize("packed", [False, True])
-async def test_a_cursor_of_one_process_is_good_in_another(
-    source: ScriptedSource, *, packed: bool
-) -> None:
+async def test_a_cursor_of_one_process_is_good_in_another(source: ScriptedSource) -> None:
     source.put(state(0, call=2), delta("Hello "), delta("Ann"), COMPLETED, state(1, at_ms=7))
     whole = await read_all(source, Cursor())
     for count in range(len(whole)):
         cursor = whole[count].cursor
-        after = Cursor.unpack(cursor.packed) if packed else Cursor.parse(str(cursor))
-        rest = await read_all(source, after)
+        rest = await read_all(source, Cursor.parse(str(cursor)))
         assert rest == (whole[count + 1 :] or whole[-1:])
 
 

@@ -733,62 +733,6 @@ async def test_a_stream_ends_when_its_session_has_to_be_checked(
     assert 0.2 < ends[0] - began < 3
 
 
-# --- Logout at the provider ----------------------------------------------------------------------
-
-EVENT: dict[str, Any] = {"http://schemas.openid.net/event/backchannel-logout": {}}
-
-
-async def _logout_token(story: Story, **claims: Any) -> httpx2.Response:
-    usual = story.provider.usual_claims(jti="1", events=EVENT, name=None, groups=None) | claims
-    kept = {name: value for name, value in usual.items() if value is not None}
-    token = story.provider.token(kept)
-    async with _browser(story.desk) as provider:
-        return await provider.post("/login/ended", data={"logout_token": token})
-
-
-@pytest.mark.parametrize("claims", [{}, {"sid": None}])
-async def test_the_provider_ends_a_session_by_itself(story: Story, claims: dict[str, Any]) -> None:
-    await story.log_in()
-    assert (await _logout_token(story, **claims)).status_code == 200
-    assert await story.who() is None
-
-
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"events": {}},
-        {"events": None},
-        {"events": "http://schemas.openid.net/event/backchannel-logout"},
-        {"nonce": "of a login"},
-        {"aud": "another"},
-        {"iss": "https://evil.test"},
-        {"exp": 1_000_000_000},
-        {"jti": None},
-    ],
-)
-async def test_nobody_else_ends_sessions(story: Story, claims: dict[str, Any]) -> None:
-    await story.log_in()
-    assert (await _logout_token(story, **claims)).status_code == 400
-    story.provider.token = _with_other_key
-    assert (await _logout_token(story)).status_code == 400
-    assert (await story.browser.post("/login/ended", headers={"Origin": URL})).status_code == 400
-    assert await story.who() == ANN
-
-
-async def test_sessions_of_others_go_on(story: Story) -> None:
-    await story.log_in()
-    assert (await _logout_token(story, sid="session-2")).status_code == 200
-    assert (await _logout_token(story, sid=None, sub="user-2")).status_code == 200
-    assert await story.who() == ANN
-    # A session without an id at the provider is not everybody's.
-    story.provider.claims = {"sid": None}
-    other = Story(story.provider, story.desk, _browser(story.desk))
-    await other.log_in()
-    story.provider.claims = {}
-    assert (await _logout_token(story, sid="", sub="user-2")).status_code == 200
-    assert await other.who() == ANN
-
-
 # --- Arguments -----------------------------------------------------------------------------------
 
 
