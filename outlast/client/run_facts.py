@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from temporalio.client import Client
 
@@ -9,6 +10,10 @@ from outlast.agents.errors import RunNotFound
 from outlast.client.runs import listed_run
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
+from outlast.loop.canonical import digest_of
+
+OWNER_CHARACTERS: Final = 16
+"""How many characters `RunFacts.owner` has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +23,7 @@ class RunFacts:
     Attributes:
         root_id: the run that it is nested in; its own id if it is not.
         tenant: the tenant; empty for none.
+        customer: what its customer is listed as; empty for none.
         agent: the active agent.
         people: the groups and people who may decide what it waits for, where not everybody may.
         program: the API key with which it was begun; empty if it was begun otherwise.
@@ -26,10 +32,16 @@ class RunFacts:
 
     root_id: str
     tenant: str = ""
+    customer: str = ""
     agent: str = ""
     people: tuple[str, ...] = ()
     program: str = ""
     is_nested: bool = False
+
+    @property
+    def owner(self) -> str:
+        """Tells whose the conversation is, by its tenant and its customer, and says neither."""
+        return digest_of([self.tenant, self.customer])[:OWNER_CHARACTERS]
 
 
 async def run_facts(
@@ -55,6 +67,7 @@ async def run_facts(
     return RunFacts(
         root_id=root_id,
         tenant=run.tenant,
+        customer=run.customer,
         agent=run.agent,
         people=run.people,
         program=await description.memo_value(names.MEMO_BEGUN_BY, ""),

@@ -55,10 +55,14 @@ class Customer:
     Attributes:
         run_id: the conversation.
         expires_at_ms: when the token ends, in milliseconds since the epoch: streams end with it.
+        owner: whose the conversation is, as `RunFacts.owner`; empty for a token that does not say.
+        bound: the conversation, once it was found to be that owner's.
     """
 
     run_id: str
     expires_at_ms: int
+    owner: str = ""
+    bound: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +344,8 @@ def _customer_problem(customer: Customer, rule: Rule, target: Target) -> str | N
         return _FOR_THE_TEAM
     if target.at_ms >= customer.expires_at_ms:
         return NOT_OPENED
+    if is_scoped(customer):  # nobody has looked whose the run is
+        return NOT_OPENED if target.run_id else None
     named = {target.run_id, customer.run_id}
     named |= {customer.run_id} if target.state is None else {target.state.run_id}
     return None if named == {customer.run_id} else NOT_OPENED
@@ -415,6 +421,8 @@ def is_scoped(caller: Caller) -> bool:
             return bool(caller.scopes) and caller.bound is None
         case Program():
             return caller.scope is not None and caller.bound is None
+        case Customer():
+            return bool(caller.owner) and caller.bound is None
         case _:
             return False
 
@@ -434,9 +442,12 @@ def seen_at(caller: Caller, run_id: str, facts: RunFacts | None) -> Caller:
     """
     if not is_scoped(caller):
         return caller
+    bound = run_id if facts is None else facts.root_id
+    if isinstance(caller, Customer):  # of another run, they read the same whether there is one
+        is_theirs = run_id != caller.run_id or facts is None or facts.owner == caller.owner
+        return replace(caller, bound=caller.run_id) if is_theirs else None
     if facts is None and may(caller, "start_run") is not None:
         return None
-    bound = run_id if facts is None else facts.root_id
     match caller:
         case Staff():
             if facts is None:

@@ -144,7 +144,7 @@ async def _start(asked: DeskRequest, body: StartBody) -> StartedView:
     token = None
     if may(asked.caller, "mint_token") is None and asked.desk.tokens is not None:
         with suppress(UserError):  # the desk has the public key alone: it checks tokens only
-            token = asked.desk.tokens.mint(handle.id)
+            token = asked.desk.tokens.mint(handle.id, owner=await _owner(asked, handle.id))
     return StartedView(id=handle.id, token=token)
 
 
@@ -325,7 +325,14 @@ async def _mint(asked: DeskRequest, body: TokenBody) -> TokenView:
             "OUTLAST_CONVERSATION_KEY, or pass tokens=.",
         )
     lifetime = timedelta(seconds=body.lifetime_seconds)
-    return TokenView(token=asked.desk.tokens.mint(asked.run_id, lifetime))
+    owner = await _owner(asked, asked.run_id)
+    return TokenView(token=asked.desk.tokens.mint(asked.run_id, lifetime, owner=owner))
+
+
+async def _owner(asked: DeskRequest, run_id: str) -> str:
+    """Return whose a conversation is; empty if it has not begun."""
+    facts = await asked.desk.facts(run_id)
+    return "" if facts is None else facts.owner
 
 
 # --- Takeovers, ends and retries -----------------------------------------------------------------

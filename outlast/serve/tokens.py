@@ -5,7 +5,7 @@ key ids, the encoding and the checks of `outlast.contract.identity`, which leave
 choose. The name of the action is part of what is signed, so a token is no proof of an action, and
 a proof is no token. Nothing is stored: who takes a key out of use ends the tokens of that key.
 
-    oc1.<run id>.<audience>.<expiry>.v2.<key id>.<issued at>.<nonce>.<signature>
+    oc1.<run id>.<audience>.<expiry>[.<owner>].v2.<key id>.<issued at>.<nonce>.<signature>
 
 The user's backend mints tokens, and `outlast serve` checks them. Their keys are others than those
 that sign decisions: a backend that lets customers in does not thereby decide for the team.
@@ -51,7 +51,9 @@ _ACTION: Final = "open conversation"
 """Keeps tokens apart from the signatures of people's actions, whose names have no space."""
 
 _TOKEN: Final = re.compile(
-    r"oc1\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([1-9][0-9]{0,15})\.(v2\..+)", re.ASCII
+    r"oc1\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([1-9][0-9]{0,15})"
+    r"(?:\.([0-9a-f]{16}))?\.(v2\..+)",
+    re.ASCII,
 )
 
 Reason: TypeAlias = Literal[
@@ -84,6 +86,7 @@ class _Grant:
     """The signed record of a token; its place is the conversation."""
 
     expires_at_ms: int
+    owner: str = ""
     proof: str | None = None
 
 
@@ -116,7 +119,12 @@ class ConversationTokens:
         return f"ConversationTokens(audience={self._audience!r})"
 
     def mint(
-        self, run_id: str, lifetime: timedelta = LIFETIME, *, now_ms: int | None = None
+        self,
+        run_id: str,
+        lifetime: timedelta = LIFETIME,
+        *,
+        owner: str = "",
+        now_ms: int | None = None,
     ) -> str:
         """Return a new token for a conversation, which need not have begun.
 
@@ -125,8 +133,10 @@ class ConversationTokens:
 
         Args:
             run_id: the workflow id of the conversation. A later run of the same id is the same
-                conversation.
+                conversation, unless the token names an owner and the run is another one's.
             lifetime: how long the token counts, up to 30 days.
+            owner: whose the conversation is, as `RunFacts.owner` says once it has begun; empty for
+                a token that counts whoever has begun it. Tokens of the desk's API name it.
             now_ms: the time in milliseconds since the epoch; None for that of this machine.
 
         Raises:
@@ -139,7 +149,8 @@ class ConversationTokens:
         if not timedelta(seconds=1) <= lifetime <= LONGEST_LIFETIME:
             raise UserError(f"lifetime= must be up to {LONGEST_LIFETIME}, not {lifetime}.")
         at_ms = clock.now_ms() if now_ms is None else now_ms
-        grant = _Grant(expires_at_ms=at_ms + int(lifetime.total_seconds() * 1000))
+        ends_ms = at_ms + int(lifetime.total_seconds() * 1000)
+        grant = _Grant(expires_at_ms=ends_ms, owner=owner)
         return _written(place, signed(grant, place, key, action=_ACTION, at_ms=at_ms))
 
     def customer(
@@ -171,7 +182,8 @@ class ConversationTokens:
             raise TokenRefused("expired")
         if run_id is not None and run_id != claims.place.run_id:
             raise TokenRefused("other_run")
-        return Customer(claims.place.run_id, claims.grant.expires_at_ms)
+        grant = claims.grant
+        return Customer(claims.place.run_id, grant.expires_at_ms, grant.owner)
 
     def _place(self, run_id: str) -> Place:
         # A conversation goes on in later executions, so the token names none.
@@ -226,7 +238,7 @@ def _read(token: object) -> _Claims:
     if len(token) > LONGEST_TOKEN:
         raise TokenRefused("too_long")
     found = _TOKEN.fullmatch(token)
-    proof = None if found is None else parse_proof(found[4])
+    proof = None if found is None else parse_proof(found[5])
     if found is None or proof is None:
         raise TokenRefused("unreadable")
     try:
@@ -235,12 +247,14 @@ def _read(token: object) -> _Claims:
     except ValueError:
         raise TokenRefused("unreadable") from None
     place = Place(namespace=audience, chain_id="", run_id=run_id)
-    return _Claims(place, _Grant(expires_at_ms=int(found[3]), proof=found[4]), proof)
+    grant = _Grant(expires_at_ms=int(found[3]), owner=found[4] or "", proof=found[5])
+    return _Claims(place, grant, proof)
 
 
 def _written(place: Place, grant: _Grant) -> str:
     run_id, audience = _encoded(place.run_id), _encoded(place.namespace)
-    return f"oc1.{run_id}.{audience}.{grant.expires_at_ms}.{grant.proof}"
+    owner = f".{grant.owner}" if grant.owner else ""
+    return f"oc1.{run_id}.{audience}.{grant.expires_at_ms}{owner}.{grant.proof}"
 
 
 def _encoded(text: str) -> str:

@@ -408,6 +408,7 @@ ROWS: dict[str, tuple[str, ...] | str] = {
     "whoever sends a body: a front end, a webhook, a server that answers, a file": NOTHING,
     "whoever reaches the desk, and is slow on purpose": NOTHING,
     "whoever writes a file that a colleague opens": NOTHING,
+    "a customer whose id somebody else has later": NOTHING,
     "another tenant": NOTHING,
     "another tenant whose runs share a process": NOTHING,
     "a page of another site, or somebody with a copied cookie": ("environment", "own-keys"),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.client.run_facts import RunFacts
 from outlast.clock import now_ms
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
@@ -133,6 +134,20 @@ def test_a_token_opens_no_other_conversation() -> None:
     keys = tokens()
     assert reason(keys, mint(keys), run_id="support-43") == "other_run"
     assert reason(keys, mint(keys), run_id="") == "other_run"
+
+
+def test_a_token_says_whose_the_conversation_is() -> None:
+    owner = RunFacts(root_id="x", tenant="acme", customer="ann").owner
+    token = tokens().mint("case-1", owner=owner)
+    assert tokens().customer(token).owner == owner
+    others = [
+        RunFacts(root_id="x", tenant=a, customer=b).owner for a, b in (("acme", ""), ("", ""))
+    ]
+    forged = [token.replace(owner, one) for one in others] + [token.replace(f".{owner}", "")]
+    plain = tokens().mint("case-1")
+    head, _, proof = plain.partition(".v2.")
+    forged.append(f"{head}.{owner}.v2.{proof}")
+    assert [reason(tokens(), one) for one in forged] == ["forged"] * 4
 
 
 def test_a_token_of_another_deployment_or_namespace_does_not_count() -> None:
