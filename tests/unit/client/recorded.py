@@ -14,6 +14,7 @@ from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
@@ -231,8 +232,9 @@ class FakeHandle:
             raw_description=SimpleNamespace(
                 pending_activities=[],
                 HasField=self._client.pending.__contains__,
-                workflow_execution_info=SimpleNamespace(first_run_id=self._client.first),
+                workflow_execution_info=WorkflowExecutionInfo(first_run_id=self._client.first),
             ),
+            memo_value=_no_memo,
         )
 
     async def query(self, name: str, *, rpc_timeout: timedelta) -> None:
@@ -267,6 +269,10 @@ class FakeHandle:
 
     async def execute_update(self, name: str, payload: Any, *, id: str) -> Any:  # noqa: A002
         return await self._client.answer("update", name, payload, id)
+
+
+async def _no_memo(_name: str, default: Any) -> Any:
+    return default
 
 
 class FakeClient:
