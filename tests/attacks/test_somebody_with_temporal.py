@@ -243,7 +243,7 @@ async def test_a_carried_state_of_somebodys_own_runs_no_guarded_tool(desk: Desk)
     handle = await asked(desk, bank)
     state = loop_state(await handle.state())
     (call_,) = state.calls
-    plan = replace(call_.plan, needs_approval=False)
+    plan = replace(call_.plan, approval=None)
     forged = replace(
         state,
         approvals=(),
