@@ -473,9 +473,7 @@ def _use_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
 def tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: int) -> LoopState:
     """Apply the result of a tool call; or ask people, or run the call again as an activity."""
     if result.required is not None:
-        index = call_of(state, effect)
-        # A nested run is not believed what its call's arguments are.
-        return _ask_again(state, index, replace(result.required, arguments=""), at_ms)
+        return _ask_again(state, call_of(state, effect), result.required, at_ms)
     if result.deferred:
         index = call_of(state, effect)
         call = state.calls[index]

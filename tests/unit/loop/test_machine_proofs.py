@@ -54,15 +54,17 @@ def test_a_call_that_a_worker_does_not_run_asks_people() -> None:
     play = Play.ready()
     play.replies(tool("pay", "c1", '{"n": 5}'), tool("look", "c2"))
     effect = next(one for one in play.state.pending if isinstance(one, RunTool))
-    result = ToolResult(output=None, required=required(tool_digest="t1", source="bank"))
+    filled = '{"n": 5, "currency": "EUR"}'  # with the tool's default: what the worker would run
+    asked_by = required(tool_digest="t1", source="bank", arguments=filled)
+    result = ToolResult(output=None, required=asked_by)
     play.take(EffectAnswered(at_ms=play.now_ms, effect=effect.effect, result=result))
     (request,) = play.state.pending_approvals
-    assert (request.name, request.arguments, request.terms) == ("pay", '{"n": 5}', TWO)
+    assert (request.name, request.arguments, request.terms) == ("pay", filled, TWO)
     assert (request.source, request.tool_digest, request.reason) == ("bank", "t1", "Money leaves.")
     play.take(vote(play, "ann", "n1"))
     play.take(vote(play, "bob", "n2"))
     again = [one for one in play.state.pending if isinstance(one, RunTool) and one.name == "pay"]
-    assert [one.call_id for one in again] == ["c1"]
+    assert [(one.call_id, one.arguments) for one in again] == [("c1", filled)]
     evidence = again[0].evidence
     assert evidence is not None
     assert [one.by for one in evidence.decisions] == ["ann", "bob"]
