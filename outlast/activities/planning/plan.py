@@ -167,7 +167,9 @@ async def _plan_call(
     if problem is None and (isinstance(tool, AgentTool) or is_asked):
         checked = await checked_before_approval(invocation, tool, raw)
         problem = checked.message
-    if rule is not None and problem is None:
+    if problem is not None:
+        rule = None
+    elif rule is not None:
         filled = written
         if not isinstance(tool, LocalTool):
             filled = with_defaults(tool.params_json_schema, written)
@@ -182,14 +184,14 @@ async def _plan_call(
         kind="tool",
         problem=problem,
         source=source_of(tool),
-        approval=rule if problem is None else None,
+        approval=rule,
         rejection=rejection,
         fatal=tool.failure_error_function is None,
         final=final,
         policy=policy_of_tool(
             tool,
             is_short=invocation.worker.memory.tool_times.is_short(tool.name),
-            waits=rule is not None and problem is None,
+            waits=rule is not None,
         ),
     )
     planned = _Planned(plan, checked.failure, checked.records)
