@@ -334,34 +334,39 @@ def _traces(situation: Situation) -> Iterator[Weakness]:
 
 
 def _shells(situation: Situation) -> Iterator[Weakness]:
-    """Find shells on the worker that run what a model writes, with all that the worker has."""
-    for agent in situation.agents():
-        for tool in agent.tools:
-            executor: Any = getattr(tool, "executor", None)
-            if not isinstance(tool, LocalTool) or executor is None:
-                continue
-            is_confined = getattr(getattr(executor, "__self__", executor), "is_confined", False)
-            if not is_confined and tool.needs_approval is False:
-                yield Weakness(
-                    what=f"agent {agent.name!r:.200}, tool {tool.name!r:.200}",
-                    detail="runs commands of the model with everything that the worker has, and "
-                    "nobody is asked",
-                    fix="give it a ConfinedShell, or needs_approval=",
-                )
+    """Find tools that run a model's commands on the worker, unconfined and without approval."""
+    for what, tool in _tools(situation):
+        executor: Any = getattr(tool, "executor", None)
+        if not isinstance(tool, LocalTool) or executor is None:
+            continue
+        is_confined = getattr(getattr(executor, "__self__", executor), "is_confined", False)
+        if not is_confined and tool.needs_approval is False:
+            yield Weakness(
+                what=what,
+                detail="runs commands of the model with everything that the worker has, and "
+                "nobody is asked",
+                fix="give it a ConfinedShell, or needs_approval=",
+            )
 
 
 def _hosted_tools(situation: Situation) -> Iterator[Weakness]:
+    for what, tool in _tools(situation):
+        if isinstance(tool, HostedMCPTool):
+            wanted: Any = tool.tool_config.get("require_approval")
+            if wanted == "never" or (isinstance(wanted, dict) and "never" in wanted):
+                yield Weakness(
+                    what=what,
+                    detail="lets the provider call tools of a server without a person, also "
+                    "those that it adds",
+                    fix='set "require_approval": "always", and allowed_tools',
+                )
+
+
+def _tools(situation: Situation) -> Iterator[tuple[str, Any]]:
+    """Yield the tools of the worker's agents, each with the words that name it."""
     for agent in situation.agents():
         for tool in agent.tools:
-            if isinstance(tool, HostedMCPTool):
-                wanted: Any = tool.tool_config.get("require_approval")
-                if wanted == "never" or (isinstance(wanted, dict) and "never" in wanted):
-                    yield Weakness(
-                        what=f"agent {agent.name!r:.200}, tool {tool.name!r:.200}",
-                        detail="lets the provider call tools of a server without a person, also "
-                        "those that it adds",
-                        fix='set "require_approval": "always", and allowed_tools',
-                    )
+            yield f"agent {agent.name!r:.200}, tool {tool.name!r:.200}", tool
 
 
 def _without_codec(situation: Situation) -> Iterator[Weakness]:
