@@ -118,7 +118,9 @@ def _unclear() -> re.Pattern[str]:
 
 
 def visible(text: str) -> Shown:
-    """Return a text with every control, format, invisible or heaped character as an escape.
+    """Return a text in which escapes stand for characters that hide, mislead or cover other text.
+
+    Those are control, format and invisible characters, and marks above the eighth on one letter.
 
     Line breaks are escaped, too: the result is one line.
     """

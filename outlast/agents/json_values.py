@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def is_object(value: object) -> "TypeIs[JsonObject]":
-    """Whether a value is a dict, whose keys are taken for names."""
+    """Whether a value is a dict; type checkers then take its keys for strings."""
     return isinstance(value, dict)
 
 
 def is_mapping(value: object) -> "TypeIs[Mapping[str, object]]":
-    """Whether a value is a mapping, whose keys are taken for names."""
+    """Whether a value is a mapping; type checkers then take its keys for strings."""
     return isinstance(value, Mapping)
 
 

@@ -45,7 +45,7 @@ logger: Final = get_logger(__name__)
 
 @lru_cache(maxsize=1000)
 def warn_of_late_failure(problem: str) -> None:
-    """Warn once in a process of an agent that no run can use."""
+    """Log a warning about an agent that no run can use, once in a process."""
     logger.warning("%s A run that gets to this agent fails.", problem)
 
 

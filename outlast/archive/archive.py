@@ -152,7 +152,7 @@ class Archive:
     # --- Reading --------------------------------------------------------------------------------
 
     async def find(self, namespace: str, run_id: str, execution_id: str) -> ArchivedHistory | None:
-        """Return the entry of a history, or None; also where it was deleted on request.
+        """Return the entry of a history; None if there is none, or if it was deleted on request.
 
         Raises:
             ArchiveDamaged: the entry was changed.

@@ -82,7 +82,7 @@ def notes_problem(
 
 
 def _key_id(key: bytes) -> str:
-    """Return what tells a key from others; it says nothing about the key."""
+    """Return a short id of a key, from which nobody learns the key."""
     return hmac.new(key, f"{_PURPOSE} key id".encode(), hashlib.sha256).hexdigest()[:8]
 
 

@@ -107,7 +107,7 @@ class RequiredApproval:
 
 
 NO_APPROVAL = RequiredApproval()
-"""The terms of what people are asked about a call that needs no approval, such as a value."""
+"""The default terms, under which people are asked for a value of a call that needs no approval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -237,7 +237,7 @@ def _payload_of(body: bytes) -> JsonObject:
 
 
 def _key_of(payload: JsonObject, action: JsonObject) -> str | None:
-    """Return what tells a click from every other one, also where another process gets it again."""
+    """Return the idempotency key of a click, the same in every process that gets the click."""
     trigger = payload.get("trigger_id")
     if not isinstance(trigger, str) or not trigger:
         return None

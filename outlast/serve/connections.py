@@ -36,7 +36,7 @@ _RETRY_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """The bounds of connections to the desk's own server.
+    """How many connections the desk's own server takes, and how slow their clients may be.
 
     Attributes:
         connections: how many there are at once. Where one more comes, the one ends that has sent no

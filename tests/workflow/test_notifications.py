@@ -175,7 +175,7 @@ async def test_clicks_in_slack_decide_the_calls_of_a_run(desk: Desk) -> None:
 async def test_a_click_that_another_process_gets_again_is_no_second_vote(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ann takes her vote back; whoever kept the request sends it to the process beside."""
+    """Ann withdraws her vote, and somebody sends her click once more, to another process."""
     monkeypatch.setenv(identity.KEY_VARIABLE, secrets.token_hex(32))
     tool = function_tool(_pay, needs_approval=ApprovalPolicy(quorum=2))
     agent = Agent[Any](name="Clerk", tools=[tool])
