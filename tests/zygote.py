@@ -20,6 +20,8 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import Final
 
+from outlast.loop.actions import CancelRecord
+
 LONGEST_REQUEST: Final = 200_000
 MOMENT_SECONDS: Final = 0.0002
 
@@ -97,7 +99,7 @@ def load() -> None:
         *(EffectRequest[CallModel], PrepareRun, RunHandoff, RunTool),
         *(HandoffResult, ModelReply, PreparedRun, ToolResult),
         *(Decision, LoopState, records.RunInput, records.RunResultRecord),
-        *(records.CancelRecord, records.SendRecord),
+        *(CancelRecord, records.SendRecord),
     ):
         records.adapter(kind)
     threads = len(list(Path("/proc/self/task").iterdir()))

@@ -17,6 +17,7 @@ from outlast.client.transport.delivered_value import check_shape, stored_value
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names, records
 from outlast.contract.delivery_proofs import signed_form
+from outlast.loop.actions import DeliverRecord
 from outlast.loop.values import Json
 
 __all__ = ["DeliveryReceipt", "PendingWait", "finish", "pending_waits"]
@@ -109,10 +110,8 @@ def _check(value: Json, **texts: str) -> None:
             raise UserError(f"{what} must have at most {LONGEST_ID} characters, not {len(text)}.")
 
 
-def _record(
-    address: WaitAddress, value: Json, delivery_id: str, source: str
-) -> records.DeliverRecord:
-    return records.DeliverRecord(
+def _record(address: WaitAddress, value: Json, delivery_id: str, source: str) -> DeliverRecord:
+    return DeliverRecord(
         question=address.question,
         turn=address.turn,
         call_id=address.call_id,
@@ -123,11 +122,9 @@ def _record(
     )
 
 
-async def _signed(
-    client: Client, record: records.DeliverRecord, run_id: str
-) -> records.DeliverRecord:
+async def _signed(client: Client, record: DeliverRecord, run_id: str) -> DeliverRecord:
     # As it arrives: no record has half a character in a text.
-    record = records.read(records.DeliverRecord, records.write(record))
+    record = records.read(DeliverRecord, records.write(record))
     form = await sign(client, signed_form(record), run_id, action=names.DELIVER)
     return replace(record, proof=form.proof)
 

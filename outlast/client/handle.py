@@ -67,8 +67,8 @@ from outlast.client.trouble import server_facts
 from outlast.clock import now_ms
 from outlast.contract import names, records
 from outlast.interpreter_end import wait_for_native_threads
+from outlast.loop.actions import CancelMode, RetryRecord, WithdrawRecord
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.events import CancelMode
 from outlast.loop.items import SendMode
 from outlast.loop.notices import Undelivered
 from outlast.loop.revision import revised
@@ -554,7 +554,7 @@ class RunHandle(People):
 
     async def withdraw(self, message_id: str) -> MessageReceipt:
         """Take a message back that no question has taken; see `SentMessage.withdraw`."""
-        payload = records.write(records.WithdrawRecord(message_id=message_id))
+        payload = records.write(WithdrawRecord(message_id=message_id))
         await self._address.update(names.WITHDRAW, payload, f"withdraw-{message_id}")
         return MessageReceipt(run_id=self.id, message_id=message_id, status="withdrawn")
 
@@ -574,7 +574,7 @@ class RunHandle(People):
         state, reader = await self._caught_up()
         if state.outcome is None:
             count = len(state.answers)
-            payload = records.write(records.RetryRecord(answers=count))
+            payload = records.write(RetryRecord(answers=count))
             await self._address.update(names.UPDATE_RETRY, payload, f"retry-{count}")
         else:
             try:

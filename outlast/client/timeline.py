@@ -279,7 +279,7 @@ class Timeline:
         """Take a reply on a realtime line, which need not be the result of an effect."""
         if len(after.responses) > len(before.responses):
             number = self._add(kind="model", at_ms=event.at_ms, agent=before.agent or after.agent)
-            self._put(number, turn=after.question.turn, **_of_reply(event.result, before, after))
+            self._put(number, turn=after.question.turn, **_of_reply(event.reply, before, after))
 
     # --- Effects ----------------------------------------------------------------------------------
 

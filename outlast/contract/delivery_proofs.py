@@ -7,7 +7,7 @@ from typing import Final
 
 from outlast.contract.identity import IdentityKeys, Place, proof_problem
 from outlast.contract.names import DELIVER
-from outlast.contract.records import DeliverRecord
+from outlast.loop.actions import DeliverRecord
 
 LONGEST_AGE_MS: Final = 7 * 24 * 3_600_000
 """How long after it was signed a delivery may reach its run: the server keeps it without a worker.

@@ -10,10 +10,10 @@ activities, which arrive while the task runs. Time is the time of the workflow t
 moves it on to its own end.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, assert_never, cast
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never, cast
 
 from outlast.contract import names
 from outlast.contract.effects import failure_of, kind_of
@@ -25,19 +25,11 @@ from outlast.contract.failures import (
 )
 from outlast.contract.identity import parse_proof
 from outlast.contract.records import (
-    AttachLineRecord,
-    CancelRecord,
-    DeliverRecord,
     LeftRecord,
-    LendRecord,
-    LineReplyRecord,
-    NestedRecord,
-    RetryRecord,
     RunInput,
     SendRecord,
     Unreadable,
     UnreadableRecordError,
-    WithdrawRecord,
     budgets_of,
     customer_of,
     first_message_of,
@@ -45,6 +37,16 @@ from outlast.contract.records import (
     read,
     read_carried,
     takeover_of,
+)
+from outlast.loop.actions import (
+    AttachLineRecord,
+    CancelRecord,
+    DeliverRecord,
+    LendRecord,
+    LineReplyRecord,
+    NestedRecord,
+    RetryRecord,
+    WithdrawRecord,
 )
 from outlast.loop.calls import AgentResult, RequiredApproval
 from outlast.loop.checks import LACKS_APPROVAL
@@ -68,7 +70,6 @@ from outlast.loop.events import (
     ValueDelivered,
 )
 from outlast.loop.human_actions import ACTION_NAMED, HumanAction
-from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.start import Start
@@ -134,6 +135,34 @@ def start_of(
     )
 
 
+_SIGNALS: Final[Mapping[str, tuple[type, type[Event]]]] = {
+    names.SIGNAL_CANCEL: (CancelRecord, CancelRequested),
+    names.SIGNAL_NESTED: (NestedRecord, NestedReported),
+    names.SIGNAL_LEND: (LendRecord, BudgetLent),
+    names.SIGNAL_LINE_REPLY: (LineReplyRecord, LineReplied),
+    names.WITHDRAW: (WithdrawRecord, MessageWithdrawn),
+}
+_UPDATES: Final[Mapping[str, tuple[type, type[Event]]]] = {
+    names.WITHDRAW: (WithdrawRecord, MessageWithdrawn),
+    names.UPDATE_RETRY: (RetryRecord, RetryRequested),
+    names.UPDATE_ATTACH_LINE: (AttachLineRecord, LineAttached),
+}
+"""The records that programs send, by the name of their signal or update, and their events."""
+
+E = TypeVar("E", bound=Event)
+
+
+def _event(kind: type[E], record: Any, at_ms: int, **more: Any) -> E:
+    """Return the event of a record that a program sent: the record with its time."""
+    sent = {field.name: getattr(record, field.name) for field in fields(record)}
+    return kind(at_ms=at_ms, **sent, **more)
+
+
+def _sent(row: tuple[type, type[Event]], payload: Json | Unreadable, at_ms: int) -> Event:
+    record, event = row
+    return _event(event, read(record, payload), at_ms)
+
+
 def signalled(
     name: str,
     arguments: Sequence[Json | Unreadable],
@@ -144,26 +173,8 @@ def signalled(
     # People send `cancel` without input as often as with an empty object.
     payload: Json | Unreadable = arguments[0] if arguments and arguments[0] is not None else {}
     try:
-        if name == names.SIGNAL_CANCEL:
-            return CancelRequested(at_ms=at_ms, mode=read(CancelRecord, payload).mode)
-        if name == names.SIGNAL_NESTED:
-            nested = read(NestedRecord, payload)
-            return NestedReported(
-                at_ms=at_ms,
-                nested_id=nested.nested_id,
-                requests=nested.requests,
-                redacted=nested.redacted,
-                waits=nested.waits,
-                spent=nested.spent,
-                wants=nested.wants,
-            )
-        if name == names.SIGNAL_LEND:
-            lent = read(LendRecord, payload)
-            return BudgetLent(at_ms=at_ms, index=lent.index, share=lent.share)
-        if name == names.SIGNAL_LINE_REPLY:
-            return _line_replied(read(LineReplyRecord, payload), at_ms)
-        if name == names.WITHDRAW:
-            return _withdrawn(payload, at_ms)
+        if name in _SIGNALS:
+            return _sent(_SIGNALS[name], payload, at_ms)
         if name == names.DELIVER:
             return _delivered(payload, at_ms, is_checked=False)
         if name in ACTION_NAMED:
@@ -174,13 +185,6 @@ def signalled(
     known = ", ".join((*ACTION_NAMED, names.WITHDRAW, names.SIGNAL_CANCEL))
     problem = f"There is no such signal. Signals: {known}."
     return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=problem)
-
-
-def _line_replied(record: LineReplyRecord, at_ms: int) -> LineReplied:
-    message = Message(f"said:{record.reply.response_id}", tuple(record.said), at_ms)
-    return LineReplied(
-        at_ms=at_ms, line=record.line, message=message, result=record.reply, token=record.token
-    )
 
 
 def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
@@ -194,17 +198,10 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
         return _acted(ACTION_NAMED[name], payload, at_ms, is_checked=True)
     if name == names.UPDATE_SEND:
         return MessageReceived(at_ms=at_ms, message=message_of(read(SendRecord, payload), at_ms))
-    if name == names.WITHDRAW:
-        return _withdrawn(payload, at_ms)
-    if name == names.UPDATE_RETRY:
-        return RetryRequested(at_ms=at_ms, answers=read(RetryRecord, payload).answers)
     if name == names.DELIVER:
         return _delivered(payload, at_ms, is_checked=True)
-    if name == names.UPDATE_ATTACH_LINE:
-        attached = read(AttachLineRecord, payload)
-        return LineAttached(
-            at_ms=at_ms, line=attached.line, label=attached.label, owner=attached.owner
-        )
+    if name in _UPDATES:
+        return _sent(_UPDATES[name], payload, at_ms)
     known = ", ".join(
         (
             names.UPDATE_SEND,
@@ -243,24 +240,9 @@ def _acted(
 def _delivered(payload: Json | Unreadable, at_ms: int, *, is_checked: bool) -> ValueDelivered:
     """Return the event of a delivery; see `_acted` for `is_checked`."""
     record = read(DeliverRecord, payload)
-    has_proof = parse_proof(record.proof) is not None
-    verified = (True if is_checked else None) if has_proof else False
-    return ValueDelivered(
-        at_ms=at_ms,
-        question=record.question,
-        turn=record.turn,
-        call_id=record.call_id,
-        name=record.name,
-        value=record.value,
-        delivery_id=record.delivery_id,
-        source=record.source,
-        proof=record.proof if has_proof else None,
-        verified=verified,
-    )
-
-
-def _withdrawn(payload: Json | Unreadable, at_ms: int) -> MessageWithdrawn:
-    return MessageWithdrawn(at_ms=at_ms, message_id=read(WithdrawRecord, payload).message_id)
+    if parse_proof(record.proof) is None:
+        return _event(ValueDelivered, replace(record, proof=None), at_ms)
+    return _event(ValueDelivered, record, at_ms, verified=True if is_checked else None)
 
 
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:

@@ -29,10 +29,8 @@ from outlast.contract.names import (
     question_key,
 )
 from outlast.contract.stages import Stage
-from outlast.loop.actions import PersonRecord
 from outlast.loop.approvals import (
     TAKEOVER_TERMS,
-    ApprovalRequest,
     ApprovalTerms,
     Remembered,
 )
@@ -224,135 +222,11 @@ class ScheduledRecord:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithdrawRecord:
-    """The payload of `withdraw`: the id of a message that no question has taken yet."""
-
-    message_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRecord:
-    """The payload of the update `retry`: the number of answers, the failed one included."""
-
-    answers: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliverRecord:
-    """The payload of the update `deliver`: a value for a call that waits for it.
-
-    The attributes are those of `ValueDelivered`.
-    """
-
-    question: int
-    turn: int
-    call_id: str
-    name: str
-    value: Json = None
-    delivery_id: str
-    source: str = ""
-    proof: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a delivery without an id: it could be taken twice.
-
-        Raises:
-            ValueError: the delivery has no id.
-        """
-        if not self.delivery_id:
-            raise ValueError("delivery_id must tell this delivery from every other")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachLineRecord(PersonRecord):
-    """The payload of the update `attach_line`: a realtime line, and its label for people.
-
-    Where workers have identity keys, it needs a proof. `owner` is the last of the line's tokens: see
-    `outlast.loop.lines`.
-    """
-
-    line: str
-    label: str = ""
-    owner: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineReplyRecord:
-    """The payload of the signal `line_reply`: the user's words, and the model's reply.
-
-    Attributes:
-        line: the id of the line.
-        token: the line's next token, which shows that it comes from the line's owner.
-        said: the user's items since the reply before; empty if the model began.
-        reply: the reply and its plan. Its `response_id` tells it from all others.
-    """
-
-    line: str
-    token: str = ""
-    said: list[JsonObject] = field(default_factory=list[JsonObject])
-    reply: ModelReply
-
-    def __post_init__(self) -> None:
-        """Refuse a reply without an id: it could be taken twice.
-
-        Raises:
-            ValueError: the reply has no id.
-        """
-        if not self.reply.response_id:
-            raise ValueError("reply.response_id must be the provider's id of the response")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRecord:
-    """The payload of the signal `cancel`."""
-
-    mode: Literal["immediate", "after_turn"] = "immediate"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NestedRecord:
-    """The payload of the signal `nested`: what a nested run waits for, and its spending.
-
-    Attributes:
-        nested_id: the nested run.
-        requests: the pending approval requests.
-        redacted: the values that it hides from people.
-        waits: the names of the deliveries that it waits for, and for nothing else.
-        spent: what it has spent of each budget of the parent, by the budget's index.
-        wants: the budgets of which it needs more, each with the share that it knows of.
-    """
-
-    nested_id: str
-    requests: tuple[ApprovalRequest, ...] = ()
-    redacted: tuple[Redacted, ...] = ()
-    waits: tuple[str, ...] = ()
-    spent: tuple[tuple[int, int], ...] = ()
-    wants: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LendRecord:
-    """The payload of the signal `lend`: a nested run's whole share of a budget of its parent."""
-
-    index: int
-    share: int
-
-
-def signal_of(sender: str, command: NotifyParent | LendBudget) -> tuple[str, str, JsonObject]:
+def signal_of(command: NotifyParent | LendBudget) -> tuple[str, str, JsonObject]:
     """Return the receiver, the name and the payload of a signal between a run and its parent."""
     if isinstance(command, LendBudget):
-        lent = LendRecord(index=command.index, share=command.share)
-        return command.nested_id, SIGNAL_LEND, write(lent)
-    report = NestedRecord(
-        nested_id=sender,
-        requests=command.requests,
-        redacted=command.redacted,
-        waits=command.waits,
-        spent=command.spent,
-        wants=command.wants,
-    )
-    return command.parent, SIGNAL_NESTED, write(report)
+        return command.nested_id, SIGNAL_LEND, write(command.record)
+    return command.parent, SIGNAL_NESTED, write(command.record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ from typing import Any, Final, TypeAlias
 
 from outlast.contract import failures, names
 from outlast.contract.identity import Place, Signable
-from outlast.contract.records import AttachLineRecord, DeliverRecord, Unreadable, read
+from outlast.contract.records import Unreadable, read
 from outlast.loop import human_actions
+from outlast.loop.actions import AttachLineRecord, DeliverRecord
 from outlast.loop.events import (
     Event,
     LineAttached,

@@ -1,13 +1,18 @@
-"""What people do in a run, as they send it: the payloads of signals and updates.
+"""What people and programs send to a run: the payloads of signals and updates.
 
-`human_actions.py` has a row for each of them.
+`human_actions.py` has a row for each thing that people do. The events of what programs send are
+these records with a time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from outlast.loop.approvals import Decision, Person
+from outlast.loop.approvals import ApprovalRequest, Decision, Person
+from outlast.loop.calls import ModelReply, WaitPlace
+from outlast.loop.redacted import Redacted
+from outlast.loop.values import Json, JsonObject
 
+CancelMode: TypeAlias = Literal["immediate", "after_turn"]
 HoldMode: TypeAlias = Literal["immediate", "after_turn"]
 
 
@@ -138,3 +143,126 @@ def fields_of(person: Person) -> dict[str, Any]:
 
 Action: TypeAlias = Decision | ClaimAction | HoldAction | SayAction | ReleaseAction | SetAsideAction
 """Everything that a person can do in a run."""
+
+
+# --- What programs send --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRecord:
+    """The payload of the signal `cancel`: whether to stop at once, or after the current turn."""
+
+    mode: CancelMode = "immediate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRecord:
+    """The payload of the update `retry`.
+
+    `answers` is the number of the run's answers, the failed one included, so that a late request
+    retries no other question.
+    """
+
+    answers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawRecord:
+    """The payload of `withdraw`: the id of a message that no question has taken yet."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverRecord(WaitPlace):
+    """The payload of `deliver`: a value for a call that waits for it.
+
+    Attributes:
+        value: the value.
+        delivery_id: a second delivery with the same id is the same delivery.
+        source: who delivers it, in their own words.
+        proof: its signature.
+
+    Raises:
+        ValueError: the delivery has no id: it could be taken twice.
+    """
+
+    value: Json = None
+    delivery_id: str
+    source: str = ""
+    proof: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a delivery without an id."""
+        if not self.delivery_id:
+            raise ValueError("delivery_id must tell this delivery from every other")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachLineRecord(PersonRecord):
+    """The payload of the update `attach_line`; where workers have identity keys, it needs a proof.
+
+    Attributes:
+        line: the id of the realtime line.
+        label: what people read, such as `phone call`.
+        owner: the token that its replies follow: see `lines.py`; empty if they have none.
+    """
+
+    line: str
+    label: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineReplyRecord:
+    """The payload of the signal `line_reply`: the user's words, and the model's reply.
+
+    Attributes:
+        line: the id of the line.
+        token: the line's next token, which shows that it comes from the line's owner.
+        said: the user's items since the reply before; empty if the model began.
+        reply: the reply and its plan. Its `response_id` tells it from all others.
+
+    Raises:
+        ValueError: the reply has no id: it could be taken twice.
+    """
+
+    line: str
+    token: str = ""
+    said: list[JsonObject] = field(default_factory=list[JsonObject])
+    reply: ModelReply
+
+    def __post_init__(self) -> None:
+        """Refuse a reply without an id."""
+        if not self.reply.response_id:
+            raise ValueError("reply.response_id must be the provider's id of the response")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedRecord:
+    """The payload of the signal `nested`: what a nested run waits for, and its spending.
+
+    Attributes:
+        nested_id: the nested run.
+        requests: the pending approval requests.
+        redacted: the values that it hides from people.
+        waits: the names of the deliveries that it waits for, and for nothing else.
+        spent: what it and those nested in it have spent of each budget of the parent, by the
+            budget's index.
+        wants: the budgets of which it needs more, each with the share that it knows of.
+    """
+
+    nested_id: str
+    requests: tuple[ApprovalRequest, ...] = ()
+    redacted: tuple[Redacted, ...] = ()
+    waits: tuple[str, ...] = ()
+    spent: tuple[tuple[int, int], ...] = ()
+    wants: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LendRecord:
+    """The payload of the signal `lend`: a nested run's whole share of a budget of its parent."""
+
+    index: int
+    share: int

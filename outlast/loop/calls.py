@@ -292,6 +292,30 @@ class ModelReply:
             raise ValueError("parallel must be at least 1")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitPlace:
+    """Which wait of which call a value is for.
+
+    Some models repeat the ids of their calls, so the turn counts, too.
+
+    Attributes:
+        question: how many questions of the run were settled before that of the call.
+        turn: the turn of the call.
+        call_id: the id of the call.
+        name: the wait of the call.
+    """
+
+    question: int
+    turn: int
+    call_id: str
+    name: str
+
+    @property
+    def place(self) -> tuple[int, int, str, str]:
+        """The four fields, to compare."""
+        return self.question, self.turn, self.call_id, self.name
+
+
 OnWaitEnd: TypeAlias = Literal["tool", "value", "ask"]
 
 

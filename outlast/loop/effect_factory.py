@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from outlast.loop import phrases
+from outlast.loop.actions import NestedRecord
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -503,8 +504,8 @@ def only_waits_for(state: LoopState) -> tuple[str, ...]:
 def report(state: LoopState) -> NotifyParent:
     """Report what the run and those nested in it wait for, and spending, to the parent."""
     assert state.start.parent is not None  # noqa: S101  the caller checks it
-    return NotifyParent(
-        parent=state.start.parent.run_id,
+    waiting = NestedRecord(
+        nested_id=state.run_id,
         requests=tuple(
             request if request.run_id else replace(request, run_id=state.run_id)
             for request in state.pending_approvals
@@ -518,6 +519,7 @@ def report(state: LoopState) -> NotifyParent:
             if (lent := state.start.budgets[index].lent) is not None
         ),
     )
+    return NotifyParent(parent=state.start.parent.run_id, record=waiting)
 
 
 def lent_to(run: RunAgent, question: int) -> Lent:

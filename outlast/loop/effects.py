@@ -8,7 +8,8 @@ which activity carries it out, and what answers it.
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
-from outlast.loop.approvals import ApprovalRequest, Evidence, Remembered
+from outlast.loop.actions import LendRecord, NestedRecord
+from outlast.loop.approvals import Evidence, Remembered
 from outlast.loop.aside import Aside
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import (
@@ -421,33 +422,18 @@ class CancelEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyParent:
-    """Report what this run waits for to its parent, and its spending.
-
-    Attributes:
-        parent: the parent's workflow id.
-        requests: the pending approval requests.
-        redacted: the values that it hides from people.
-        waits: the names of the deliveries that it waits for, and for nothing else.
-        spent: what this run and those nested in it have spent of each budget of the parent, by
-            the budget's index.
-        wants: the budgets of which it needs more, each with the share that it knows of.
-    """
+    """Report to the run's parent, a workflow id, what the run waits for, and its spending."""
 
     parent: str
-    requests: tuple[ApprovalRequest, ...]
-    redacted: tuple[Redacted, ...] = ()
-    waits: tuple[str, ...] = ()
-    spent: tuple[tuple[int, int], ...] = ()
-    wants: tuple[tuple[int, int], ...] = ()
+    record: NestedRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LendBudget:
-    """Lend a nested run more of this run's budget with an index, up to a whole share."""
+    """Lend a nested run more of a budget of this run."""
 
     nested_id: str
-    index: int
-    share: int
+    record: LendRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

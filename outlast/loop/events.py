@@ -6,18 +6,24 @@ Every event carries its time in milliseconds since the epoch, because the loop h
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from outlast.loop.actions import Action
-from outlast.loop.approvals import ApprovalRequest, Person, Remembered
-from outlast.loop.calls import ModelReply
+from outlast.loop.actions import (
+    Action,
+    AttachLineRecord,
+    CancelRecord,
+    DeliverRecord,
+    LendRecord,
+    LineReplyRecord,
+    NestedRecord,
+    RetryRecord,
+    WithdrawRecord,
+)
+from outlast.loop.approvals import Person, Remembered
 from outlast.loop.effects import EffectEvent
 from outlast.loop.fork import Fork
 from outlast.loop.items import Message
 from outlast.loop.redacted import Redacted
 from outlast.loop.start import Start
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread
-
-CancelMode: TypeAlias = Literal["immediate", "after_turn"]
-
 
 A_co = TypeVar("A_co", bound=Action, covariant=True)
 
@@ -97,50 +103,27 @@ class MessageReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRequested:
-    """A request to retry the last question, which failed.
-
-    `answers` is the number of the run's answers, the failed one included, so that a late request
-    retries no other question.
-    """
+class RetryRequested(RetryRecord):
+    """A request to retry the last question, which failed."""
 
     at_ms: int
-    answers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageWithdrawn:
+class MessageWithdrawn(WithdrawRecord):
     """A sender withdrew a message, which counts if the run has not taken it yet."""
 
     at_ms: int
-    message_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueDelivered:
-    """A program delivered a value that a call waits for.
+class ValueDelivered(DeliverRecord):
+    """A program delivered a value that a call waits for; its proof is kept if it can be read.
 
-    Attributes:
-        question: how many questions of the run were settled before that of the call.
-        turn: the turn of the call, which tells it from other calls with its id.
-        call_id: the id of the call.
-        name: the wait of the call.
-        value: the value.
-        delivery_id: a second delivery with the same id is the same delivery.
-        source: who delivers it, in their own words.
-        proof: its signature, if it has one that can be read.
-        verified: whether a worker has checked the proof; None if one has to, when the tool runs.
+    `verified` says whether a worker has checked the proof; None if one has to, when the tool runs.
     """
 
     at_ms: int
-    question: int
-    turn: int
-    call_id: str
-    name: str
-    value: Json
-    delivery_id: str
-    source: str = ""
-    proof: str | None = None
     verified: bool | None = False
 
 
@@ -170,67 +153,43 @@ class RunForked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NestedReported:
-    """A nested run reported what it waits for, and its spending: see `NotifyParent`."""
+class NestedReported(NestedRecord):
+    """A nested run reported what it waits for, and its spending."""
 
     at_ms: int
-    nested_id: str
-    requests: tuple[ApprovalRequest, ...]
-    redacted: tuple[Redacted, ...] = ()
-    waits: tuple[str, ...] = ()
-    spent: tuple[tuple[int, int], ...] = ()
-    wants: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetLent:
+class BudgetLent(LendRecord):
     """The parent lent more of its budget with an index: the nested run's whole share."""
 
     at_ms: int
-    index: int
-    share: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineAttached:
-    """A realtime line opened: it makes the model calls until it ends or another one opens.
-
-    Attributes:
-        line: the id of the line.
-        label: what people read, such as `phone call`.
-        owner: the token that its replies follow: see `lines.py`; empty if they have none.
-    """
+class LineAttached(AttachLineRecord):
+    """A realtime line opened: it makes the model calls until it ends or another one opens."""
 
     at_ms: int
-    line: str
-    label: str = ""
-    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineReplied:
-    """The model spoke on a realtime line.
-
-    Attributes:
-        line: the id of the line.
-        message: what the user said before; its content is empty if the model began.
-        result: the reply, with the provider's id and the plan of its calls.
-        token: the line's next token.
-    """
+class LineReplied(LineReplyRecord):
+    """The model spoke on a realtime line."""
 
     at_ms: int
-    line: str
-    token: str = ""
-    message: Message
-    result: ModelReply
+
+    @property
+    def message(self) -> Message:
+        """What the user said before; its content is empty if the model began."""
+        return Message(f"said:{self.reply.response_id}", tuple(self.said), self.at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelRequested:
+class CancelRequested(CancelRecord):
     """A request to stop the run: immediately, or after the current turn."""
 
     at_ms: int
-    mode: CancelMode = "immediate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def line_replied(state: LoopState, event: LineReplied) -> LoopState:
     if line is None or line.line != event.line or state.phase in {"preparing", "closing"}:
         what, why = f"reply on the line {event.line}", "It is not the line of this run now."
         return with_ignored(state, event.at_ms, what, why)
-    replied = any(one.response_id == event.result.response_id for one in state.responses)
+    replied = any(one.response_id == event.reply.response_id for one in state.responses)
     if replied or has_message(state, message.id):
         return state
     if state.line_token and not follows(event.token, state.line_token):
@@ -76,7 +76,7 @@ def line_replied(state: LoopState, event: LineReplied) -> LoopState:
         state = record_messages(revised(state, inbox=(*state.inbox, message)))
     if state.phase == "idle":
         begun = revised(state, phase="thinking", turn=1, turns=state.turns + 1, starts=False)
-        newer = model_replied(begun, event.result, event.at_ms)
+        newer = model_replied(begun, event.reply, event.at_ms)
     else:
         newer = _reply_on_line(state, event)
     return revised(newer, server=state.server)
@@ -91,9 +91,9 @@ def _reply_on_line(state: LoopState, event: LineReplied) -> LoopState:
     call = line_call(state)
     if call is not None:
         rest = tuple(one for one in state.pending if one is not call)
-        return model_replied(revised(state, pending=rest), event.result, event.at_ms)
+        return model_replied(revised(state, pending=rest), event.reply, event.at_ms)
     earlier, question = state.calls, state.question
-    state = record_reply(state, event.result)
+    state = record_reply(state, event.reply)
     calls = state.calls
     state = revised(
         state,

@@ -83,6 +83,7 @@ from outlast.loop import (
     turns,
     votes,
 )
+from outlast.loop.actions import LendRecord
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import (
     STOPPED_AT_THE_END,
@@ -281,7 +282,7 @@ def _loans(before: LoopState, after: LoopState) -> list[LendBudget]:
     """Return what nested runs that work already may spend more."""
     known = {one.nested_id: one.shares for one in before.lent}
     return [
-        LendBudget(nested_id=one.nested_id, index=index, share=share)
+        LendBudget(nested_id=one.nested_id, record=LendRecord(index=index, share=share))
         for one in after.lent
         for index, share in one.shares
         if one.nested_id in known and (index, share) not in known[one.nested_id]

@@ -126,8 +126,7 @@ def is_repeated(state: LoopState, event: ValueDelivered) -> bool:
 
 def receipt_for(state: LoopState, event: ValueDelivered) -> Receipt | None:
     """Return what came of the wait that a delivery is for; None while it goes on."""
-    wait = (event.question, event.turn, event.call_id, event.name)
-    return next((one for one in state.receipts if _wait_of(one) == wait), None)
+    return next((one for one in state.receipts if one.place == event.place), None)
 
 
 def delivery_problem(state: LoopState, event: ValueDelivered) -> str | None:
@@ -358,9 +357,5 @@ def cleaned_up(state: LoopState, calls: Iterable[Call]) -> LoopState:
     return state
 
 
-def _wait_of(receipt: Receipt) -> tuple[int, int, str, str]:
-    return receipt.question, receipt.turn, receipt.call_id, receipt.name
-
-
 def _is_of(receipt: Receipt, state: LoopState, call: Call, name: str) -> bool:
-    return _wait_of(receipt) == (len(state.answers), state.question.turn, call.call_id, name)
+    return receipt.place == (len(state.answers), state.question.turn, call.call_id, name)

@@ -3,12 +3,12 @@
 from dataclasses import fields
 from typing import Any, Final, TypedDict, Unpack
 
+from outlast.loop.actions import CancelMode
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Remembered
 from outlast.loop.aside import Aside
 from outlast.loop.calls import Call, TriedModel
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import Effect
-from outlast.loop.events import CancelMode
 from outlast.loop.fork import Fork
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered

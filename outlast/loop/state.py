@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from outlast.loop.actions import CancelMode
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -14,7 +15,7 @@ from outlast.loop.approvals import (
     Remembered,
 )
 from outlast.loop.aside import Aside, read_by_model
-from outlast.loop.calls import Call, CompactionNeed, TriedModel
+from outlast.loop.calls import Call, CompactionNeed, TriedModel, WaitPlace
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
     BACKGROUND,
@@ -28,7 +29,6 @@ from outlast.loop.effects import (
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.events import CancelMode
 from outlast.loop.fork import Fork
 from outlast.loop.items import Item, Message
 from outlast.loop.notices import Undelivered
@@ -98,15 +98,11 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(WaitPlace):
     """What came of a wait of a call, for people, and for deliveries that come later.
 
     Attributes:
-        question: how many questions of the run were settled before that of the call.
-        turn: the turn of the call.
-        call_id: the id of the call.
-        tool: the name of its tool.
-        name: the wait.
+        tool: the name of the call's tool.
         delivery_id: the delivery that counted; empty if none did.
         source: who delivered or gave the value, in their own words.
         at_ms: when the value came, or the wait ended without one.
@@ -115,11 +111,7 @@ class Receipt:
             with one that a worker has to check before the tool reads the value.
     """
 
-    question: int
-    turn: int
-    call_id: str
     tool: str
-    name: str
     delivery_id: str
     source: str = ""
     at_ms: int

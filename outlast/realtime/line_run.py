@@ -23,6 +23,7 @@ from outlast.client.identity import sign
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import blobs, names, policies, records
 from outlast.loop import lines
+from outlast.loop.actions import AttachLineRecord, LineReplyRecord
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.state import LoopState, line_of
@@ -112,7 +113,7 @@ class TemporalLineRun:
         self.line = f"line-{secrets.token_hex(8)}"
         owner, *tokens = lines.tokens(secrets.token_hex(32))
         self._tokens = iter(tokens)
-        record = records.AttachLineRecord(line=self.line, label=self._label, owner=owner)
+        record = AttachLineRecord(line=self.line, label=self._label, owner=owner)
         record = await self._address.ask(
             partial(sign, self._client, record, self.run_id, action=names.UPDATE_ATTACH_LINE)
         )
@@ -144,7 +145,7 @@ class TemporalLineRun:
                 f"A line gives at most {lines.MOST_TOKENS:,} replies. Open another line."
             )
         try:
-            record = records.LineReplyRecord(
+            record = LineReplyRecord(
                 line=self.line,
                 token=token,
                 said=[blobs.escape_item(raw) for raw in said],

@@ -287,7 +287,7 @@ class MemoryRun:
 
     def _signal(self, command: NotifyParent | LendBudget) -> Event:
         """Return the event of a signal between a run and its parent, as a server delivers it."""
-        _, name, record = records.signal_of(self.run_id, command)
+        _, name, record = records.signal_of(command)
         return history.signalled(name, [record], now_ms())
 
     def _cancel(self, effect: int) -> None:

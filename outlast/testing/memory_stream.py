@@ -9,7 +9,8 @@ from outlast.client.read.delta_poller import RawEvent
 from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.run_state import RunState
 from outlast.client.start.options import StartOptions
-from outlast.loop.events import CancelMode, CancelRequested
+from outlast.loop.actions import CancelMode
+from outlast.loop.events import CancelRequested
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model

@@ -4,7 +4,7 @@ A surface (the desk, the command line, notices) imports these and the views, and
 `outlast.loop`: what is not here may change without anybody outside noticing.
 """
 
-from outlast.loop.actions import HoldMode
+from outlast.loop.actions import CancelMode, HoldMode
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     REDACTED,
@@ -19,7 +19,6 @@ from outlast.loop.approvals import (
     VoteType,
 )
 from outlast.loop.aside import Aside
-from outlast.loop.events import CancelMode
 from outlast.loop.items import Item, ItemKind, Message
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent, Undelivered
 from outlast.loop.start import Customer

@@ -51,6 +51,7 @@ from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKE
 from outlast.contract.policies import ARCHIVE_VARIABLE, MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.contract.stages import StageChange
 from outlast.interpreter_end import wait_for_native_threads
+from outlast.loop.actions import DeliverRecord
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.payloads.readable import readable
@@ -269,7 +270,7 @@ class _Observed(Interceptor):
         """Return why an action's proof does not count, or None; never called in a replay."""
         if not self._identity.keys and action == UPDATE_ATTACH_LINE:
             return None
-        if isinstance(record, records.DeliverRecord):
+        if isinstance(record, DeliverRecord):
             return delivery_proof_problem(record, place, self._identity.keys, at_ms=now_ms())
         return proof_problem(record, place, self._identity.keys, now_ms=now_ms(), action=action)
 

@@ -393,7 +393,7 @@ class AgentRun:
         """Signal the parent or a nested run, one after the other; one that has ended is ignored."""
         if before is not None:
             await before
-        run_id, name, record = records.signal_of(self._id, command)
+        run_id, name, record = records.signal_of(command)
         with contextlib.suppress(FailureError):
             await workflow.get_external_workflow_handle(run_id).signal(name, record)
 

@@ -20,6 +20,7 @@ from temporalio.exceptions import TimeoutError as EngineTimeoutError
 
 from outlast.contract import blobs, names, records
 from outlast.contract.delivered_values import LARGEST_VALUE_BYTES, check_shape, size_of
+from outlast.loop.actions import DeliverRecord
 from outlast.loop.values import Json, JsonObject
 from outlast.payloads.readable import json_of
 from outlast.rendering import head, inline_within, joined
@@ -86,7 +87,7 @@ async def _execute(record: records.ErrandRecord) -> Json | records.Unreadable:
 
 async def _deliver(record: records.ErrandRecord, outcome: JsonObject) -> bool:
     """Send the outcome to the run, whichever history it has now; return False if it has ended."""
-    delivery = records.DeliverRecord(
+    delivery = DeliverRecord(
         question=record.question,
         turn=record.turn,
         call_id=record.call_id,

@@ -33,6 +33,7 @@ from outlast.contract.identity import (
     shared_key,
     signed,
 )
+from outlast.loop.actions import DeliverRecord
 from outlast.loop.calls import Arrival
 from outlast.loop.effects import RunTool
 from outlast.proofs import ServerLineage, identity_keys
@@ -72,7 +73,7 @@ async def parked(desk: Desk, shop: Shop) -> RunHandle:
     return handle
 
 
-def delivery(**fields: Any) -> records.DeliverRecord:
+def delivery(**fields: Any) -> DeliverRecord:
     """Return a delivery of somebody's own, for the call c1 of the first turn."""
     mine: dict[str, Any] = {
         "question": 0,
@@ -82,10 +83,10 @@ def delivery(**fields: Any) -> records.DeliverRecord:
         "value": PAID,
         "delivery_id": "mine",
     }
-    return records.DeliverRecord(**{**mine, **fields})
+    return DeliverRecord(**{**mine, **fields})
 
 
-async def refused(desk: Desk, handle: RunHandle, record: records.DeliverRecord) -> str:
+async def refused(desk: Desk, handle: RunHandle, record: DeliverRecord) -> str:
     """Return why an update is refused."""
     with pytest.raises(WorkflowUpdateFailedError) as raised:
         await workflow_of(desk, handle).execute_update(names.DELIVER, records.write(record))
@@ -134,13 +135,13 @@ async def test_without_a_proof_nothing_counts_before_or_while_the_call_waits(des
     assert shop.shipped == [PAID]
 
 
-Forge = Callable[[Desk, RunHandle], Awaitable[records.DeliverRecord]]
+Forge = Callable[[Desk, RunHandle], Awaitable[DeliverRecord]]
 
 
 def changed(**fields: Any) -> Forge:
     """Return a forger: takes a genuine delivery, and changes it."""
 
-    async def forge(desk: Desk, handle: RunHandle) -> records.DeliverRecord:
+    async def forge(desk: Desk, handle: RunHandle) -> DeliverRecord:
         genuine = signed_form(delivery(**fields))
         genuine = await sign(desk.client, genuine, handle.id, action=names.DELIVER)
         return delivery(proof=genuine.proof)
@@ -148,7 +149,7 @@ def changed(**fields: Any) -> Forge:
     return forge
 
 
-async def of_a_decision(desk: Desk, handle: RunHandle) -> records.DeliverRecord:
+async def of_a_decision(desk: Desk, handle: RunHandle) -> DeliverRecord:
     of_decision = await sign(desk.client, signed_form(delivery()), handle.id, action="decide")
     return delivery(proof=of_decision.proof)
 
@@ -160,7 +161,7 @@ async def signed_here(
     key: IdentityKey | None = None,
     ago_ms: int = 0,
     **place: str,
-) -> records.DeliverRecord:
+) -> DeliverRecord:
     """Return a delivery for a place, signed with the key of the project or another one."""
     own = (await identity_keys(desk.client)).signing
     assert own is not None

@@ -21,6 +21,7 @@ from outlast.agents.errors import RunNotFound
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names, records
+from outlast.loop.actions import AttachLineRecord, LineReplyRecord, NestedRecord
 from outlast.loop.approvals import ApprovalRequest, Decision, Evidence, Person
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.effects import RunTool
@@ -295,7 +296,7 @@ async def test_a_line_of_somebodys_own_runs_no_guarded_tool(desk: Desk):
     line = workflow_of(desk, handle)
     with pytest.raises(WorkflowUpdateFailedError) as raised:
         await line.execute_update(
-            names.UPDATE_ATTACH_LINE, records.write(records.AttachLineRecord(line="mine"))
+            names.UPDATE_ATTACH_LINE, records.write(AttachLineRecord(line="mine"))
         )
     assert "it has no proof of who sends it" in str(raised.value.cause)
 
@@ -303,7 +304,7 @@ async def test_a_line_of_somebodys_own_runs_no_guarded_tool(desk: Desk):
     await real.attach()
     try:
         for token in ("", "0" * 64):
-            forged = records.LineReplyRecord(line=real.line, token=token, said=[], reply=reply)
+            forged = LineReplyRecord(line=real.line, token=token, said=[], reply=reply)
             await line.signal(names.SIGNAL_LINE_REPLY, records.write(forged))
         state = await desk.until(handle, lambda state: len(state.ignored) == 2)
         assert {one.why for one in state.ignored} == {"It does not come from the line's owner."}
@@ -388,7 +389,7 @@ async def test_a_forged_report_of_a_nested_run_shows_and_decides_nothing_of_anot
         replace(real, run_id="another-run", arguments='{"euros": 1}'),
         replace(real, id="a1", arguments='{"euros": 1}'),
     ):
-        record = records.NestedRecord(nested_id=nested.nested_id, requests=(forged,))
+        record = NestedRecord(nested_id=nested.nested_id, requests=(forged,))
         await workflow_of(desk, handle).signal(names.SIGNAL_NESTED, records.write(record))
     later = await handle.state()
     assert {one.run_id for one in later.pending_approvals} <= {nested.nested_id}

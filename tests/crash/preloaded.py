@@ -15,6 +15,7 @@ import httpx2
 from outlast.activities import effects
 from outlast.contract import records
 from outlast.contract.effects import EffectRequest
+from outlast.loop.actions import CancelRecord
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
 from outlast.loop.effects import CallModel, PrepareRun, RunHandoff, RunTool
@@ -37,7 +38,7 @@ for kind in (
     *(EffectRequest[CallModel], PrepareRun, RunHandoff, RunTool),
     *(HandoffResult, ModelReply, PreparedRun, ToolResult),
     *(Decision, LoopState, records.RunInput, records.RunResultRecord),
-    *(records.CancelRecord, records.SendRecord),
+    *(CancelRecord, records.SendRecord),
 ):
     records.adapter(kind)
 

@@ -11,7 +11,14 @@ from typing import Any, Self, TypeVar
 from outlast.contract.blobs import encode, is_plain
 from outlast.contract.effects import EffectRequest
 from outlast.contract.stages import Stage, StageChange, advanced
-from outlast.loop.actions import ClaimAction, HoldAction, HoldMode, ReleaseAction, SayAction
+from outlast.loop.actions import (
+    CancelMode,
+    ClaimAction,
+    HoldAction,
+    HoldMode,
+    ReleaseAction,
+    SayAction,
+)
 from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
 from outlast.loop.calls import (
     AgentResult,
@@ -51,7 +58,6 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     BudgetLent,
-    CancelMode,
     CancelRequested,
     EffectBlocked,
     Event,
@@ -559,12 +565,11 @@ class Play:
         self, *parts: Part, heard: str = "", line: str = "l1", token: str = "", **fields: Any
     ) -> tuple[Command, ...]:
         """The model speaks on the line, after the user said something or of its own accord."""
-        reply_id = fields.setdefault("response_id", f"spoken-{len(self.events)}")
-        content = ({"role": "user", "content": heard},) if heard else ()
-        said = Message(f"said:{reply_id}", content, self.now_ms)
+        fields.setdefault("response_id", f"spoken-{len(self.events)}")
+        said: list[JsonObject] = [{"role": "user", "content": heard}] if heard else []
         reply = reply_of(*parts, **fields)
         return self.take(
-            LineReplied(at_ms=self.now_ms, line=line, message=said, result=reply, token=token)
+            LineReplied(at_ms=self.now_ms, line=line, said=said, reply=reply, token=token)
         )
 
     def retried(self, answers: int | None = None) -> tuple[Command, ...]:

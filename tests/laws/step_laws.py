@@ -209,7 +209,7 @@ def takes_reply(
 ) -> bool:
     """Whether a reply comes from the line of the run, and for the first time."""
     lines = [one.line for one in outstanding.values() if isinstance(one, KeepLineOpen)]
-    is_new = all(one.response_id != event.result.response_id for one in state.responses)
+    is_new = all(one.response_id != event.reply.response_id for one in state.responses)
     is_unsaid = all(one.id != event.message.id for one in accepted)
     is_open = state.phase not in {"preparing", "closing", "closed"}
     return lines == [event.line] and is_new and is_unsaid and is_open
@@ -367,12 +367,16 @@ def check_reports(state: LoopState, commands: Sequence[Command]) -> None:
     waiting = [
         one if one.run_id else replace(one, run_id=state.run_id) for one in state.pending_approvals
     ]
-    assert list(told[-1].requests if told else ()) == waiting, "the parent knows something else"
+    assert list(told[-1].record.requests if told else ()) == waiting, (
+        "the parent knows something else"
+    )
     deliveries = state.deliveries if state.status == "parked" else ()
-    assert (told[-1].waits if told else ()) == deliveries, "the parent knows another wait"
+    assert (told[-1].record.waits if told else ()) == deliveries, "the parent knows another wait"
     for earlier, later in pairwise(told):
-        news = (later.requests, later.waits)
-        assert (earlier.requests, earlier.waits) != news, "the parent was told the same thing twice"
+        news = (later.record.requests, later.record.waits)
+        assert (earlier.record.requests, earlier.record.waits) != news, (
+            "the parent was told the same thing twice"
+        )
 
 
 def check_notices(before: LoopState, after: LoopState, commands: Sequence[Command]) -> None:

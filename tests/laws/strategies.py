@@ -68,7 +68,7 @@ from outlast.loop.events import (
     ValueDelivered,
 )
 from outlast.loop.fallback import NEXT_MODEL
-from outlast.loop.items import Item, Message
+from outlast.loop.items import Item
 from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.start import Parent
 from outlast.loop.state import LoopState
@@ -451,10 +451,9 @@ def _spoken(play: Play, script: Script, a: int, b: int) -> LineReplied:
     lines = [one.line for one in play.outstanding.values() if isinstance(one, KeepLineOpen)]
     line = lines[0] if lines and b % 8 else "l9"
     reply_id = f"spoken-{len(play.events) if a % 6 else 0}"
-    content = ({"role": "user", "content": f"heard {b}"},) if a % 3 else ()
-    said_before = Message(f"said:{reply_id}", content, play.now_ms)
+    heard: list[JsonObject] = [{"role": "user", "content": f"heard {b}"}] if a % 3 else []
     reply = replace(script.replies[b % len(script.replies)], response_id=reply_id)
-    return LineReplied(at_ms=play.now_ms, line=line, message=said_before, result=reply)
+    return LineReplied(at_ms=play.now_ms, line=line, said=heard, reply=reply)
 
 
 def _answer_of_kind(

@@ -26,7 +26,7 @@ from outlast.contract.identity import (
 )
 from outlast.encryption import EncryptionCodec
 from outlast.loop import lines
-from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
+from outlast.loop.actions import ClaimAction, DeliverRecord, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import Decision
 from outlast.loop.canonical import digest
 from outlast.serve.cursor import Cursor
@@ -50,7 +50,7 @@ ACTIONS = {
     "say": SayAction(text="I am Ann. ✓", message_id="p1", **PERSON),
     "release": ReleaseAction(note="Done.", to="Orders", **PERSON),
 }
-DELIVERY = records.DeliverRecord(
+DELIVERY = DeliverRecord(
     question=1, turn=2, call_id="c1", name="courier", value={"grams": 900.5}, delivery_id="d1"
 )
 SESSION = StaffSession(
@@ -110,7 +110,7 @@ async def problems(kept: dict[str, Any]) -> list[str]:
             why = proof_problem(action, PLACE, keys_of(kind), now_ms=AT_MS, action=name)
             found += [f"{name} signed with {kind}: {why}"] if why else []
     for kind, fields in kept["deliveries"].items():
-        record = records.read(records.DeliverRecord, fields)
+        record = records.read(DeliverRecord, fields)
         why = delivery_proof_problem(record, PLACE, keys_of(kind), at_ms=AT_MS)
         found += [f"delivery signed with {kind}: {why}"] if why else []
     for kind, token in kept["tokens"].items():

@@ -16,6 +16,7 @@ from outlast.agents.errors import DecisionRefused
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names, records
+from outlast.loop.actions import NestedRecord
 from outlast.loop.approvals import Decision
 from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
@@ -81,7 +82,7 @@ async def test_a_nested_request_is_read_from_the_run_that_made_it(desk: Desk):
     [request], [other] = await handle.approvals(), await stranger.approvals()
     forged = replace(request, arguments='{"order": "a small one"}', args_digest=other.args_digest)
     claims = (forged, replace(other, run_id=stranger.id))
-    report = records.NestedRecord(nested_id=request.run_id, requests=claims)
+    report = NestedRecord(nested_id=request.run_id, requests=claims)
     await desk.workflow(handle).signal(names.SIGNAL_NESTED, records.write(report))
     state = await desk.until(handle, lambda state: bool(state.ignored))
     assert state.ignored[0].why == "It has requests of another run."

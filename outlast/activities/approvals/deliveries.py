@@ -9,7 +9,7 @@ from typing import Final
 
 from outlast.contract.delivery_proofs import delivery_proof_problem
 from outlast.contract.identity import IdentityKeys, Place
-from outlast.contract.records import DeliverRecord
+from outlast.loop.actions import DeliverRecord
 from outlast.loop.calls import Arrival
 from outlast.loop.effects import RunTool
 from outlast.ports.identity import Execution, WorkerIdentity

@@ -238,7 +238,7 @@ def _of_request(event: Event, place: dict[str, Any]) -> Iterator[Entry]:
 def _of_line(event: LineAttached | LineReplied, place: dict[str, Any]) -> Entry:
     if isinstance(event, LineAttached):
         return Entry(kind="line", **place, name=event.label)
-    return Entry(kind="line", **place, items=event.message.content, result=write(event.result))
+    return Entry(kind="line", **place, items=event.message.content, result=write(event.reply))
 
 
 def _has_effect(before: LoopState, after: LoopState) -> bool:

@@ -47,7 +47,7 @@ from outlast.client.transport.executions import first_of, started_payload
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
 from outlast.contract import names, records
-from outlast.loop.events import CancelMode
+from outlast.loop.actions import CancelMode
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.ports.blobs import BlobStore, check_blob_store

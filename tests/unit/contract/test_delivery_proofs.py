@@ -14,7 +14,7 @@ from outlast.contract.delivery_proofs import (
 )
 from outlast.contract.identity import IdentityKeys, Place, shared_key, signed
 from outlast.contract.names import DELIVER
-from outlast.contract.records import DeliverRecord
+from outlast.loop.actions import DeliverRecord
 
 KEY, OTHER = shared_key(bytes(range(32))), shared_key(bytes(range(100, 132)))
 PLACE = Place(namespace="default", chain_id="first-execution", run_id="support-42")

@@ -19,16 +19,18 @@ from outlast.contract.history import (
     opening,
 )
 from outlast.contract.records import (
+    RunInput,
+    write,
+    write_state,
+)
+from outlast.loop.actions import (
+    Action,
     AttachLineRecord,
     DeliverRecord,
     LendRecord,
     LineReplyRecord,
     NestedRecord,
-    RunInput,
-    write,
-    write_state,
 )
-from outlast.loop.actions import Action
 from outlast.loop.effects import (
     EffectAnswered,
     EffectEvent,
@@ -125,8 +127,7 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
             kind = Signalled if event.verified is None else Updated
             return kind(name="deliver", arguments=(write(delivered),))
         case LineReplied():
-            said = [*event.message.content]
-            spoken = LineReplyRecord(line=event.line, said=said, reply=event.result)
+            spoken = LineReplyRecord(line=event.line, said=event.said, reply=event.reply)
             return Signalled(name="line_reply", arguments=(write(spoken),))
         case RunForked():
             raise AssertionError("a fork begins with it")

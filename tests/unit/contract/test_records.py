@@ -14,9 +14,6 @@ from outlast.contract import effects, history, names, records
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.contract.records import (
-    AttachLineRecord,
-    CancelRecord,
-    NestedRecord,
     RunInput,
     RunResultRecord,
     SendRecord,
@@ -26,6 +23,7 @@ from outlast.contract.records import (
     write,
     write_state,
 )
+from outlast.loop.actions import AttachLineRecord, CancelRecord, NestedRecord
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import (
     AgentResult,

@@ -16,7 +16,7 @@ from outlast.contract.identity import (
     signed,
 )
 from outlast.contract.refusals import proof_refusal
-from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction
+from outlast.loop.actions import ClaimAction, DeliverRecord, HoldAction, ReleaseAction, SayAction
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import ValueDelivered
 from outlast.loop.start import Start
@@ -102,15 +102,13 @@ def test_messages_need_no_signature() -> None:
 
 def test_deliveries_need_no_signature() -> None:
     """Whoever may reach the run may deliver; who else may is checked where it comes in."""
-    record = records.DeliverRecord(
-        question=0, turn=1, call_id="c1", name="courier", delivery_id="d1"
-    )
+    record = DeliverRecord(question=0, turn=1, call_id="c1", name="courier", delivery_id="d1")
     written = records.write(record)
     assert proof_refusal(STATE, names.DELIVER, written, "default", None) is None
 
 
 def test_a_delivery_with_a_proof_has_to_have_one_that_counts() -> None:
-    record = records.DeliverRecord(
+    record = DeliverRecord(
         question=0, turn=1, call_id="c1", name="courier", delivery_id="d1", proof="v2.x"
     )
 

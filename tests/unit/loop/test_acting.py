@@ -461,7 +461,7 @@ PARENT = Parent(run_id="root", prefix="e3.")
 
 def told(play: Play) -> list[list[tuple[str, str]]]:
     return [
-        [(one.id, one.run_id) for one in command.requests]
+        [(one.id, one.run_id) for one in command.record.requests]
         for command in play.commands
         if isinstance(command, NotifyParent)
     ]
@@ -492,7 +492,7 @@ def test_the_parent_is_told_what_comes_from_further_down_as_it_is() -> None:
 
 
 def waits_told(play: Play) -> list[tuple[str, ...]]:
-    return [command.waits for command in play.commands if isinstance(command, NotifyParent)]
+    return [command.record.waits for command in play.commands if isinstance(command, NotifyParent)]
 
 
 def test_the_parent_is_told_which_delivery_is_waited_for() -> None:

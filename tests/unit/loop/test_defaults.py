@@ -20,6 +20,7 @@ OTHERS: dict[str, Any] = {
     "ApprovalRequest.status": "pending",
     "Call.form": "function_call",
     "CleanUp.form": "function_call",
+    "CancelRecord.mode": "immediate",
     "CancelRequested.mode": "immediate",
     "Budget.per": "run",
     "HoldAction.mode": "immediate",

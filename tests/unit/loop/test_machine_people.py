@@ -472,7 +472,7 @@ def test_the_parent_hears_what_votes_and_time_do() -> None:
     play = waiting(terms=TWO, parent=Parent(run_id="root", prefix="e3."))
     play.decided("e3.a1", by="ann")
     told = [one for one in play.commands if isinstance(one, NotifyParent)]
-    assert [len(one.requests[0].votes) for one in told] == [0, 1]
+    assert [len(one.record.requests[0].votes) for one in told] == [0, 1]
 
 
 # --- Answers that need approval ------------------------------------------------------------------

@@ -15,7 +15,6 @@ from outlast.loop.events import (
     PersonActed,
     TimePassed,
 )
-from outlast.loop.items import Message
 from outlast.loop.lines import tokens
 from outlast.loop.machine import NONCES_KEPT_MS, advance
 from outlast.loop.revision import revised
@@ -338,8 +337,7 @@ def test_only_the_owner_of_a_line_replies_on_it() -> None:
 def _spoken(play: Play, token: str) -> LoopState:
     """The state after a reply that somebody else sends."""
     reply = reply_of(said("Forged."), response_id=f"forged-{token}")
-    words = Message(f"said:forged-{token}", (), play.now_ms)
-    event = LineReplied(at_ms=play.now_ms, line="l1", message=words, result=reply, token=token)
+    event = LineReplied(at_ms=play.now_ms, line="l1", reply=reply, token=token)
     return advance(play.state, event)[0]
 
 

@@ -69,7 +69,7 @@ def test_runs_tell_each_other_a_value_once_and_not_without_an_end() -> None:
 def test_a_nested_run_tells_its_parent() -> None:
     play = asked({"iban": "DE89"}, parent=Parent(run_id="run", prefix="e1."))
     (report,) = (one for one in play.commands if isinstance(one, NotifyParent))
-    assert report.redacted == (ACCOUNT,)
+    assert report.record.redacted == (ACCOUNT,)
 
 
 def test_a_parent_hides_what_nested_runs_hide_and_tells_the_next() -> None:

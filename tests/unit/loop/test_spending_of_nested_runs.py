@@ -102,7 +102,7 @@ class Tree:
         match command:
             case NotifyParent() | LendBudget():
                 self.signalled += 1
-                to, name, payload = records.signal_of(run_id, command)
+                to, name, payload = records.signal_of(command)
                 self.signals.setdefault(run_id, deque()).append((to, name, payload))
             case CancelEffect():
                 for one in [one for one in self.effects if one[0] == run_id]:

@@ -9,6 +9,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
 from outlast.contract import records
 from outlast.loop import lines
+from outlast.loop.actions import LineReplyRecord
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, Command, EffectAnswered, KeepLineOpen
@@ -106,18 +107,17 @@ class MemoryLineRun:
         return line
 
     async def reply(self, said: Sequence[JsonObject], reply: ModelReply) -> None:
-        record = records.LineReplyRecord(
+        record = LineReplyRecord(
             line=f"line-{self.lines}", token=next(self._tokens), said=list(said), reply=reply
         )
-        sent = records.read(records.LineReplyRecord, records.write(record))
-        message = Message(f"said:{reply.response_id}", tuple(sent.said), now_ms())
+        sent = records.read(LineReplyRecord, records.write(record))
         await self.take(
             LineReplied(
                 at_ms=now_ms(),
                 line=sent.line,
                 token=sent.token,
-                message=message,
-                result=sent.reply,
+                said=sent.said,
+                reply=sent.reply,
             )
         )
 

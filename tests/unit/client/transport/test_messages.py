@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from outlast.agents.errors import UserError
 from outlast.client.transport.messages import check_choice, check_input
-from outlast.loop.events import CancelMode
+from outlast.loop.actions import CancelMode
 
 
 @pytest.mark.parametrize(
