@@ -12,20 +12,11 @@ from outlast.contract import failures, names, policies
 from outlast.contract.failures import EngineFailure
 from outlast.loop import effects, phrases
 from outlast.loop.calls import (
-    AgentResult,
     ExecutionOptions,
-    HandoffResult,
-    ModelReply,
-    PreparedRun,
-    ToolResult,
-    ViewSummary,
 )
-from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import Effect
 from outlast.loop.items import Item
-from outlast.loop.notices import NoticeReceipt
 from outlast.loop.state import LoopState, items_of, items_to_save, items_to_summarise, redacted_in
-from outlast.loop.stored import Offload
 from outlast.loop.values import Failure
 from outlast.rendering import call_line, joined
 
@@ -69,7 +60,6 @@ class EffectKind:
         effect: the class of the command.
         activity: the activity type; a type that ends with a colon is followed by the effect's name.
         function: the function that carries the effect out, as `module:function`.
-        result: the record that the activity returns; None if it returns nothing.
         label: the effect's name in messages about its failure.
         failure_code: the default code of a failure.
         timeout_code: the code of a time-out, if it differs.
@@ -84,7 +74,6 @@ class EffectKind:
     effect: type[Any]
     activity: str
     function: str
-    result: Any
     label: Callable[[Any], str]
     failure_code: str
     timeout_code: str | None = None
@@ -137,7 +126,6 @@ ROWS: Final = (
         effect=effects.PrepareRun,
         activity=names.ACTIVITY_PREPARE,
         function="outlast.activities.effects.prepare_run:prepare_run",
-        result=PreparedRun,
         label=lambda effect: f"The start of {effect.agent}",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " · look up"),
@@ -147,7 +135,6 @@ ROWS: Final = (
         effect=effects.CheckInput,
         activity=names.ACTIVITY_CHECK,
         function="outlast.activities.effects.check_input:check_input",
-        result=CheckResult,
         label=lambda effect: f"An input guardrail of {effect.agent}",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " · input guardrails"),
@@ -157,7 +144,6 @@ ROWS: Final = (
         effect=effects.CallModel,
         activity=names.ACTIVITY_MODEL,
         function="outlast.activities.effects.call_model:call_model",
-        result=ModelReply,
         label=lambda effect: f"The model call of {effect.agent}",
         failure_code=failures.MODEL_CALL_FAILED,
         line=_model_line,
@@ -169,7 +155,6 @@ ROWS: Final = (
         effect=effects.CancelResponse,
         activity=names.ACTIVITY_CANCEL_RESPONSE,
         function="outlast.activities.effects.cancel_response:cancel_response",
-        result=None,
         label=lambda effect: f"The cancellation of the response {effect.response_id}",
         failure_code=failures.MODEL_CALL_FAILED,
         line=lambda _, effect: joined("cancel the response ", effect.response_id),
@@ -179,7 +164,6 @@ ROWS: Final = (
         effect=effects.CompactView,
         activity=names.ACTIVITY_COMPACT,
         function="outlast.activities.effects.compact_view:compact_view",
-        result=ViewSummary,
         label=lambda effect: f"The summary for {effect.agent}",
         failure_code=failures.MODEL_CALL_FAILED,
         line=lambda _, effect: joined(effect.agent, f" · summarise {effect.entries} items"),
@@ -191,7 +175,6 @@ ROWS: Final = (
         effect=effects.RunTool,
         activity=names.TOOL_PREFIX,
         function="outlast.activities.effects.run_tool:run_tool",
-        result=ToolResult,
         label=lambda effect: f"The tool {effect.name}",
         failure_code=failures.TOOL_FAILED,
         timeout_code=failures.TOOL_TIMEOUT,
@@ -203,7 +186,6 @@ ROWS: Final = (
         effect=effects.CleanUp,
         activity=names.CLEANUP_PREFIX,
         function="outlast.activities.effects.run_tool:clean_up",
-        result=ToolResult,
         label=lambda effect: f"The clean-up of the tool {effect.name}",
         failure_code=failures.TOOL_FAILED,
         line=lambda _, effect: joined("clean up: ", call_line(effect.name, effect.arguments)),
@@ -214,7 +196,6 @@ ROWS: Final = (
         effect=effects.RunAgent,
         activity=names.WORKFLOW,  # a nested run
         function="",
-        result=AgentResult,
         label=lambda effect: f"The tool {effect.name}",
         failure_code=failures.TOOL_FAILED,
         line=lambda _, effect: call_line(effect.name, effect.arguments),
@@ -224,7 +205,6 @@ ROWS: Final = (
         effect=effects.RunHandoff,
         activity=names.HANDOFF_PREFIX,
         function="outlast.activities.effects.run_handoff:run_handoff",
-        result=HandoffResult,
         label=lambda effect: f"The callback of the handoff {effect.name}",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " → ", effect.target),
@@ -236,7 +216,6 @@ ROWS: Final = (
         effect=effects.FinalizeAnswer,
         activity=names.ACTIVITY_FINALIZE,
         function="outlast.activities.effects.finalize_answer:finalize_answer",
-        result=FinalizedAnswer,
         label=lambda effect: f"The end of {effect.agent}'s answer",
         failure_code=failures.USER_ERROR,
         line=lambda _, effect: joined(effect.agent, " · finalize the answer"),
@@ -248,7 +227,6 @@ ROWS: Final = (
         effect=effects.SaveSession,
         activity=names.ACTIVITY_SAVE,
         function="outlast.activities.effects.save_session:save_session",
-        result=None,
         label=lambda _: "Saving the session",
         failure_code=failures.SESSION_FAILED,
         line=lambda _, effect: f"save items {effect.start} to {effect.stop}",
@@ -260,7 +238,6 @@ ROWS: Final = (
         effect=effects.OffloadItems,
         activity=names.ACTIVITY_OFFLOAD,
         function="outlast.activities.effects.offload_items:offload_items",
-        result=Offload,
         label=lambda _: "Storing content outside of the run",
         failure_code=failures.CONTENT_UNAVAILABLE,
         line=lambda _, effect: f"store the content of items {effect.start} to {effect.stop}",
@@ -272,7 +249,6 @@ ROWS: Final = (
         effect=effects.KeepLineOpen,
         activity=names.ACTIVITY_LINE,
         function="outlast.realtime.keep_line_open:keep_line_open",
-        result=None,
         label=lambda effect: f"The line {effect.line}",
         failure_code=failures.MODEL_CALL_FAILED,
         line=lambda _, effect: joined("On the line: ", effect.label or effect.line),
@@ -283,7 +259,6 @@ ROWS: Final = (
         effect=effects.NotifyPeople,
         activity=names.ACTIVITY_NOTIFY,
         function="outlast.activities.effects.notify_people:notify_people",
-        result=NoticeReceipt,
         label=lambda _: "The notification of people",
         failure_code=failures.INTERNAL,
         line=_notice_line,

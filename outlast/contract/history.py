@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never, cast
 
 from outlast.contract import names
-from outlast.contract.effects import failure_of, kind_of
+from outlast.contract.effects import failure_of
 from outlast.contract.failures import (
     FAILED_ON_CAPABLE_WORKER,
     INTERNAL,
@@ -247,13 +247,13 @@ def _delivered(payload: Json | Unreadable, at_ms: int, *, is_checked: bool) -> V
 
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
     """Return the event of an effect's result: an activity's, or a nested run's."""
-    kind, number = kind_of(effect), effect.effect
-    if kind.result is None:
+    number = effect.effect
+    if effect.result is None:
         return EffectAnswered(at_ms=at_ms, effect=number, result=None)
     if payload is None and isinstance(effect, NotifyPeople):  # earlier workers told nothing
         return EffectAnswered(at_ms=at_ms, effect=number, result=ALL_DELIVERED)
     try:
-        return EffectAnswered(at_ms=at_ms, effect=number, result=read(kind.result, payload))
+        return EffectAnswered(at_ms=at_ms, effect=number, result=read(effect.result, payload))
     except UnreadableRecordError as error:
         failure = Failure(code=INTERNAL, message=str(error))
         return EffectFailed(at_ms=at_ms, effect=number, failure=failure)

@@ -25,7 +25,6 @@ from outlast.loop.calls import (
 from outlast.loop.canonical import digest
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
-    BACKGROUND,
     CallModel,
     CancelResponse,
     CheckInput,
@@ -341,7 +340,7 @@ def blocked_effect(
     state: LoopState, effect: Effect, lacks: str, at_ms: int
 ) -> ApprovalRequest | None:
     """Let a person give up an effect that no worker can carry out; the others go on without it."""
-    if effect.kind in BACKGROUND:
+    if effect.beside:
         return None
     calls = (
         one for one in state.calls if effect.effect == one.effect or effect.kind == "run_handoff"

@@ -1,6 +1,8 @@
 """What an effect's result does, its failure, or the lack of a worker that can carry it out."""
 
-from typing import Final, assert_never
+from collections.abc import Callable, Mapping
+from types import NoneType
+from typing import Any, Final, assert_never
 
 from outlast.loop import (
     compaction,
@@ -15,15 +17,7 @@ from outlast.loop import (
     votes,
 )
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.calls import (
-    AgentResult,
-    HandoffResult,
-    ModelReply,
-    PreparedRun,
-    ToolResult,
-    ViewSummary,
-)
-from outlast.loop.checks import CheckResult, FinalizedAnswer
+from outlast.loop.checks import CheckResult
 from outlast.loop.effects import (
     CallModel,
     CancelResponse,
@@ -38,18 +32,16 @@ from outlast.loop.effects import (
     NotifyPeople,
     OffloadItems,
     PrepareRun,
-    Result,
     RunAgent,
     RunHandoff,
     RunTool,
     SaveSession,
 )
 from outlast.loop.events import EffectBlocked, PersonActed
-from outlast.loop.notices import NoticeReceipt, Undelivered, undelivered
+from outlast.loop.notices import Undelivered, undelivered
 from outlast.loop.problems import sender_of
 from outlast.loop.revision import revised
 from outlast.loop.state import Blocked, LoopState
-from outlast.loop.stored import Offload
 from outlast.loop.transcript import call_of, take_offload, with_call, with_ignored
 from outlast.loop.values import Failure
 
@@ -68,46 +60,30 @@ def effect_answered(state: LoopState, event: EffectEvent) -> LoopState:
     rest = revised(state, pending=tuple(one for one in state.pending if one is not effect))
     if isinstance(event, EffectFailed):
         return _effect_failed(rest, effect, event.failure, event.at_ms)
-    return _effect_done(rest, effect, event.result, event.at_ms) or state
+    if not isinstance(event.result, effect.result or NoneType):  # of another kind of effect
+        return state
+    return _DONE[type(effect)](rest, effect, event.result, event.at_ms)
 
 
-def _effect_done(  # noqa: C901, PLR0911, PLR0912  a row for each effect
-    rest: LoopState, effect: Effect, result: Result, at_ms: int
-) -> LoopState | None:
-    """Apply the result of an effect; None if it is the result of another kind of effect."""
-    if isinstance(effect, OffloadItems):
-        return take_offload(rest, effect, result) if isinstance(result, Offload) else None
-    if isinstance(effect, NotifyPeople):
-        is_receipt = isinstance(result, NoticeReceipt)
-        return _with_undelivered(rest, result.undelivered) if is_receipt else None
-    if isinstance(effect, CancelResponse):
-        return rest if result is None else None
-    if isinstance(effect, CompactView):
-        is_summary = isinstance(result, ViewSummary)
-        return compaction.summarised(rest, effect, result, at_ms) if is_summary else None
-    match effect, result:
-        case PrepareRun(), PreparedRun():
-            return turns.run_prepared(rest, result)
-        case CheckInput(), CheckResult():
-            return turns.input_checked(rest, effect, result, at_ms)
-        case CallModel(), ModelReply():
-            return turns.model_called(rest, effect, result, at_ms)
-        case CleanUp(), ToolResult():
-            return rest
-        case RunTool(), ToolResult():
-            return turns.tool_finished(rest, effect, result, at_ms)
-        case RunAgent(), AgentResult():
-            return turns.agent_finished(rest, effect, result, at_ms)
-        case RunHandoff(), HandoffResult():
-            return turns.handed_over(rest, result, at_ms)
-        case FinalizeAnswer(), FinalizedAnswer():
-            return endings.answer_finalized(rest, result, at_ms)
-        case SaveSession(), None:
-            return ledger.saved(rest)
-        case KeepLineOpen(), None:
-            return lines.reroute_model_call(rest)
-        case _:
-            return None
+_DONE: Final[Mapping[type[Effect], Callable[[LoopState, Any, Any, int], LoopState]]] = {
+    PrepareRun: lambda rest, effect, result, at_ms: turns.run_prepared(rest, result),
+    CheckInput: turns.input_checked,
+    CallModel: turns.model_called,
+    CancelResponse: lambda rest, effect, result, at_ms: rest,
+    CompactView: compaction.summarised,
+    RunTool: turns.tool_finished,
+    CleanUp: lambda rest, effect, result, at_ms: rest,
+    RunAgent: turns.agent_finished,
+    RunHandoff: lambda rest, effect, result, at_ms: turns.handed_over(rest, result, at_ms),
+    FinalizeAnswer: lambda rest, effect, result, at_ms: endings.answer_finalized(
+        rest, result, at_ms
+    ),
+    SaveSession: lambda rest, effect, result, at_ms: ledger.saved(rest),
+    OffloadItems: lambda rest, effect, result, at_ms: take_offload(rest, effect, result),
+    KeepLineOpen: lambda rest, effect, result, at_ms: lines.reroute_model_call(rest),
+    NotifyPeople: lambda rest, effect, result, at_ms: _with_undelivered(rest, result.undelivered),
+}
+"""What the result of each kind of effect does: from the state without it, itself, result and time."""
 
 
 def _effect_failed(  # noqa: C901, PLR0911, PLR0912  a row for each effect

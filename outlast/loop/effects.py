@@ -6,7 +6,7 @@ which activity carries it out, and what answers it.
 """
 
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from outlast.loop.actions import LendRecord, NestedRecord
 from outlast.loop.approvals import Evidence, Remembered
@@ -38,11 +38,31 @@ from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class AgentEffect:
-    """The fields of every effect that runs an agent's code.
+class AnyEffect:
+    """What every effect has; a kind of effect says in its class how it goes with the run.
 
     Attributes:
         effect: the number of the effect; its answering event has the same number.
+        result: the record that answers it; None if it has no result.
+        beside: it runs beside any phase.
+        outlives_failure: it goes on after the question has failed.
+        ends_with_run: the end of the run stops it, and waits for all others.
+        of_source: in a fork, it is for the source of the fork to carry out.
+    """
+
+    effect: int
+    result: ClassVar[type[Any] | None] = None
+    beside: ClassVar[bool] = False
+    outlives_failure: ClassVar[bool] = False
+    ends_with_run: ClassVar[bool] = False
+    of_source: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEffect(AnyEffect):
+    """The fields of every effect that runs an agent's code.
+
+    Attributes:
         agent: the agent whose code runs.
         context: the application's context as JSON.
         context_type: the registered name of the context's type.
@@ -53,7 +73,6 @@ class AgentEffect:
         handovers: how often the run had changed hands.
     """
 
-    effect: int
     agent: str
     context: Json = None
     context_type: str | None = None
@@ -86,6 +105,7 @@ class PrepareRun(AgentEffect):
 
     input: tuple[JsonObject, ...] | None = None
     kind: Literal["prepare_run"] = "prepare_run"
+    result = PreparedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +154,7 @@ class CallModel(TurnEffect):
     model_at: int = 0
     tried: tuple[TriedModel, ...] = ()
     kind: Literal["call_model"] = "call_model"
+    result = ModelReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +167,8 @@ class CancelResponse(AgentEffect):
     response_id: str
     model_at: int = 0
     kind: Literal["cancel_response"] = "cancel_response"
+    beside = True
+    of_source = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +191,10 @@ class CompactView(TurnEffect):
     aside: tuple[Aside, ...] = ()
     model_at: int = 0
     kind: Literal["compact_view"] = "compact_view"
+    result = ViewSummary
+    beside = True
+    outlives_failure = True
+    ends_with_run = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +204,7 @@ class CheckInput(TurnEffect):
     stage: CheckStage
     items: tuple[Item, ...]
     kind: Literal["check_input"] = "check_input"
+    result = CheckResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +243,7 @@ class RunTool(TurnEffect):
     done_proof: str | None = None
     forked: ForkedCall | None = None
     kind: Literal["run_tool"] = "run_tool"
+    result = ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +254,8 @@ class CleanUp(RunTool):
     """
 
     kind: Literal["clean_up"] = "clean_up"  # pyright: ignore[reportIncompatibleVariableOverride]
+    beside = True
+    of_source = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +296,7 @@ class RunAgent(AgentEffect):
     budgets: tuple[Budget, ...] = ()
     fork: Fork | None = None
     kind: Literal["run_agent"] = "run_agent"
+    result = AgentResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +327,7 @@ class RunHandoff(TurnEffect):
     evidence: Evidence | None = None
     policy: ExecutionOptions = DEFAULT_OPTIONS
     kind: Literal["run_handoff"] = "run_handoff"
+    result = HandoffResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,10 +341,11 @@ class FinalizeAnswer(TurnEffect):
     input_length: int
     history: int = 0
     kind: Literal["finalize_answer"] = "finalize_answer"
+    result = FinalizedAnswer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class SaveSession:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveSession(AnyEffect):
     """Write items into the run's session.
 
     The items are those of the transcript from `start` up to `stop`, except those that a filter
@@ -326,7 +360,6 @@ class SaveSession:
         follows: the session already has items, of the run or from before it.
     """
 
-    effect: int
     start: int
     stop: int
     dropped: tuple[int, ...] = ()
@@ -338,24 +371,29 @@ class SaveSession:
     number: int = 0
     follows: bool = False
     kind: Literal["save_session"] = "save_session"
+    beside = True
+    outlives_failure = True
+    of_source = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class OffloadItems:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadItems(AnyEffect):
     """Move the content of items to the blob store. Its result is an `Offload`.
 
     The items are those of the transcript from `start` up to `stop`.
     """
 
-    effect: int
     start: int
     stop: int
     run_id: str
     kind: Literal["offload_items"] = "offload_items"
+    result = Offload
+    beside = True
+    ends_with_run = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class KeepLineOpen:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepLineOpen(AnyEffect):
     """Keep a realtime line open, which makes the model calls meanwhile.
 
     Attributes:
@@ -363,20 +401,27 @@ class KeepLineOpen:
         label: what people read, such as `phone call`.
     """
 
-    effect: int
     line: str
     label: str = ""
     kind: Literal["keep_line_open"] = "keep_line_open"
+    beside = True
+    outlives_failure = True
+    ends_with_run = True
+    of_source = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class NotifyPeople:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyPeople(AnyEffect):
     """Let the worker's notifiers deliver notices. Its result is a `NoticeReceipt`."""
 
-    effect: int
     run_id: str
     notices: tuple[Notice, ...]
     kind: Literal["notify_people"] = "notify_people"
+    result = NoticeReceipt
+    beside = True
+    outlives_failure = True
+    ends_with_run = True
+    of_source = True
 
 
 Result: TypeAlias = (
@@ -477,15 +522,14 @@ Effect: TypeAlias = (
 EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed
 """The events that answer effects."""
 
-BACKGROUND: Final = frozenset({
-    "save_session", "offload_items", "keep_line_open", "notify_people", "clean_up", "compact_view",
-    "cancel_response",
-})  # fmt: skip
-"""Kinds of effects that run beside any phase."""
 
-STOPPED_AT_THE_END: Final = frozenset(
-    {"offload_items", "keep_line_open", "notify_people", "compact_view"}
-)
-"""Kinds of effects that the end of a run stops; it waits for all others."""
+def _kinds(column: str) -> frozenset[str]:
+    chosen = (one for one in get_args(Effect) if getattr(one, column))
+    return frozenset(one.__dataclass_fields__["kind"].default for one in chosen)
+
+
+BACKGROUND: Final = _kinds("beside")
+OUTLIVING_FAILURE: Final = _kinds("outlives_failure")
+"""The kinds of effects that have these columns of `AnyEffect`."""
 
 Command: TypeAlias = Effect | CancelEffect | NotifyParent | LendBudget | NotifyAfterEnd | Finish

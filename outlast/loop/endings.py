@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from outlast.loop import effect_factory, ledger, outside, phrases
 from outlast.loop.approvals import ApprovalStatus
 from outlast.loop.calls import Call, ModelReply
 from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, FinalizedAnswer
-from outlast.loop.effects import CallModel, Effect
+from outlast.loop.effects import OUTLIVING_FAILURE, CallModel, Effect
 from outlast.loop.events import CancelRequested, RunEnded
 from outlast.loop.items import Item, last_words, refusal_of, text_of
 from outlast.loop.revision import revised, revised_call
@@ -149,15 +148,11 @@ def _is_blocked(finalized: FinalizedAnswer) -> bool:
 # --- No answer ------------------------------------------------------------------------------------
 
 
-_BESIDE: Final = frozenset({"save_session", "keep_line_open", "notify_people", "compact_view"})
-"""Kinds of effects that go on after a question has failed."""
-
-
 def fail_question(state: LoopState, failure: Failure) -> LoopState:
     """Fail the question, unless a handler turns the failure into an answer."""
     if not is_handled(state, failure):
         return settle_unanswered(state, failure)
-    keep = _BESIDE | {"check_input"}
+    keep = OUTLIVING_FAILURE | {"check_input"}
     state = cancel_pending(state, phrases.NOT_RUN, keep=keep)
     return set_candidate(state, Candidate(failure=failure))
 
@@ -178,7 +173,7 @@ def _not_answered(
 
 def settle_unanswered(state: LoopState, failure: Failure) -> LoopState:
     """End the question without an answer; a conversation stays open, a run closes."""
-    state = ledger.block_unchecked(cancel_pending(state, phrases.NOT_RUN, keep=_BESIDE))
+    state = ledger.block_unchecked(cancel_pending(state, phrases.NOT_RUN, keep=OUTLIVING_FAILURE))
     given = Answer(state.question.answering, None, state.agent, failure)
     state = ledger.skip(with_answer(state, given, None, failure))
     if state.start.keep_open or state.hold is not None:

@@ -6,7 +6,7 @@ notified, and what the source began outside is the source's to end.
 """
 
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any
 
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.calls import Call
@@ -18,11 +18,6 @@ from outlast.loop.revision import revised_call
 from outlast.loop.state import Lent, LoopState, Saving, Server
 from outlast.loop.transcript import with_first_model
 from outlast.loop.votes import paused, resumed
-
-OF_THE_SOURCE: Final = frozenset(
-    {"save_session", "keep_line_open", "notify_people", "clean_up", "cancel_response"}
-)
-"""Kinds of effects that are for the source to carry out."""
 
 
 def cannot_fork(state: LoopState) -> str | None:
@@ -57,7 +52,7 @@ def forked(state: LoopState, event: RunForked) -> LoopState:
         pending=tuple(
             _effect(one, state, event, by_effect.get(one.effect))
             for one in state.pending
-            if one.kind not in OF_THE_SOURCE
+            if not one.of_source
         ),
         calls=calls,
         approvals=tuple(_later(one, state.at_ms, event.at_ms) for one in state.approvals),

@@ -86,7 +86,6 @@ from outlast.loop import (
 from outlast.loop.actions import LendRecord
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import (
-    STOPPED_AT_THE_END,
     CancelEffect,
     Command,
     EffectAnswered,
@@ -216,7 +215,7 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
         return endings.finalize(state, candidate, at_ms)
     if state.closing is not None and not kinds:
         return revised(state, phase="closed", outcome=state.closing, closing=None)
-    if state.closing is not None and kinds <= STOPPED_AT_THE_END:
+    if state.closing is not None and all(one.ends_with_run for one in state.pending):
         return endings.cancel_pending(state, phrases.CANCELLED)
     if needs_offload(state) and "offload_items" not in kinds:
         return effect_factory.issue(state, effect_factory.offload(state))

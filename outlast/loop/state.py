@@ -18,7 +18,6 @@ from outlast.loop.aside import Aside, read_by_model
 from outlast.loop.calls import Call, CompactionNeed, TriedModel, WaitPlace
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
-    BACKGROUND,
     CallModel,
     CheckInput,
     Command,
@@ -642,7 +641,7 @@ def stands_still(state: LoopState) -> bool:
     }
     asking |= {one.nested_id for one in state.lent if one.wants}
     return all(
-        effect.kind in BACKGROUND or (effect.kind == "run_agent" and effect.nested_id in asking)
+        effect.beside or (effect.kind == "run_agent" and effect.nested_id in asking)
         for effect in state.pending
     )
 
