@@ -42,6 +42,7 @@ from outlast.loop.calls import Arrival, ModelReply
 from outlast.loop.effects import AgentEffect, CallModel, Effect, RunTool
 from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import Json, JsonObject
+from outlast.payloads.readable import raw_json
 from outlast.ports.identity import Execution
 from outlast.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.streams.turn_stops import turn_stops
@@ -69,13 +70,14 @@ class EffectActivities:
         return [self.run_effect, self.refuse_effect, self.free_nested_id, send_scheduled_message]
 
     @activity.defn(dynamic=True)
-    async def run_effect(self, arguments: Sequence[RawValue]) -> JsonObject:
+    async def run_effect(self, arguments: Sequence[RawValue]) -> Any:
         """Carry out the effect of the activity's type.
 
         One dynamic activity serves all types, so that a missing tool is refused with a message, and
         agents can be added while the worker runs.
         """
-        payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
+        converter = activity.payload_converter()
+        payload: JsonObject = converter.from_payload(arguments[0].payload)
         info = activity.info()
         kind = kind_of_activity(info.activity_type)
         with _send_heartbeats() as beat, _typed_errors(payload), self._patience():
@@ -89,7 +91,7 @@ class EffectActivities:
             begun = time.monotonic()
             own = (info.workflow_run_id or "", info.activity_id, info.activity_type)
             if info.is_local and (late := self._deps.memory.late_results.find(own)) is not None:
-                return late
+                return raw_json(converter, late)
             ends = _ends_at(info)
             execution = _execution(info)
             request = _of_its_run(await self._request_of(kind, payload), execution)
@@ -114,12 +116,12 @@ class EffectActivities:
                 )
                 result = await attempt_effect(worker, request, attempt)
             within = max(ends - time.monotonic(), 0.0)
-            written = records.write(
+            written = records.write_json(
                 await recorded_result(self._deps.content, request, result, within=within)
             )
             if info.is_local:
                 self._deps.memory.late_results.keep(own, written, time.monotonic() - begun)
-            return written
+            return raw_json(converter, written)
 
     @contextlib.contextmanager
     def _patience(self) -> Generator[None]:

@@ -184,16 +184,16 @@ class LateResults:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[LocalCall, tuple[float, JsonObject]] = OrderedDict()
+        self._kept: OrderedDict[LocalCall, tuple[float, bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: LocalCall) -> JsonObject | None:
-        """Return the late result of an earlier attempt, and keep it: the next may be lost, too."""
+    def find(self, key: LocalCall) -> bytes | None:
+        """Return the late result, as JSON text, of an earlier attempt, and keep it: the next may be lost, too."""
         with self._lock:
             kept_at, result = self._kept.get(key, (0.0, None))
             return result if time.monotonic() - kept_at <= LATE_KEPT_SECONDS else None
 
-    def keep(self, key: LocalCall, result: JsonObject, seconds: float) -> None:
+    def keep(self, key: LocalCall, result: bytes, seconds: float) -> None:
         """Keep the result of a call that took so many seconds, if that is late."""
         if seconds < LATE_SECONDS:
             return

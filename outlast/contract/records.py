@@ -417,6 +417,16 @@ def write(record: object) -> JsonObject:
     return written
 
 
+def write_json(record: object) -> bytes:
+    """Return a record as JSON text, as `write` does."""
+    try:
+        if isinstance(record, ModelReply | RunInput):
+            return to_json(write(record))
+        return adapter(_schema(record)).dump_json(record, exclude_defaults=True)
+    except ValueError:  # a lone surrogate, which only ASCII escapes can express
+        return _text(write(record)).encode()
+
+
 def _leave_out_implied(reply: ModelReply, written: JsonObject) -> None:
     if usage := written.get("usage"):
         for name, implied in _implied_counts({**usage, "requests": reply.usage.requests}).items():
@@ -648,10 +658,10 @@ def _place_in_trace(effect: RunAgent) -> JsonObject:
     return place
 
 
-def small(record: object, limit_bytes: int) -> JsonObject | None:
-    """Return a record as JSON if it is small enough for history, else None."""
-    written = write(record)
-    return written if len(_text(written)) <= limit_bytes else None
+def small(record: object, limit_bytes: int) -> bytes | None:
+    """Return a record as JSON text if it is small enough for history, else None."""
+    written = write_json(record)
+    return written if len(written) <= limit_bytes else None
 
 
 def page_of(data: str, page: int) -> JsonObject:

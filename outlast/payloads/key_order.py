@@ -5,7 +5,7 @@ A program may print a dict that went through a run, such as a guardrail's `outpu
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import (
@@ -24,9 +24,23 @@ class _JSONInOrder(JSONPlainPayloadConverter):
 
 
 class OrderedPayloadConverter(CompositePayloadConverter):
-    """Temporal's default payload converter, with the keys of JSON in their own order."""
+    """Temporal's default payload converter, with the keys of JSON in their own order.
+
+    There is one: the SDK asks for a new one in each activation of a workflow.
+    """
+
+    _one: "OrderedPayloadConverter | None" = None
+
+    def __new__(cls) -> Self:
+        """Return the one converter of the class."""
+        one = cls._one
+        if type(one) is not cls:
+            one = cls._one = super().__new__(cls)
+        return one
 
     def __init__(self) -> None:
+        if "converters" in vars(self):
+            return
         converters = DefaultPayloadConverter.default_encoding_payload_converters
         super().__init__(
             *(

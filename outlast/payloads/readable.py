@@ -5,6 +5,7 @@ sees any of it. So one signal under a foreign key would fail every task of its r
 returns a data converter that replaces such a payload by a marker instead.
 """
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -18,12 +19,13 @@ from temporalio.converter import (
     DefaultFailureConverter,
     DefaultFailureConverterWithEncodedAttributes,
     FailureConverter,
+    PayloadCodec,
     PayloadConverter,
 )
 
 from outlast.contract.records import NOT_JSON, Unreadable
 from outlast.loop.values import Json
-from outlast.payloads.key_order import in_key_order
+from outlast.payloads.key_order import OrderedPayloadConverter, in_key_order
 
 logger: Final = logging.getLogger(__name__)
 
@@ -117,6 +119,13 @@ def json_of(converter: PayloadConverter, value: Any) -> Json | Unreadable:
     return Unreadable(problem=_problem(payload))
 
 
+def raw_json(converter: PayloadConverter, written: bytes) -> Any:
+    """Return JSON text as a value to send, which Temporal's own converter need not write again."""
+    if type(converter) is not OrderedPayloadConverter:
+        return json.loads(written)
+    return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=written))
+
+
 async def values_of(
     converter: DataConverter, payloads: Sequence[Payload]
 ) -> tuple[Json | Unreadable, ...] | None:
@@ -206,8 +215,12 @@ def _warn_once(encoding: bytes, reason: str) -> None:
 
 
 class _Marking:
+    payload_codec: PayloadCodec | None
+
     async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
         sent = sum(payload.ByteSize() for payload in payloads)
+        if self.payload_codec is None and sent < LARGE_BYTES:
+            return list(payloads)
         decoded = await _decode_each(self._whole("_decode_payload_sequence"), payloads)
         if sent < LARGE_BYTES and all(payload.ByteSize() < LARGE_BYTES for payload in decoded):
             return decoded
@@ -224,17 +237,18 @@ class _Marking:
         return await _decode_each(self._whole("_external_retrieve_payload_sequence"), payloads)
 
     async def _transform_inbound_payload(self, payload: Payload) -> Payload:
-        wrapped = Payloads(payloads=[payload])
-        await self._transform_inbound_payloads(wrapped)
-        return wrapped.payloads[0]
+        return (await self._decoded([payload]))[0]
 
     async def _transform_inbound_payloads(self, payloads: Payloads) -> None:
-        decoded = await self._decode_reference_payload_sequence(payloads.payloads)
-        decoded = await self._external_retrieve_payload_sequence(decoded)
-        decoded = await self._decode_payload_sequence(decoded)
+        decoded = await self._decoded(payloads.payloads)
         copies = [Payload.FromString(one.SerializeToString()) for one in decoded]
         del payloads.payloads[:]
         payloads.payloads.extend(copies)
+
+    async def _decoded(self, payloads: Sequence[Payload]) -> list[Payload]:
+        decoded = await self._decode_reference_payload_sequence(payloads)
+        decoded = await self._external_retrieve_payload_sequence(decoded)
+        return await self._decode_payload_sequence(decoded)
 
     def _whole(self, name: str) -> Decode:
         return getattr(super(), name)

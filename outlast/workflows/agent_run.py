@@ -63,7 +63,7 @@ from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import CUSTOMER, TENANT, first_attributes
 from outlast.payloads.failures import engine_failure
-from outlast.payloads.readable import json_of
+from outlast.payloads.readable import json_of, raw_json
 from outlast.views.redaction import shown_notices, told
 from outlast.workflows import presentation
 from outlast.workflows.timeline import WaitBars
@@ -458,7 +458,7 @@ class AgentRun:
             # Inputs of local activities are not recorded, so the whole request travels.
             return await workflow.execute_local_activity(
                 activity_type(effect),
-                records.write(payload_of(request_of(self._state, effect))),
+                _sent(records.write_json(payload_of(request_of(self._state, effect)))),
                 activity_id=str(effect.effect),
                 result_type=RawValue,
                 start_to_close_timeout=one_attempt,
@@ -466,10 +466,9 @@ class AgentRun:
                 retry_policy=retry_policy(policy),
                 summary=presentation.summary(self._state, effect),
             )
-        longest_ms, request = policies.LONGEST_MS, self._request(effect)
+        longest_ms, request = policies.LONGEST_MS, self._request(effect, patient=blocked)
         retries = retry_policy(policy)
         if blocked:
-            request["patient"] = True
             longest_ms = kind.wait_for_worker_ms
             retries = retry_policy(policies.UNTIL_A_WORKER_HAS_IT)
         return await workflow.execute_activity(
@@ -563,17 +562,20 @@ class AgentRun:
                     summary=presentation.summary(self._state, effect),
                 )
 
-    def _request(self, effect: Effect) -> JsonObject:
-        """Return the request itself if it is small, else a claim on it."""
+    def _request(self, effect: Effect, *, patient: bool) -> Any:
+        """Return the request itself if it is small, else a claim on it.
+
+        `patient` ones have waited for a worker that can carry the effect out.
+        """
         request = request_of(self._state, told(self._state, effect))
         inline = kind_of(effect).inline(effect)
         written = records.small(payload_of(request), INLINE_BYTES) if inline else None
         if written is not None:
-            return written
+            return {**json.loads(written), "patient": True} if patient else _sent(written)
         self._requests[effect.effect] = request
         if self._worker is not None:  # lent by `OutlastPlugin`; others fetch the request by query
             self._worker.requests.offer(self._run_id, effect.effect, request)
-        return {"claim": effect.effect}
+        return {"claim": effect.effect, **({"patient": True} if patient else {})}
 
     def _finish(self, finish: Finish) -> JsonObject:
         """Return the run's result, or end the workflow as failed or cancelled.
@@ -803,6 +805,11 @@ def lent(name: str) -> Any:
 def _json(value: Any) -> Any:
     """Return the JSON that the SDK delivered, or an `Unreadable`."""
     return json_of(workflow.payload_converter(), value)
+
+
+def _sent(written: bytes) -> Any:
+    """Return JSON text as an argument."""
+    return raw_json(workflow.payload_converter(), written)
 
 
 def _owners() -> tuple[str, str]:

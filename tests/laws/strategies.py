@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import fields as dataclass_fields
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import pytest
@@ -153,7 +154,8 @@ def anything_like(hint: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911  one of
         (effect,) = map(anything_like, get_args(hint))
         return st.builds(EffectRequest, effect=effect, items=anything_like(tuple[Item, ...]))
     if isinstance(hint, type) and is_dataclass(hint):
-        fields = {name: anything_like(kind) for name, kind in get_type_hints(hint).items()}
+        hints = get_type_hints(hint)
+        fields = {field.name: anything_like(hints[field.name]) for field in dataclass_fields(hint)}
         if "schema_version" in fields:
             fields["schema_version"] = st.just(SCHEMA_VERSION)
         return st.builds(hint, **fields)

@@ -595,10 +595,11 @@ def test_a_nested_runs_input_survives_the_journey() -> None:
 def test_a_request_is_small_when_it_fits(padding: int, *, small: bool) -> None:
     play = Play.ready(context="x" * padding)
     request = effects.request_of(play.state, play.only(CallModel))
-    assert records.small(request, 2_000) == (write(request) if small else None)
-    written = len(json.dumps(write(request), separators=(",", ":")))
-    assert records.small(request, written) is not None
-    assert records.small(request, written - 1) is None
+    written = records.write_json(request)
+    assert json.loads(written) == write(request)
+    assert records.small(request, 2_000) == (written if small else None)
+    assert records.small(request, len(written)) is not None
+    assert records.small(request, len(written) - 1) is None
 
 
 @pytest.mark.parametrize(("count", "small"), [(12, True), (13, False)])
