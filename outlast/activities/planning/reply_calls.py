@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
+from operator import attrgetter, methodcaller
 from typing import Final
 
 from outlast.activities.planning.offered_tools import OfferedTools
@@ -210,11 +211,18 @@ def _renamed(one: ReplyItem, history: Sequence[Item], used: AbstractSet[str]) ->
     return replace(one, call_id=new, raw={**one.raw, field: new})
 
 
+_RAW, _CALL_ID = attrgetter("raw"), methodcaller("get", "call_id")
+_TYPE = methodcaller("get", "type")
+
+
 def _earlier_calls(history: Sequence[Item], ids: AbstractSet[str]) -> dict[str, JsonObject]:
     """Return the calls of a conversation that have one of these ids, also those of a session.
 
-    Long conversations have thousands of calls: nearly all are told apart by one look.
+    Long conversations have thousands of calls, and nearly always none has one of the ids.
     """
+    raws = [*map(_RAW, history)]
+    if ids.isdisjoint(map(str, map(_CALL_ID, raws))) and MCP_APPROVAL not in map(_TYPE, raws):
+        return {}
     found = [
         raw
         for item in history

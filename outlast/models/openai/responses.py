@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from hashlib import sha256
 from http import HTTPStatus
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from urllib.parse import quote
 
@@ -344,9 +345,12 @@ def supported_items(
     return sent_forms(every[len(behind) :], _form_for(every, model), before)
 
 
+_ID, _TYPE = methodcaller("get", "id"), methodcaller("get", "type")
+
+
 def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
     """Return items without the ids that several have: some models give all their answers one id."""
-    ids = [item["id"] for item in items if "id" in item and isinstance(item["id"], str)]
+    ids = [one for one in map(_ID, items) if isinstance(one, str)]
     if len(set(ids)) == len(ids):
         return items
     counts = Counter(ids)
@@ -355,7 +359,7 @@ def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
 
 def _form_for(items: Sequence[JsonObject], model: str | None) -> SentForm:
     """Return what is sent of each item to a model."""
-    if all(item.get("type") != "reasoning" for item in items):
+    if "reasoning" not in map(_TYPE, items):
         return _plain_form
     return _with_reasoning if takes_reasoning(model) else _without_reasoning
 
