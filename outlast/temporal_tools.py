@@ -30,7 +30,6 @@ from outlast.agents.context.waits import LONGEST_NAME
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ToolFailed, UserError, WaitDropped, WaitTimeout
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from outlast.agents.schemas.problems import output_problems
 from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
     EnabledPredicate,
@@ -39,6 +38,7 @@ from outlast.agents.tools.definition import (
     ToolRetry,
 )
 from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.user_types import output_problems
 from outlast.contract import names, records
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import inline_within, joined

@@ -4,14 +4,18 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias, TypedDict, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
-from outlast.agents.schemas.problems import argument_problem, object_problem, schema_errors
+from outlast.agents.user_types import (
+    argument_problem,
+    object_problem,
+    schema_errors,
+    type_adapter,
+)
 from outlast.loop.values import JsonObject
 
 
@@ -33,8 +37,6 @@ StructuredToolInputBuilder: TypeAlias = Callable[
     [StructuredToolInputBuilderOptions], NestedInput | Awaitable[NestedInput]
 ]
 """A function called with (options) that builds a nested run's input."""
-
-_KEPT_ADAPTERS = 256  # types are few; those that a program makes in a loop must not pile up
 
 TEXT_ONLY: JsonObject = {
     "type": "object",
@@ -151,12 +153,7 @@ def adapter_of(parameters: Any, owner: str) -> Any:
             f"dataclass, not {parameters!r}."
         )
     with schema_errors(f"{owner}: parameters={parameters.__name__} has no JSON Schema", _FIX):
-        return _type_adapter(parameters)
-
-
-@lru_cache(maxsize=_KEPT_ADAPTERS)
-def _type_adapter(parameters: type) -> Any:
-    return TypeAdapter(parameters)
+        return type_adapter(parameters)
 
 
 def schema_of(adapter: Any, owner: str) -> JsonObject:

@@ -3,12 +3,11 @@
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from functools import cache
 from types import FunctionType
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import PydanticUserError, ValidationError
 from pydantic_core import to_json
 
 from outlast.agents.callables import implementation
@@ -17,6 +16,7 @@ from outlast.agents.context.live import CLASS, LiveValues, ValuePath, live_paths
 from outlast.agents.context.record_classes import is_plain_class, is_record_class
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.user_types import output_problems, source_name, type_adapter
 from outlast.loop.changes import Change, diff, same
 from outlast.loop.values import Json, JsonObject
 
@@ -68,23 +68,21 @@ def read_context(
 
 def _validate(value: Any, context_type: Any) -> Any:
     try:
-        return _adapter(context_type).validate_python(value)
+        return type_adapter(context_type).validate_python(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "its root"
-        raise _misfit(context_type, f"{first['msg']} at {place}") from None
+        raise _misfit(context_type, output_problems(error)) from None
     except PydanticUserError as error:
         if error.code == "typed-dict-version":  # pydantic cannot check typing.TypedDict before 3.12
             return value
         raise UserError(
-            f"The type {_name(context_type)} cannot be read from JSON: {error.message} Use a "
+            f"The type {source_name(context_type)} cannot be read from JSON: {error.message} Use a "
             "pydantic model, a dataclass or plain JSON values."
         ) from None
 
 
 def _misfit(context_type: Any, problem: str) -> UserError:
     return UserError(
-        f"The run's context does not fit {_name(context_type)}: {problem}. Start the run with a "
+        f"The run's context does not fit {source_name(context_type)}: {problem}. Start the run with a "
         "context of that type, or annotate the callable with the type it gets."
     )
 
@@ -294,17 +292,8 @@ def _read_context_type(function: Callable[..., Any]) -> tuple[Any, bool]:
     return (arguments[0] if arguments and arguments[0] is not Any else None), True
 
 
-@cache
-def _adapter(context_type: Any) -> Any:
-    return TypeAdapter(context_type)
-
-
 def _empty(context_type: type) -> Any:
     try:
         return context_type()
     except (TypeError, ValueError):
         return None
-
-
-def _name(context_type: Any) -> str:
-    return getattr(context_type, "__name__", str(context_type))

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
 
 from outlast.agents.callables import AwaitableResult
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError, WaitDropped, WaitTimeout
+from outlast.agents.user_types import schema_errors
 from outlast.loop.calls import Arrival, OnWaitEnd, OutsideWait
 from outlast.loop.values import Json, JsonObject
 
@@ -239,14 +239,12 @@ def _check_duration(name: str, what: str, given: object, least: timedelta) -> No
 def _schema(name: str, schema: Any) -> tuple[JsonObject | None, TypeAdapter[Any] | None]:
     if schema is None or isinstance(schema, dict):
         return cast("JsonObject | None", schema), None
-    try:
+    with schema_errors(
+        f"wait_for({name!r}): schema={schema!r:.80} has no JSON Schema",
+        "Use a type that pydantic knows, or a JSON Schema as a dict.",
+    ):
         adapter = TypeAdapter[Any](schema)
         return adapter.json_schema(), adapter
-    except PydanticUserError as error:
-        raise UserError(
-            f"wait_for({name!r}): schema must be a type that pydantic knows, or a JSON Schema as a "
-            f"dict, not {schema!r:.80}: {error.message}"
-        ) from error
 
 
 def _json(name: str, value: Any) -> Json:

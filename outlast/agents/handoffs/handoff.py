@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from outlast.agents.approvals.policy import WITHOUT_ARGUMENTS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import call, called_with, check_callable, flag_or_called_with
@@ -21,9 +21,9 @@ from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
 from outlast.agents.hooks import TAgent
 from outlast.agents.installed_sdk import handoff_parts, refuse_agent, sdk_names
-from outlast.agents.schemas.problems import schema_errors
 from outlast.agents.schemas.provider_names import LONGEST_NAME, distinct_name, is_tool_name
 from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.agents.user_types import output_problems, schema_errors, source_name, type_adapter
 from outlast.loop.approvals import DecisionType
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
@@ -313,20 +313,16 @@ def _schema(input_type: Any, name: str) -> JsonObject:
             "a dataclass or a TypedDict; or pass the schema to Handoff(agent_name=..., "
             "input_json_schema=..., on_invoke_handoff=...), which reads the arguments itself."
         )
-    shown = getattr(input_type, "__name__", str(input_type))
-    problem = f"Handoff {name!r}: a model cannot give the input_type {shown}"
+    problem = f"Handoff {name!r}: a model cannot give the input_type {source_name(input_type)}"
     with schema_errors(problem, "Use a pydantic model, a dataclass or a TypedDict."):
-        return TypeAdapter(input_type).json_schema()
+        return type_adapter(input_type).json_schema()
 
 
 def _read(entry: Handoff, arguments: str) -> Any:
     try:
-        return TypeAdapter(entry.input_type).validate_json(arguments, strict=True)
+        return type_adapter(entry.input_type).validate_json(arguments, strict=True)
     except ValidationError as error:
-        # The model's text stays out of the message: it may be a customer's data.
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "its root"
         raise ModelBehaviorError(
             f"Invalid JSON input for handoff {entry.tool_name!r}, which does not fit "
-            f"{getattr(entry.input_type, '__name__', entry.input_type)}: {first['msg']} at {place}."
+            f"{source_name(entry.input_type)}: {output_problems(error)}."
         ) from None

@@ -22,10 +22,10 @@ from outlast.agents.mcp.server import (
     MCPToolCustomDataContext,
     MCPToolMetaContext,
 )
-from outlast.agents.schemas.problems import object_problem
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.agents.tools.custom_data import as_custom_data
 from outlast.agents.tools.definition import FunctionTool, ToolRetry, default_tool_error
+from outlast.agents.user_types import object_problem
 from outlast.loop.values import JsonObject
 
 logger: Final = get_logger(__name__)

@@ -16,10 +16,9 @@ from outlast.agents.schemas.output_type import (
     adapter_of,
     is_object_type,
     json_schema_of,
-    type_name,
     wrapper_of,
 )
-from outlast.agents.schemas.problems import output_problems
+from outlast.agents.user_types import output_problems, source_name
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Json, JsonObject
 
@@ -109,7 +108,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
     def __init__(self, output_type: Any, strict_json_schema: bool = True) -> None:  # noqa: FBT001, FBT002  (the SDK's)
         self.output_type = output_type
         self._strict = strict_json_schema
-        self._name = type_name(output_type)
+        self._name = source_name(output_type)
         self._plain_text = output_type in (None, str)
         if self._plain_text:
             return

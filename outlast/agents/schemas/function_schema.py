@@ -22,8 +22,8 @@ from outlast.agents.logs import get_logger
 from outlast.agents.schemas.altered_arguments import altered
 from outlast.agents.schemas.docstrings import DocstringStyle, FunctionDocs, read_docs
 from outlast.agents.schemas.function_signature import FunctionSignature, read_signature
-from outlast.agents.schemas.problems import argument_problem, object_problem
 from outlast.agents.schemas.user_validators import Shape, shape_of
+from outlast.agents.user_types import argument_problem, object_problem, source_name
 from outlast.loop.values import JsonObject
 
 logger: Final = get_logger(__name__)
@@ -302,14 +302,10 @@ def _type_error(owner: str, signature: FunctionSignature, error: Exception) -> U
         except Exception as cause:  # noqa: BLE001 - whichever fails is the one
             return UserError(
                 f"{owner}: a model cannot supply parameter {parameter.name!r} "
-                f"({_display(parameter.annotation)}): {_first_sentence(cause)} Use a type that JSON can "
+                f"({source_name(parameter.annotation)}): {_first_sentence(cause)} Use a type that JSON can "
                 "express, or take the value from the context or a functools.partial."
             )
     return UserError(f"{owner}: its parameters have no JSON Schema: {_first_sentence(error)}")
-
-
-def _display(annotation: Any) -> str:
-    return annotation.__qualname__ if inspect.isclass(annotation) else str(annotation)
 
 
 def _first_sentence(error: Exception) -> str:

@@ -4,7 +4,6 @@ A type whose JSON is not an object is wrapped in an object, because models write
 """
 
 import inspect
-import re
 import typing
 from contextlib import AbstractContextManager
 from typing import Any, Final, cast
@@ -12,24 +11,12 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, RootModel, TypeAdapter, create_model
 
 from outlast.agents.errors import UserError
-from outlast.agents.schemas.problems import schema_errors
 from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.agents.user_types import schema_errors, source_name
 from outlast.loop.values import JsonObject
 
 WRAPPER_KEY: Final = "response"
 """The only key of the wrapper for an output type whose JSON is not an object."""
-
-_MODULES = re.compile(r"(?:[\w<>]+\.)+(?=\w)")
-
-
-def type_name(output_type: Any) -> str:
-    """Return a type's name as in source code, without module names."""
-    if not typing.get_args(output_type):
-        return getattr(output_type, "__name__", repr(output_type))
-    name = str(output_type)
-    if "'" in name:  # a Literal: dots may be part of its values
-        return name.replace("typing.", "")
-    return _MODULES.sub("", name)
 
 
 def adapter_of(output_type: Any) -> TypeAdapter[Any]:
@@ -39,7 +26,7 @@ def adapter_of(output_type: Any) -> TypeAdapter[Any]:
         raise UserError(
             f"output_type={output_type!r} is a value of type {shown}: pass the type itself."
         )
-    name = type_name(output_type)
+    name = source_name(output_type)
     if inspect.isroutine(output_type):  # pydantic accepts a function and validates its arguments
         raise UserError(f"output_type={name} is a function: pass the type itself.")
     with _schema_errors(name):

@@ -11,8 +11,8 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object
-from outlast.agents.schemas.problems import output_problems
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
+from outlast.agents.user_types import output_problems
 from outlast.loop.values import JsonObject
 
 ToolCaller: TypeAlias = Literal["direct", "programmatic"]

@@ -82,7 +82,7 @@ def test_a_default_of_none_need_not_be_in_the_fields_annotation(context: Any):
 
 @pytest.mark.parametrize("value", [{"name": None}, {"name": "Ann", "note": 3, "log": None}])
 def test_a_none_that_is_no_default_does_not_fit(value: Any):
-    with pytest.raises(UserError, match=r"does not fit Sloppy: .* at (name|note)\."):
+    with pytest.raises(UserError, match=r"does not fit Sloppy: (name|note): "):
         read_context(value, Sloppy)
 
 
@@ -118,10 +118,10 @@ def test_a_callable_gets_its_own_copy() -> None:
 @pytest.mark.parametrize(
     ("value", "kind", "problem"),
     [
-        ({"due": "2026-01-02"}, Basket, "does not fit Basket: Field required at owner"),
-        ({"owner": 5}, Basket, "at owner"),
-        ("text", Customer, "does not fit Customer: .* at its root"),
-        ({"n": "x"}, dict[str, int], r"does not fit dict.* at n"),
+        ({"due": "2026-01-02"}, Basket, "does not fit Basket: owner is missing"),
+        ({"owner": 5}, Basket, "owner: Input should be"),
+        ("text", Customer, "does not fit Customer: the whole value: Input should be"),
+        ({"n": "x"}, dict[str, int], r"does not fit dict\[str, int\]: n: "),
     ],
 )
 def test_a_context_of_another_type_is_an_error_that_says_where(

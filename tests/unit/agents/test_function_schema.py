@@ -429,7 +429,7 @@ def callback(db: Callable[[int], int]) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("function", "shown"), [(connection, "Connection"), (callback, "collections.abc.Callable")]
+    ("function", "shown"), [(connection, "Connection"), (callback, "Callable[[int], int]")]
 )
 def test_a_type_that_a_model_cannot_give_is_refused_with_the_parameter(
     function: Callable[..., Any], shown: str

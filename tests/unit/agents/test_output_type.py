@@ -13,10 +13,10 @@ from outlast.agents.schemas.output_type import (
     adapter_of,
     is_object_type,
     json_schema_of,
-    type_name,
+    source_name,
     wrapper_of,
 )
-from outlast.agents.schemas.problems import output_problems
+from outlast.agents.user_types import output_problems
 
 
 class Weather(BaseModel):
@@ -57,7 +57,7 @@ class Unfinished(BaseModel):
     ],
 )
 def test_a_type_is_named_as_a_program_writes_it(output_type: Any, name: str) -> None:
-    assert type_name(output_type) == name
+    assert source_name(output_type) == name
 
 
 @pytest.mark.parametrize(

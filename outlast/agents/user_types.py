@@ -1,16 +1,44 @@
-"""What is wrong with JSON that a model wrote, or with the type it is for, in words."""
+"""The types of users: their adapters and names, and what is wrong with JSON for them, in words."""
 
+import re
+import typing
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, cast, get_args
 
 import pydantic_core
-from pydantic import PydanticUndefinedAnnotation, PydanticUserError, ValidationError
+from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
 from outlast.agents.errors import UserError
 
 _MOST_CHARACTERS = 300  # of a message, which may quote the value; the model reads it
+_KEPT_ADAPTERS = 256  # types are few; those that a program makes in a loop must not pile up
+
+
+def type_adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return what reads and writes a type; kept, since pydantic takes milliseconds to make one."""
+    try:
+        return _kept_adapter(kind)
+    except TypeError:  # an Annotated[...] with a list in it, for example
+        return TypeAdapter(kind)
+
+
+_kept_adapter = lru_cache(maxsize=_KEPT_ADAPTERS)(TypeAdapter[Any])
+
+
+_MODULES = re.compile(r"(?:[\w<>]+\.)+(?=\w)")
+
+
+def source_name(output_type: Any) -> str:
+    """Return a type's name as in source code, without module names."""
+    if not typing.get_args(output_type):
+        return getattr(output_type, "__name__", repr(output_type))
+    name = str(output_type)
+    if "'" in name:  # a Literal: dots may be part of its values
+        return name.replace("typing.", "")
+    return _MODULES.sub("", name)
 
 
 def object_problem(tool: str, arguments: str) -> str | None:
