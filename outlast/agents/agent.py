@@ -18,13 +18,11 @@ from outlast.agents.callables import call, check_callable, list_of
 from outlast.agents.checks import (
     InvalidType,
     Rule,
-    a,
     check_fields,
-    check_flag,
     check_name,
     with_checked_fields,
 )
-from outlast.agents.config.compaction import Compaction, check_compacting, check_compaction
+from outlast.agents.config.compaction import Compaction, check_compacting
 from outlast.agents.config.fallback_model import check_models, choices_of
 from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
@@ -125,8 +123,8 @@ class Agent(Generic[TContext]):
         self.adopt()
         check_name("Agent name", self.name)
         owner = f"Agent {self.name!r}"
-        check_fields(self, _RULES, owner)
         check_agent_hooks(self.hooks, owner)
+        check_fields(self, _RULES, owner)
         if self.compaction is not None and self.compaction.by == "provider":
             for one in choices_of(self.compaction.model or self.model):
                 check_compacting(f"{owner}: compaction", one.model)
@@ -287,19 +285,15 @@ check_tools: Final = list_of((FunctionTool, HostedTool), _tool_fix)
 
 _RULES: Final[dict[str, Rule]] = {
     "instructions": _check_instructions,
-    "handoff_description": a((str, type(None)), "a string or None"),
     "prompt": check_prompt,
     "tools": check_tools,
     "mcp_servers": list_of(MCPServer, "use a server of outlast.mcp, such as MCPServerStdio"),
     "mcp_config": check_mcp_config,
     "handoffs": list_of((Agent, Handoff), "use an Agent or handoff(agent)"),
     "model": check_models,
-    "model_settings": a(ModelSettings, "a ModelSettings instance or a dict"),
     "input_guardrails": guardrails(InputGuardrail),
     "output_guardrails": guardrails(OutputGuardrail),
     "output_type": check_output_type,
     "tool_use_behavior": check_tool_use_behavior,
-    "reset_tool_choice": check_flag,
-    "compaction": check_compaction,
     "output_approval": partial(check_needs_approval, possible=ANSWER_DECISIONS),
 }

@@ -1,19 +1,33 @@
 """Checks of the values in users' definitions.
 
 A rule gets the place for its error message, such as `Agent(name=...)`, and the value, and raises
-the error. A definition has a table of rules, one for each field; `check_fields` applies it.
+the error. A field's type is its rule; a definition has a table of the rules that say more than the
+types do. `check_fields` applies both.
 """
 
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
-from functools import wraps
-from typing import Any, Final, TypeAlias, TypeVar, cast, get_args
+from functools import cache, wraps
+from types import MappingProxyType, UnionType
+from typing import (
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from outlast.agents.argument_names import advice_on
-from outlast.agents.durations import is_positive
+from outlast.agents.durations import ConvertedField, is_positive
 from outlast.agents.errors import UserError
 
 Rule: TypeAlias = Callable[[str, Any], object]
@@ -30,11 +44,94 @@ class InvalidType(UserError, TypeError):
     """An argument has a type that cannot be used; `except TypeError` catches it, too."""
 
 
-def check_fields(definition: object, rules: Mapping[str, Rule], owner: str = "") -> None:
-    """Refuse a definition with an invalid field; `owner` names it in messages, else its class."""
-    for name, rule in rules.items():
-        place = f"{owner}: {name}" if owner else f"{type(definition).__name__}({name}=...)"
-        rule(place, getattr(definition, name))
+def check_fields(
+    definition: Any, rules: Mapping[str, Rule] = MappingProxyType({}), owner: str = ""
+) -> None:
+    """Refuse a definition with an invalid field; `owner` names it in messages, else its class.
+
+    `rules` are in place of those that the types of fields mean.
+    """
+    kind = definition.__class__
+    typed = typed_rules(kind)
+    for name, rule in ({**typed, **rules} if rules else typed).items():
+        value = getattr(definition, name)
+        if value is not getattr(kind, name, rules):  # the default, which is valid
+            place = f"{owner}: {name}" if owner else f"{kind.__name__}({name}=...)"
+            rule(place, value)
+
+
+@cache
+def typed_rules(kind: type) -> dict[str, Rule]:
+    """Return the rules that the types of a dataclass's fields mean."""
+    if not is_dataclass(kind):
+        return {}
+    hints = get_type_hints(kind)
+    found = {one.name: _rule_of(hints[one.name]) for one in fields(kind)}
+    return {name: rule for name, rule in found.items() if rule is not None}
+
+
+def _rule_of(hint: Any) -> Rule | None:
+    """Return the rule of a type; None if a part of it is no class, or says nothing."""
+    is_converted = get_origin(hint) is ConvertedField
+    if is_converted:
+        kept, _, default = get_args(hint)
+        hint = Union[kept, default]  # noqa: UP007  they are values
+    members = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    given = [one for one in members if one is not type(None)]
+    if all(get_origin(one) is Literal for one in given):
+        rule = one_of(*(choice for one in given for choice in get_args(one)))
+    else:
+        kinds = [_checked(get_origin(one) or one) for one in given]
+        if not all(isinstance(one, type) and not _says_nothing(one) for one in kinds):
+            return None
+        rule = duration if is_converted and kinds == [timedelta] else of_kinds(*kinds)
+    return optional(rule) if type(None) in members else rule
+
+
+def _says_nothing(kind: Any) -> bool:
+    return kind in {Any, Callable} or getattr(kind, "_is_protocol", False)
+
+
+def _checked(kind: Any) -> Any:
+    """Return the class that is accepted for a type."""
+    if kind is dict or is_typeddict(kind):
+        return Mapping
+    return list if kind is Sequence else kind
+
+
+def follows(rule: Rule, value: object) -> bool:
+    """Whether a value follows a rule."""
+    try:
+        rule("", value)
+    except UserError:
+        return False
+    return True
+
+
+_WORDS: Final[dict[Any, str]] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    Mapping: "a dict",
+    list: "a list",
+}
+
+
+def of_kinds(*kinds: Any) -> Rule:
+    """Return the rule of a value of one of these types; no flag is a number."""
+    accepted = (
+        *kinds,
+        *(int for one in kinds if one is float),
+        *(tuple for one in kinds if one is list),
+    )
+    expected = " or ".join(_WORDS.get(one) or str(one.__name__) for one in kinds)
+
+    def rule(place: str, value: object) -> None:
+        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in kinds):
+            raise InvalidType(f"{place} must be {expected}, not {value!r}.")
+
+    return rule
 
 
 def check_options(maker: str, options: Mapping[str, Any], kind: type) -> None:

@@ -19,7 +19,7 @@ from outlast.agents.agent_tools.input import (
 )
 from outlast.agents.approvals.policy import NeedsApproval
 from outlast.agents.callables import called_with
-from outlast.agents.checks import Rule, a, check_count, check_fields, check_options, optional
+from outlast.agents.checks import Rule, check_count, check_fields, check_options, optional
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.session_input import check_session
 from outlast.agents.context.wrapper import NamedAgent
@@ -112,7 +112,6 @@ _RULES: Final[dict[str, Rule]] = {
         partial(check_count, expected="a whole number from 1, or None")
     ),
     "input_builder": optional(called_with("options")),
-    "run_config": optional(a(RunConfig, "a RunConfig")),
 }
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.checks import (
@@ -12,8 +12,6 @@ from outlast.agents.checks import (
     check_fields,
     check_flag,
     check_name,
-    duration,
-    one_of,
     optional,
 )
 from outlast.agents.durations import DurationField, duration_field
@@ -116,8 +114,6 @@ _RULES: Final[dict[str, Rule]] = {
     "usd": optional(_check_usd),
     "model_calls": optional(check_count),
     "tool_calls": optional(check_count),
-    "time": optional(duration),
-    "per": one_of(*get_args(Scope)),
     "agent": optional(check_name),
     "ask": _check_ask,
 }

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from outlast.agents.callables import called_with, check_callable
 from outlast.agents.checks import (
     Rule,
-    a,
     check_choice,
     check_count,
     check_flag,
@@ -20,7 +19,7 @@ from outlast.agents.checks import (
     check_name,
     duration,
     json_problem,
-    one_of,
+    typed_rules,
 )
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.durations import DurationField, as_duration, duration_field
@@ -434,26 +433,20 @@ _OPTIONAL: Final = frozenset(
 """The fields that may be left out, as None."""
 
 _FIELD_CHECKS: Final[dict[str, Rule]] = {
-    "effect": one_of(*get_args(ToolEffect)),
-    "risk": one_of(*get_args(Risk)),
+    **typed_rules(ApprovalPolicy),
     "audience": _audience,
     "quorum": check_count,
     "expires_in": _check_duration,
-    "on_expiry": one_of(*get_args(OnExpiry)),
     "remind_every": _check_duration,
     "escalate": _steps,
     "allow": _decisions,
     "redact": names_of,
     "redact_for": names_of,
-    "bulk": check_flag,
-    "takeover": check_flag,
-    "unverified": one_of(*get_args(Unverified)),
     "when": called_with("context", "arguments", "call_id"),
     "binds": called_with("context"),
     "reason": check_name,
     "customer_text": _check_customer_text,
     "response_schema": _check_schema,
-    "name": a(str, "a string"),
     "tiers": _tiers,
 }
 """Refuse a value, and return the form in which policies keep it; None: as it is."""

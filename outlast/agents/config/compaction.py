@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from outlast.agents.callables import check_callable, check_model
-from outlast.agents.checks import InvalidType, a, check_choice, check_fields
+from outlast.agents.callables import called_with, check_model
+from outlast.agents.checks import check_fields, optional
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.loop.calls import CompactionNeed
@@ -103,30 +103,4 @@ def check_compacting(place: str, model: object) -> None:
     )
 
 
-def check_compaction(place: str, value: object) -> None:
-    """Check an agent's compaction.
-
-    Raises:
-        InvalidType: it is none.
-    """
-    if value is not None and not isinstance(value, Compaction):
-        raise InvalidType(f"{place} must be a Compaction or None, not {type(value).__name__}.")
-
-
-def _check_summarize(place: str, value: object) -> None:
-    if value is not None:
-        check_callable(value, ("context", "items"), what=place)
-
-
-def _check_by(place: str, value: object) -> None:
-    check_choice(place, value, ("model", "provider"))
-
-
-_RULES: Final = {
-    "window": a(int, "a number of tokens"),
-    "above": a((int, float), "a share of the window"),
-    "by": _check_by,
-    "model": check_model,
-    "instructions": a(str, "a string"),
-    "summarize": _check_summarize,
-}
+_RULES: Final = {"model": check_model, "summarize": optional(called_with("context", "items"))}

@@ -1,6 +1,7 @@
 """The settings of model calls. A run's settings override those of its agents."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
@@ -10,7 +11,12 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 from pydantic_core import core_schema
 
 from outlast.agents.argument_names import advice_on
-from outlast.agents.checks import Rule, a, check_fields, duration, json_problem, optional
+from outlast.agents.checks import (
+    check_fields,
+    follows,
+    json_problem,
+    typed_rules,
+)
 from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings_field import as_settings, read_settings
 from outlast.agents.durations import ConvertedField, DurationField, duration_field
@@ -36,7 +42,7 @@ class MCPToolChoice:
     name: str
 
     def __post_init__(self) -> None:
-        check_fields(self, dict.fromkeys(("server_label", "name"), a(str, "a string")))
+        check_fields(self)
 
 
 ToolChoice: TypeAlias = str | MCPToolChoice | None
@@ -45,50 +51,15 @@ ToolChoice: TypeAlias = str | MCPToolChoice | None
 SECRET_FIELDS: Final = ("extra_headers", "extra_query", "extra_body", "extra_args")
 """Fields that may hold keys of the provider."""
 
-_NUMBER: Final = (int, float)
-_KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
-    "temperature": (_NUMBER, "a number"),
-    "top_p": (_NUMBER, "a number"),
-    "frequency_penalty": (_NUMBER, "a number"),
-    "presence_penalty": (_NUMBER, "a number"),
-    "tool_choice": ((str, MCPToolChoice), "'auto', 'required', 'none' or a tool's name"),
-    "parallel_tool_calls": ((bool,), "True or False"),
-    "truncation": ((str,), "'auto' or 'disabled'"),
-    "max_tokens": ((int,), "a whole number"),
-    "verbosity": ((str,), "'low', 'medium' or 'high'"),
-    "metadata": ((Mapping,), "a dict of strings"),
-    "store": ((bool,), "True or False"),
-    "include": ((list, tuple), "a list of strings"),
-    "response_include": ((list, tuple), "a list of strings"),
-    "top_logprobs": ((int,), "a whole number"),
-    "prompt_cache_retention": ((str,), "'in_memory' or '24h'"),
-    "prompt_cache_key": ((str,), "a string"),
-    "prompt_cache_options": ((Mapping,), "a dict"),
-    "include_usage": ((bool,), "True or False"),
-    "preserve_raw_usage": ((bool,), "True or False"),
-    "background": ((bool,), "True or False"),
-    "context_management": ((list, tuple), "a list of dicts"),
-    "extra_headers": ((Mapping,), "a dict"),
-    "extra_query": ((Mapping,), "a dict"),
-    "extra_args": ((Mapping,), "a dict"),
+_NUMBERS: Final = {
+    "temperature": float,
+    "top_p": float,
+    "frequency_penalty": float,
+    "presence_penalty": float,
+    "max_tokens": int,
+    "top_logprobs": int,
 }
-"""By field: the accepted types, and their description. The provider checks the values."""
-
-
-def _fits(name: str, value: object) -> bool:
-    if value is None or name not in _KINDS:
-        return True
-    kinds, _ = _KINDS[name]
-    return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
-
-
-def _number(value: object, kinds: tuple[type, ...]) -> float | int | None:
-    if not isinstance(value, str) or int not in kinds:
-        return None
-    try:
-        return float(value) if float in kinds else int(value)
-    except ValueError:
-        return None
+"""Fields that may be set to text, as from an environment variable."""
 
 
 class _Reasoning(Protocol):
@@ -193,20 +164,17 @@ class ModelSettings:
     background: bool | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tool_choice", as_ours(self.tool_choice, MCPToolChoice))
-        for name, (kinds, expected) in _KINDS.items():
-            value = getattr(self, name)
-            if value is not None and not _fits(name, value):
-                number = _number(value, kinds)
-                if number is None:
-                    raise UserError(f"ModelSettings({name}=...) must be {expected}, not {value!r}.")
-                object.__setattr__(self, name, number)
         set_field = object.__setattr__
+        set_field(self, "tool_choice", as_ours(self.tool_choice, MCPToolChoice))
+        for name, number in _NUMBERS.items():
+            if isinstance(text := getattr(self, name), str):
+                with suppress(ValueError):
+                    set_field(self, name, number(text))
         if self.include is None and self.response_include is not None:
             set_field(self, "include", list(self.response_include))
         set_field(self, "response_include", None)
         set_field(self, "retry", as_settings(ModelRetrySettings, self.retry))
-        check_fields(self, _RULES)
+        check_fields(self)
         if self.background and self.store is False:
             raise UserError(
                 "ModelSettings(background=True) needs store: the provider keeps the response until "
@@ -263,12 +231,6 @@ class ModelSettings:
         if isinstance(self.tool_choice, MCPToolChoice):
             written["tool_choice"] = asdict(self.tool_choice)
         return deepcopy(written)
-
-
-_RULES: Final[dict[str, Rule]] = {
-    "timeout": optional(duration),
-    "retry": optional(a(ModelRetrySettings, "ModelRetrySettings(max_retries=...)")),
-}
 
 
 _init = ModelSettings.__init__
@@ -334,13 +296,12 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
     settings = cast("object", written)
     if not settings or not is_object(settings):
         return None
-    names = {field.name for field in fields(ModelSettings)} - {
-        "timeout",
-        "retry",
-        "response_include",
-    }
     values = {
-        name: value for name, value in settings.items() if name in names and _fits(name, value)
+        name: settings[name]
+        for name, rule in typed_rules(ModelSettings).items()
+        if name in settings
+        and name not in {"timeout", "retry", "response_include"}
+        and follows(rule, settings[name])
     }
     seconds = settings.get("timeout_seconds")
     if isinstance(seconds, int | float) and 0 < seconds < 10**6:

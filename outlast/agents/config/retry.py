@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from outlast.agents.callables import call, name_or_called_with
-from outlast.agents.checks import Rule, a, check_count, check_fields, optional
+from outlast.agents.checks import Rule, check_count, check_fields, optional
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.installed_sdk import as_ours
@@ -191,9 +191,6 @@ class ModelRetrySettings:
 
 _RULES: Final[dict[str, Rule]] = {
     "max_retries": optional(partial(check_count, least=0)),
-    "backoff": optional(
-        a(ModelRetryBackoffSettings, "ModelRetryBackoffSettings or a dict of its fields")
-    ),
     "policy": name_or_called_with("context"),
 }
 

@@ -18,11 +18,8 @@ from outlast.agents.callables import (
 from outlast.agents.checks import (
     InvalidType,
     Rule,
-    a,
     check_fields,
-    check_flag,
     check_type,
-    one_of,
     optional,
 )
 from outlast.agents.config.fallback_model import check_models, choices_of
@@ -369,33 +366,17 @@ def _check_blocked_message(place: str, message: object) -> None:
 
 _RULES: Final[dict[str, Rule]] = {
     "model": check_models,
-    "model_settings": optional(a(ModelSettings, "ModelSettings")),
-    "session_settings": optional(a(SessionSettings, "SessionSettings")),
     "session_input_callback": name_or_called_with("history", "new_items"),
     "input_guardrails": optional(guardrails(InputGuardrail, str)),
     "output_guardrails": optional(guardrails(OutputGuardrail, str)),
     "handoff_input_filter": name_or_called_with("data"),
-    "nest_handoff_history": check_flag,
     "handoff_history_mapper": name_or_called_with("items"),
     "conversation_history_wrappers": optional(_check_wrappers),
     "call_model_input_filter": name_or_called_with("data"),
     "call_model_output_filter": name_or_called_with("data"),
-    "reasoning_item_id_policy": one_of(None, "preserve", "omit"),
-    "tracing_disabled": check_flag,
-    "tracing": optional(a(dict, "a dict such as TracingConfig")),
-    "trace_include_sensitive_data": check_flag,
-    "workflow_name": a(str, "a string"),
-    "trace_id": optional(a(str, "a string")),
-    "group_id": optional(a(str, "a string")),
-    "trace_metadata": optional(a(dict, "a dict")),
     "tool_error_formatter": name_or_called_with("args"),
-    "tool_not_found_behavior": one_of("return_error_to_model", "raise_error", "raise"),
-    "tool_name_collision_policy": one_of("warn", "error"),
-    "tool_execution": optional(a(ToolExecutionConfig, "ToolExecutionConfig")),
     "output_guardrail_blocked_message": optional(_check_blocked_message),
-    "heartbeat_timeout": optional(a(timedelta, "a timedelta")),
     "stream_interval": optional(_check_interval),
-    "takeover": optional(a(ApprovalPolicy, "an ApprovalPolicy")),
     "budgets": optional(list_of(Budget, "use Budget(...)")),
 }
 

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, ClassVar, Final, Generic, TypeAlias, cast, overload
 
 from outlast.agents.callables import call, check_callable, list_of, unwrap_partial
-from outlast.agents.checks import InvalidType, Rule, check_flag, with_checked_fields
+from outlast.agents.checks import InvalidType, Rule, check_fields, with_checked_fields
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.installed_sdk import as_ours, guardrail_parts, sdk_names
@@ -62,6 +62,7 @@ class AnyGuardrail:
         is_named = name is not None or callable(self.guardrail_function)
         owner = self._owner if is_named else self.kind
         check_callable(self.guardrail_function, self.parameters, what=f"{owner}: its function")
+        check_fields(self, owner=owner)
 
     @property
     def _owner(self) -> str:
@@ -98,10 +99,6 @@ class InputGuardrail(AnyGuardrail, Generic[TContext]):
     kind = "Input guardrail"
     parameters: ClassVar[tuple[str, ...]] = ("context", "agent", "input")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_flag(f"{self._owner}: run_in_parallel", self.run_in_parallel)
-
     async def run(
         self,
         agent: Any,
@@ -135,10 +132,6 @@ class OutputGuardrail(AnyGuardrail, Generic[TContext]):
 
     kind = "Output guardrail"
     parameters: ClassVar[tuple[str, ...]] = ("context", "agent", "agent_output")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_flag(f"{self._owner}: judges_people", self.judges_people)
 
     async def run(
         self, context: RunContextWrapper[TContext], agent: Any, agent_output: Any

@@ -12,7 +12,6 @@ from outlast.agents.callables import call, called_with, check_callable, flag_or_
 from outlast.agents.checks import (
     Rule,
     check_fields,
-    check_flag,
     optional,
     with_checked_arguments,
 )
@@ -218,7 +217,6 @@ _WITHOUT_STRICT_MODE: Final = (
 
 _RULES: Final[dict[str, Rule]] = {
     "input_filter": optional(called_with("data")),
-    "nest_handoff_history": optional(check_flag),
     "is_enabled": flag_or_called_with("context", "agent"),
 }
 

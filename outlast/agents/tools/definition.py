@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
 
 from outlast.agents.approvals.policy import (
     WITHOUT_ARGUMENTS,
@@ -18,7 +18,6 @@ from outlast.agents.checks import (
     check_fields,
     duration,
     json_problem,
-    one_of,
     optional,
 )
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
@@ -338,9 +337,6 @@ def _check_schema(place: str, schema: Any) -> None:
 
 
 _RULES: Final[dict[str, Rule]] = {
-    "timeout": duration,
-    "timeout_behavior": one_of(*get_args(TimeoutBehavior)),
-    "effect": optional(one_of(*get_args(ToolEffect))),
     "allowed_callers": check_callers,
     "params_json_schema": _check_schema,
     "on_invoke_tool": called_with("context", "arguments"),

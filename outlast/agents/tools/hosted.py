@@ -20,7 +20,7 @@ from typing import (
 
 from outlast.agents.approvals.policy import WITHOUT_ARGUMENTS, NeedsApproval, check_needs_approval
 from outlast.agents.callables import check_callable
-from outlast.agents.checks import json_problem
+from outlast.agents.checks import check_fields, json_problem
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object
@@ -125,11 +125,7 @@ class FileSearchTool(DescribedTool):
     name = "file_search"
 
     def __post_init__(self) -> None:
-        stores = cast("object", self.vector_store_ids)
-        if not isinstance(stores, list | tuple):
-            raise UserError(
-                f"FileSearchTool(vector_store_ids=...) must be a list of ids, not {stores!r}."
-            )
+        check_fields(self)
         super().__post_init__()
 
     @property

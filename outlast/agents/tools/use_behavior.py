@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call, check_callable
-from outlast.agents.checks import InvalidType, InvalidValue, check_count
+from outlast.agents.checks import InvalidType, Rule, check_count, check_fields, optional
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.installed_sdk import as_ours
@@ -87,17 +88,14 @@ class ToolExecutionConfig:
     pre_approval_tool_input_guardrails: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_function_tool_concurrency is not None:
-            check_count(
-                "tool_execution.max_function_tool_concurrency",
-                self.max_function_tool_concurrency,
-                expected="at least 1, or None for no limit",
-            )
-        early = cast("object", self.pre_approval_tool_input_guardrails)
-        if not isinstance(early, bool):
-            raise InvalidValue(
-                f"tool_execution.pre_approval_tool_input_guardrails must be a bool, not {early!r}."
-            )
+        check_fields(self, _RULES, "tool_execution")
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "max_function_tool_concurrency": optional(
+        partial(check_count, expected="at least 1, or None for no limit")
+    ),
+}
 
 
 def check_tool_use_behavior(place: str, behavior: object) -> None:

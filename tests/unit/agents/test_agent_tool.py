@@ -246,7 +246,7 @@ class AgentWatch(AgentHooks[Any]):
     ("options", "problem"),
     [
         ({"max_turns": 0}, "max_turns must be a whole number from 1, not 0"),
-        ({"max_turns": True}, "max_turns must be a whole number from 1, not True"),
+        ({"max_turns": True}, "max_turns must be a whole number, not True"),
         ({"custom_output_extractor": takes_two}, r"custom_output_extractor is called with \(resu"),
         ({"input_builder": takes_two}, r"input_builder is called with \(options\)"),
         ({"needs_approval": "yes"}, "needs_approval must be callable"),

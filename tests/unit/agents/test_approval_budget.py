@@ -79,7 +79,7 @@ def test_a_run_keeps_its_budgets_and_who_may_take_over() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"takeover": "support"}, "an ApprovalPolicy"),
+        ({"takeover": "support"}, "must be ApprovalPolicy"),
         ({"budgets": [1]}, "holds 1: use Budget"),
         ({"budgets": Budget(tokens=1)}, "budgets"),
     ],

@@ -75,7 +75,7 @@ def test_the_packages_own_records_will_do_as_options() -> None:
     ("make", "message"),
     [
         (lambda: WebSearchTool(filters=object()), "cannot be sent"),
-        (lambda: FileSearchTool(vector_store_ids="vs_1"), "must be a list of ids"),  # pyright: ignore[reportArgumentType]
+        (lambda: FileSearchTool(vector_store_ids="vs_1"), "must be a list, not .vs_1"),  # pyright: ignore[reportArgumentType]
         (lambda: CodeInterpreterTool({"type": "mcp"}), "'type': 'code_interpreter'"),
         (lambda: HostedMCPTool(None), "'type': 'mcp'"),
         (

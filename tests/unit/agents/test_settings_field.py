@@ -84,6 +84,6 @@ def test_what_is_neither_is_left_for_others_to_refuse() -> None:
     assert as_settings(ModelSettings, 5) == 5
     given: Any = 5
     with pytest.raises(
-        UserError, match="model_settings must be a ModelSettings instance or a dict, not 5"
+        UserError, match="model_settings must be ModelSettings, not 5"
     ):
         Agent(name="A", model_settings=given)
