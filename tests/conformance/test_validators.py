@@ -85,7 +85,7 @@ async def test_types_and_limits_are_checked_before_a_person_is_asked(executor: E
     model = ScriptedModel([call("pay", "c1", payment={"sum": 5})], "Well.")
     result = await executor.execute(agent, model=model)
     assert (result.interruptions, READ) == ([], [])
-    assert "payment.amount is required" in outputs(model.requests[-1])["c1"]
+    assert "payment.amount is missing" in outputs(model.requests[-1])["c1"]
 
 
 @row(2)

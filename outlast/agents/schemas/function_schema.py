@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
@@ -22,14 +22,12 @@ from outlast.agents.logs import get_logger
 from outlast.agents.schemas.altered_arguments import altered
 from outlast.agents.schemas.docstrings import DocstringStyle, FunctionDocs, read_docs
 from outlast.agents.schemas.function_signature import FunctionSignature, read_signature
-from outlast.agents.schemas.user_validators import Shape, shape_of
+from outlast.agents.schemas.user_validators import lenient, runs_user_code
 from outlast.agents.user_types import argument_problem, object_problem, source_name
+from outlast.loop import schemas
 from outlast.loop.values import JsonObject
 
 logger: Final = get_logger(__name__)
-
-T = TypeVar("T")
-
 
 _Parsed: TypeAlias = tuple[Mapping[str, Any], Callable[[], JsonObject]]
 """The values of arguments, and a function that returns them as JSON."""
@@ -43,7 +41,8 @@ class FunctionSchema:
         params_json_schema: JSON Schema of the arguments, not yet strict.
         model: the pydantic model of the arguments, with one field for each of
             `signature.parameters`, in their order.
-        shape: the model without the validators of users' types; None if there are none.
+        checked_by: the JSON Schema that checks arguments without the validators of users' types;
+            None if there are none: then the model does.
     """
 
     name: str
@@ -51,7 +50,7 @@ class FunctionSchema:
     params_json_schema: JsonObject
     signature: FunctionSignature
     model: type[BaseModel]
-    shape: Shape | None = None
+    checked_by: JsonObject | None = None
 
     def check(self, arguments: str) -> str | None:
         """Return None if arguments fit, else a sentence for the model; run no user code.
@@ -60,10 +59,14 @@ class FunctionSchema:
         requires them.
         """
         try:
-            self.values(self._fitting(arguments)[0])
+            if self.checked_by is None:
+                self.values(self._parsed(arguments)[0])
+                return None
+            self._check_object(arguments)
         except ModelBehaviorError as error:
             return error.message
-        return None
+        problem = schemas.problem_of(json.loads(arguments.strip() or "{}"), self.checked_by)
+        return problem and f"Invalid JSON input for tool {self.name}: {problem}"
 
     def defaults(self) -> JsonObject:
         """Return the values of optional arguments, as JSON; without those that a function makes."""
@@ -75,8 +78,13 @@ class FunctionSchema:
         return found
 
     def altered(self, arguments: str) -> str:
-        """Return the arguments that parsing changed, such as `"500"` for a number."""
-        fields, write = self._fitting(arguments)
+        """Return the arguments that parsing changed, such as `"500"` for a number.
+
+        What validators of users' types change is found where they run, by the result of `read`.
+        """
+        if self.checked_by is not None:
+            return ""
+        fields, write = self._parsed(arguments)
         return _altered(arguments, fields, write(), self.model)
 
     def read(self, arguments: str) -> "ReadArguments":
@@ -109,27 +117,17 @@ class FunctionSchema:
         return self.signature.arguments(context, read.values)
 
     def _parsed(self, arguments: str) -> "_Parsed":
-        parsed = self._validated(arguments, self.model.model_validate_json)
-        return vars(parsed), partial(parsed.model_dump, mode="json", by_alias=True)
-
-    def _fitting(self, arguments: str) -> "_Parsed":
-        if self.shape is None:
-            return self._parsed(arguments)
-        fields = self._validated(arguments, self.shape.validator.validate_json)
-        write = self.shape.serializer.to_python
-        return fields, partial(write, fields, mode="json", by_alias=True, warnings=False)
-
-    def _validated(self, arguments: str, validate: Callable[[str], T]) -> T:
         # pydantic reads NaN and Infinity, which are no JSON, as numbers.
         if "NaN" in arguments or "Infinity" in arguments:
             self._check_object(arguments)
         try:
-            return validate(arguments.strip() or "{}")
+            parsed = self.model.model_validate_json(arguments.strip() or "{}")
         except (ValidationError, TypeError) as error:  # TypeError: a lone surrogate
             self._check_object(arguments)
             if isinstance(error, TypeError):
                 raise
             raise ModelBehaviorError(argument_problem(self.name, error)) from error
+        return vars(parsed), partial(parsed.model_dump, mode="json", by_alias=True)
 
     def _check_object(self, arguments: str) -> None:
         if (problem := object_problem(self.name, arguments)) is not None:
@@ -164,7 +162,9 @@ def reads_what_it_checks(check: object, read: object) -> bool:
     must not run with arguments that do not fit.
     """
     schema = getattr(read, "__self__", None)
-    return isinstance(schema, FunctionSchema) and schema.shape is None and check == schema.check
+    return (
+        isinstance(schema, FunctionSchema) and schema.checked_by is None and check == schema.check
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +227,7 @@ def function_schema(
         params_json_schema=schema,
         signature=signature,
         model=model,
-        shape=shape_of(model.__pydantic_core_schema__, owner),
+        checked_by=lenient(schema) if runs_user_code(model.__pydantic_core_schema__) else None,
     )
 
 

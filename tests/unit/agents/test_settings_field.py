@@ -83,7 +83,5 @@ def test_a_key_that_is_no_field_is_refused_with_those_that_are() -> None:
 def test_what_is_neither_is_left_for_others_to_refuse() -> None:
     assert as_settings(ModelSettings, 5) == 5
     given: Any = 5
-    with pytest.raises(
-        UserError, match="model_settings must be ModelSettings, not 5"
-    ):
+    with pytest.raises(UserError, match="model_settings must be ModelSettings, not 5"):
         Agent(name="A", model_settings=given)
