@@ -91,26 +91,10 @@ def check_callable(function: object, parameters: Sequence[str], *, what: str) ->
         )
 
 
-def called_with(*parameters: str) -> Rule:
-    """Return the rule of a field with a callable."""
-    return lambda place, value: check_callable(value, parameters, what=place)
-
-
-def flag_or_called_with(*parameters: str) -> Rule:
-    """Return the rule of a field that is True, False or a callable."""
-
-    def rule(place: str, value: object) -> None:
-        if not isinstance(value, bool):
-            check_callable(value, parameters, what=place)
-
-    return rule
-
-
-def name_or_called_with(*parameters: str) -> Rule:
-    """Return the rule of an option that is a registered name, a callable or None."""
-    rule = called_with(*parameters)
+def called_with(*parameters: str, or_a: type | tuple[type, ...] = ()) -> Rule:
+    """Return the rule of a field with a callable, or with a value of another type."""
     return lambda place, value: (
-        None if value is None or isinstance(value, str) else rule(place, value)
+        None if isinstance(value, or_a) else check_callable(value, parameters, what=place)
     )
 
 

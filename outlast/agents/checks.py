@@ -114,7 +114,9 @@ _WORDS: Final[dict[Any, str]] = {
     float: "a number",
     str: "a string",
     Mapping: "a dict",
+    dict: "a dict",
     list: "a list",
+    timedelta: "a timedelta",
 }
 
 
@@ -219,11 +221,6 @@ def optional(rule: Rule) -> Rule:
     return lambda place, value: None if value is None else rule(place, value)
 
 
-def a(kinds: type | tuple[type, ...], expected: str) -> Rule:
-    """Return the rule of a type."""
-    return lambda place, value: check_type(place, value, kinds, expected)
-
-
 def one_of(*choices: object) -> Rule:
     """Return the rule of a field with few values."""
     return lambda place, value: check_choice(place, value, choices)
@@ -235,23 +232,12 @@ def duration(place: str, value: object) -> None:
         raise InvalidValue(f"{place} must be a positive timedelta or seconds, not {value!r}.")
 
 
-def check_type(place: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
-    """Refuse a value of another type."""
-    if not isinstance(value, kinds):
-        raise InvalidType(f"{place} must be {expected}, not {value!r}.")
-
-
 def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
     """Refuse a value that is none of the choices."""
     choices = tuple(choices)
     if not any(value is choice or value == choice for choice in choices):
         expected = ", ".join(repr(choice) for choice in choices)
         raise InvalidValue(f"{place} must be one of {expected}, not {value!r}.")
-
-
-def check_flag(place: str, value: object) -> None:
-    """Refuse a value that is not True or False."""
-    check_type(place, value, bool, "True or False")
 
 
 def check_name(place: str, value: object) -> None:

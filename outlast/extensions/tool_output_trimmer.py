@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from outlast.agents.checks import InvalidValue
+from outlast.agents.checks import InvalidValue, check_count
 from outlast.agents.config.run_config import CallModelData, ModelInputData
 from outlast.agents.json_values import is_list, is_object
 from outlast.loop.values import JsonObject
@@ -23,29 +23,14 @@ _DETAILS = ("low", "high", "auto", "original")
 _SHORTEST = "[Trimmed]"
 
 _PROSE = frozenset({"description", "title", "$comment", "examples"})
-_BY_NAME = frozenset(
-    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"]
-)
-_SUBSCHEMAS = frozenset(
-    [
-        "items",
-        "prefixItems",
-        "additionalItems",
-        "contains",
-        "unevaluatedItems",
-        "additionalProperties",
-        "propertyNames",
-        "unevaluatedProperties",
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contentSchema",
-    ]
-)
+_BY_NAME = frozenset({
+    "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies",
+})  # fmt: skip
+_SUBSCHEMAS = frozenset({
+    "items", "prefixItems", "additionalItems", "contains", "unevaluatedItems",
+    "additionalProperties", "propertyNames", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
+    "not", "if", "then", "else", "contentSchema",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,9 +59,8 @@ class ToolOutputTrimmer:
 
     def __post_init__(self) -> None:
         for name, least in (("recent_turns", 1), ("max_output_chars", 1), ("preview_chars", 0)):
-            value = cast("object", getattr(self, name))
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidValue(f"ToolOutputTrimmer: {name} must be >= {least}, not {value!r}.")
+            place, value = f"ToolOutputTrimmer: {name}", getattr(self, name)
+            check_count(place, value, least=least, expected=f">= {least}")
         names: Any = self.trimmable_tools
         if names is None:
             return

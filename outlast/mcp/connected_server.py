@@ -17,7 +17,7 @@ import httpx2
 import mcp.types as mcp_types
 from mcp.shared.exceptions import MCPError
 
-from outlast.agents.checks import check_count, check_flag, check_options, check_seconds
+from outlast.agents.checks import check_fields, check_options
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.mcp.filters import ToolFilter, ToolFilterContext, check_tool_filter, filtered
@@ -37,10 +37,10 @@ from outlast.mcp import tasks
 from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
 from outlast.mcp.links import declined, links_in, without_links
 from outlast.mcp.options import (
+    RULES,
     CommonOptions,
     MessageHandler,
     ServerOptions,
-    check_task_timeout,
     retry_of,
 )
 
@@ -102,22 +102,16 @@ class ConnectedServer(MCPServer):
         check_tool_filter(tool_filter, owner)
         self._name = name
         self.cache_tools_list = cache_tools_list
-        check_seconds(f"{owner}: client_session_timeout_seconds", client_session_timeout_seconds)
         self.client_session_timeout_seconds = client_session_timeout_seconds
         self.tool_filter = tool_filter
         self.max_list_pages: int | None = options.get("max_list_pages")
-        if self.max_list_pages is not None:
-            expected = "a whole number from 1, or None"
-            check_count(f"{owner}: max_list_pages", self.max_list_pages, expected=expected)
         self.message_handler: MessageHandler | None = options.get("message_handler")
         self.tasks: bool = options.get("tasks", not self.starts_process)
-        check_flag(f"{owner}: tasks", self.tasks)
         self._task_timeout = options.get("task_timeout")
-        check_task_timeout(owner, self._task_timeout)
         self.max_retry_attempts: int | None = options.get("max_retry_attempts")
         self.retry_backoff_seconds_base: float = options.get("retry_backoff_seconds_base", 1.0)
         self.retry_backoff_seconds_max: float | None = options.get("retry_backoff_seconds_max")
-        retry_of(options, owner)
+        check_fields(self, RULES, owner)
         self._is_mute = False  # it did not initialize within its time to start
         self._status = 0  # of the newest HTTP error response
         self._stand_in: Any = None
@@ -168,12 +162,8 @@ class ConnectedServer(MCPServer):
     @property
     def tool_retry(self) -> ToolRetry:
         """How failed calls are retried."""
-        options: ServerOptions = {
-            "max_retry_attempts": self.max_retry_attempts,
-            "retry_backoff_seconds_base": self.retry_backoff_seconds_base,
-            "retry_backoff_seconds_max": self.retry_backoff_seconds_max,
-        }
-        return retry_of(options, f"The MCP server {self.name!r}")
+        waits = self.retry_backoff_seconds_base, self.retry_backoff_seconds_max
+        return retry_of(self.max_retry_attempts, *waits)
 
     @property
     def cached_tools(self) -> list[Any] | None:

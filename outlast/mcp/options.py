@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeAlias, TypedDict
+from functools import partial
+from typing import Any, Final, TypeAlias, TypedDict
 
-from outlast.agents.checks import InvalidType, check_count, check_seconds
+from outlast.agents.checks import InvalidType, Rule, check_count, check_seconds, of_kinds, optional
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import RequireApprovalSetting
@@ -71,26 +72,29 @@ class ServerOptions(CommonOptions, total=False):
     task_timeout: timedelta | None
 
 
-def check_task_timeout(owner: str, value: object) -> None:
-    """Refuse a `task_timeout` that is no duration."""
-    if value is None:
-        return
+def _check_task_timeout(place: str, value: object) -> None:
     if not isinstance(value, timedelta):
-        raise InvalidType(f"{owner}: task_timeout must be a timedelta or None, not {value!r:.80}.")
+        raise InvalidType(f"{place} must be a timedelta or None, not {value!r:.80}.")
     if value <= timedelta():
-        raise UserError(f"{owner}: task_timeout must be longer than zero; None means no limit.")
+        raise UserError(f"{place} must be longer than zero; None means no limit.")
 
 
-def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
-    """Return how calls are retried; a `UserError` if a number is invalid."""
-    retries = options.get("max_retry_attempts")
-    if retries is not None:
-        expected = "a whole number from 0, or -1 for the most"
-        check_count(f"{owner}: max_retry_attempts", retries, least=-1, expected=expected)
-    shortest = options.get("retry_backoff_seconds_base", 1.0)
-    longest = options.get("retry_backoff_seconds_max")
-    check_seconds(f"{owner}: retry_backoff_seconds_base", shortest)
-    check_seconds(f"{owner}: retry_backoff_seconds_max", longest)
+_ATTEMPTS = partial(check_count, least=-1, expected="a whole number from 0, or -1 for the most")
+
+RULES: Final[dict[str, Rule]] = {
+    "client_session_timeout_seconds": check_seconds,
+    "max_retry_attempts": optional(_ATTEMPTS),
+    "retry_backoff_seconds_base": check_seconds,
+    "retry_backoff_seconds_max": check_seconds,
+    "max_list_pages": optional(partial(check_count, expected="a whole number from 1, or None")),
+    "tasks": of_kinds(bool),
+    "task_timeout": optional(_check_task_timeout),
+}
+"""What the options of a server with a connection may be."""
+
+
+def retry_of(retries: int | None, shortest: float, longest: float | None) -> ToolRetry:
+    """Return how calls are retried, by the options `max_retry_attempts` and the two waits."""
     first = timedelta(seconds=shortest) or SHORTEST_WAIT
     bound = ToolRetry().maximum_interval if longest is None else timedelta(seconds=longest)
     bound = bound or SHORTEST_WAIT

@@ -10,8 +10,8 @@ from outlast.agents.checks import (
     Rule,
     check_count,
     check_fields,
-    check_flag,
     check_name,
+    of_kinds,
     optional,
 )
 from outlast.agents.durations import DurationField, duration_field
@@ -101,11 +101,12 @@ def _check_usd(place: str, usd: Any) -> None:
 
 
 def _check_ask(place: str, ask: object) -> None:
+    of_kinds(ApprovalPolicy, bool)(place, ask)
     if not isinstance(ask, ApprovalPolicy):
-        check_flag(place, ask)
-    elif ask.when is not None:
+        return
+    if ask.when is not None:
         raise UserError(f"{place}: a policy for budgets has no `when`.")
-    elif ask.binds is not None:
+    if ask.binds is not None:
         raise UserError(f"{place}: a policy for budgets has no `binds`.")
 
 

@@ -14,7 +14,7 @@ from outlast.agents.checks import (
     Rule,
     check_choice,
     check_count,
-    check_flag,
+    check_fields,
     check_list,
     check_name,
     duration,
@@ -88,7 +88,7 @@ class Audience:
                 f"Audience({listed[0]}=...) is empty, so nobody could decide. Name people or "
                 "groups, or leave it out: then everybody may decide."
             )
-        check_flag("Audience(exclude_requester=...)", self.exclude_requester)
+        check_fields(self)
 
     @property
     def is_open(self) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import timedelta
 from functools import wraps
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -19,7 +18,7 @@ from outlast.agents.checks import (
 )
 from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings_field import as_settings, read_settings
-from outlast.agents.durations import ConvertedField, DurationField, duration_field
+from outlast.agents.durations import ConvertedField, DurationField, as_duration, duration_field
 from outlast.agents.errors import UserError
 from outlast.agents.installed_sdk import as_ours
 from outlast.agents.json_values import is_object
@@ -296,21 +295,22 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
     settings = cast("object", written)
     if not settings or not is_object(settings):
         return None
-    values = {
-        name: settings[name]
-        for name, rule in typed_rules(ModelSettings).items()
-        if name in settings
-        and name not in {"timeout", "retry", "response_include"}
-        and follows(rule, settings[name])
+    choice = settings.get("tool_choice")
+    values: dict[str, Any] = {
+        **settings,
+        "timeout": as_duration(settings.get("timeout_seconds")),
+        "retry": read_settings(ModelRetrySettings, settings.get("retry")),
+        "tool_choice": read_settings(MCPToolChoice, choice) or choice,
+        "response_include": None,
     }
-    seconds = settings.get("timeout_seconds")
-    if isinstance(seconds, int | float) and 0 < seconds < 10**6:
-        values["timeout"] = timedelta(seconds=seconds)
-    if (retry := read_settings(ModelRetrySettings, settings.get("retry"))) is not None:
-        values["retry"] = retry
-    if (choice := read_settings(MCPToolChoice, settings.get("tool_choice"))) is not None:
-        values["tool_choice"] = choice
-    return ModelSettings(**values)
+    rules = typed_rules(ModelSettings).items()
+    return ModelSettings(
+        **{
+            name: values[name]
+            for name, rule in rules
+            if name in values and follows(rule, values[name])
+        }
+    )
 
 
 def _set_fields(record: Any) -> dict[str, Any]:

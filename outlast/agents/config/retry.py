@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from outlast.agents.callables import call, name_or_called_with
+from outlast.agents.callables import call, called_with
 from outlast.agents.checks import Rule, check_count, check_fields, optional
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
@@ -191,7 +191,7 @@ class ModelRetrySettings:
 
 _RULES: Final[dict[str, Rule]] = {
     "max_retries": optional(partial(check_count, least=0)),
-    "policy": name_or_called_with("context"),
+    "policy": called_with("context", or_a=(str, type(None))),
 }
 
 

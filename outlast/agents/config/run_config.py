@@ -10,16 +10,16 @@ from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.argument_names import advice_on
 from outlast.agents.callables import (
+    called_with,
     check_callable,
     is_async,
     list_of,
-    name_or_called_with,
 )
 from outlast.agents.checks import (
     InvalidType,
     Rule,
     check_fields,
-    check_type,
+    of_kinds,
     optional,
 )
 from outlast.agents.config.fallback_model import check_models, choices_of
@@ -340,7 +340,7 @@ def is_provider(value: object) -> bool:
 
 
 def _check_interval(place: str, interval: timedelta) -> None:
-    check_type(place, interval, timedelta, "a timedelta")
+    of_kinds(timedelta)(place, interval)
     if not SHORTEST_STREAM_INTERVAL <= interval <= LONGEST_STREAM_INTERVAL:
         raise UserError(
             f"{place} must be from 20 milliseconds to a minute, not {interval.total_seconds():g} s."
@@ -364,17 +364,19 @@ def _check_blocked_message(place: str, message: object) -> None:
             raise UserError(f"{place} must be a string or a sync callable, not an async one.")
 
 
+_NAME: Final = (str, type(None))
+
 _RULES: Final[dict[str, Rule]] = {
     "model": check_models,
-    "session_input_callback": name_or_called_with("history", "new_items"),
+    "session_input_callback": called_with("history", "new_items", or_a=_NAME),
     "input_guardrails": optional(guardrails(InputGuardrail, str)),
     "output_guardrails": optional(guardrails(OutputGuardrail, str)),
-    "handoff_input_filter": name_or_called_with("data"),
-    "handoff_history_mapper": name_or_called_with("items"),
+    "handoff_input_filter": called_with("data", or_a=_NAME),
+    "handoff_history_mapper": called_with("items", or_a=_NAME),
     "conversation_history_wrappers": optional(_check_wrappers),
-    "call_model_input_filter": name_or_called_with("data"),
-    "call_model_output_filter": name_or_called_with("data"),
-    "tool_error_formatter": name_or_called_with("args"),
+    "call_model_input_filter": called_with("data", or_a=_NAME),
+    "call_model_output_filter": called_with("data", or_a=_NAME),
+    "tool_error_formatter": called_with("args", or_a=_NAME),
     "output_guardrail_blocked_message": optional(_check_blocked_message),
     "stream_interval": optional(_check_interval),
     "budgets": optional(list_of(Budget, "use Budget(...)")),

@@ -12,7 +12,7 @@ from outlast.agents.checks import check_count, json_problem
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import ItemKey, item_key
-from outlast.agents.items.repair import Links
+from outlast.agents.items.repair import Links, is_half
 from outlast.agents.json_values import is_object
 from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL
 from outlast.loop.values import JsonObject
@@ -326,14 +326,7 @@ def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[J
 
     def is_orphan(at: int) -> bool:
         (item, new), key = flagged[at], keys[at]
-        if new or key is None or not (item.get("call_id") or key[0].startswith("mcp_approval")):
-            return False
-        kind, call_id = key
-        if kind in OUTPUT_OF_CALL:
-            return seats.get((OUTPUT_OF_CALL[kind], call_id), -1) < at
-        if kind in CALL_OF_OUTPUT:
-            return seats.get((CALL_OF_OUTPUT[kind], call_id), len(flagged)) > at
-        return False
+        return not new and key is not None and is_half(item, key, at, seats, len(flagged))
 
     dropped = {at for at in range(len(flagged)) if is_orphan(at)}
     if not dropped:

@@ -11,7 +11,6 @@ from outlast.agents.checks import json_problem
 from outlast.agents.config.fallback_model import FallbackModel, write_choices
 from outlast.agents.config.model_settings import read_model_settings, write_model_settings
 from outlast.agents.config.run_config import (
-    DEFAULT_WORKFLOW_NAME,
     RunConfig,
     as_run_config,
     is_provider,
@@ -54,20 +53,15 @@ ERROR_HANDLERS = "error_handlers"
 AS_ITEMS = "as_items"
 """The key for input that was passed as a list with one plain text, and is shown as a list."""
 
-_PLAIN: dict[str, object] = {
-    "nest_handoff_history": False,
-    "conversation_history_wrappers": None,
-    "reasoning_item_id_policy": None,
-    "tracing_disabled": False,
-    "tracing": None,
-    "trace_include_sensitive_data": True,
-    "workflow_name": DEFAULT_WORKFLOW_NAME,
-    "trace_id": None,
-    "group_id": None,
-    "trace_metadata": None,
-    "tool_name_collision_policy": "warn",
-}
-"""Fields that are written unchanged, with the value that is left out."""
+_PLAIN: Mapping[str, object] = {"trace_include_sensitive_data": True} | {
+    name: getattr(RunConfig, name)
+    for name in (
+        "nest_handoff_history", "conversation_history_wrappers", "reasoning_item_id_policy",
+        "tracing_disabled", "tracing", "workflow_name", "trace_id", "group_id", "trace_metadata",
+        "tool_name_collision_policy",
+    )
+}  # fmt: skip
+"""Fields that are written unchanged, with the value that is left out: the default."""
 
 
 CONFIG_FIELDS: dict[str, str] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 from pydantic import ValidationError
 
 from outlast.agents.approvals.policy import WITHOUT_ARGUMENTS, NeedsApproval, check_needs_approval
-from outlast.agents.callables import call, called_with, check_callable, flag_or_called_with
+from outlast.agents.callables import call, called_with, check_callable
 from outlast.agents.checks import (
     Rule,
     check_fields,
@@ -217,7 +217,7 @@ _WITHOUT_STRICT_MODE: Final = (
 
 _RULES: Final[dict[str, Rule]] = {
     "input_filter": optional(called_with("data")),
-    "is_enabled": flag_or_called_with("context", "agent"),
+    "is_enabled": called_with("context", "agent", or_a=bool),
 }
 
 

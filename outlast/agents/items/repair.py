@@ -121,7 +121,7 @@ def whole_pairs(placed: Sequence[Placed]) -> tuple[list[JsonObject], set[ItemKey
     open_keys = set(seats)
     dropped: set[int] = set()
     for at, key in enumerate(keys):
-        if key is not None and _is_half(placed[at][0], key, at, seats, len(placed)):
+        if key is not None and is_half(placed[at][0], key, at, seats, len(placed)):
             dropped.add(at)
             if key[0] in OUTPUT_OF_CALL:
                 open_keys.add((OUTPUT_OF_CALL[key[0]], key[1]))
@@ -135,9 +135,8 @@ def whole_pairs(placed: Sequence[Placed]) -> tuple[list[JsonObject], set[ItemKey
     return kept, open_keys, closed
 
 
-def _is_half(
-    raw: JsonObject, key: ItemKey, at: int, seats: dict[ItemKey, int], length: int
-) -> bool:
+def is_half(raw: JsonObject, key: ItemKey, at: int, seats: dict[ItemKey, int], length: int) -> bool:
+    """Whether an item is a call without a later output, or an output without an earlier call."""
     kind, call_id = key
     if not (raw.get("call_id") or kind.startswith("mcp_approval")):
         return False  # a provider's own call

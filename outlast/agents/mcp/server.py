@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypedDict
 
 from outlast.agents.callables import called_with, check_callable
-from outlast.agents.checks import Rule, check_fields, check_flag, optional
+from outlast.agents.checks import Rule, check_fields, of_kinds, optional
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
@@ -333,7 +333,7 @@ class MCPServer(ABC):
 
 
 _RULES: Final[dict[str, Rule]] = {
-    "required": check_flag,
+    "required": of_kinds(bool),
     "tool_meta_resolver": optional(called_with("context")),
     "custom_data_extractor": optional(called_with("context")),
 }

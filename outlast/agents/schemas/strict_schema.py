@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from outlast.agents.checks import check_type
+from outlast.agents.checks import of_kinds
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
@@ -72,7 +72,7 @@ def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:
         UserError: a part of the schema cannot be strict.
         TypeError: the schema is not a dict.
     """
-    check_type("The schema", schema, dict, "a dict")
+    of_kinds(dict)("The schema", schema)
     if schema.get("type", "object") in _TYPES.values() or schema.get("type") == "array":
         return _Strictness("The schema").node(schema, "")
     return strict_schema(schema, owner="The schema")

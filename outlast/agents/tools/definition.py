@@ -11,7 +11,7 @@ from outlast.agents.approvals.policy import (
     ToolEffect,
     check_needs_approval,
 )
-from outlast.agents.callables import called_with, flag_or_called_with
+from outlast.agents.callables import called_with
 from outlast.agents.checks import (
     Rule,
     check_count,
@@ -340,7 +340,7 @@ _RULES: Final[dict[str, Rule]] = {
     "allowed_callers": check_callers,
     "params_json_schema": _check_schema,
     "on_invoke_tool": called_with("context", "arguments"),
-    "is_enabled": flag_or_called_with("context", "agent"),
+    "is_enabled": called_with("context", "agent", or_a=bool),
     "failure_error_function": optional(called_with("context", "error")),
     "timeout_error_function": optional(called_with("context", "error")),
     "custom_data_extractor": optional(called_with("context")),

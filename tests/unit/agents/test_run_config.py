@@ -218,7 +218,7 @@ def test_what_is_no_field_is_refused_by_name(
             "a string or a sync callable, not an async one",
         ),
         ("output_guardrail_blocked_message", Never(), "a sync callable, not an async one"),
-        ("heartbeat_timeout", 5, "must be timedelta, not 5"),
+        ("heartbeat_timeout", 5, "must be a timedelta, not 5"),
         ("stream_interval", 0.2, "must be a timedelta, not 0.2"),
         ("stream_interval", timedelta(), "from 20 milliseconds to a minute, not 0 s"),
         ("stream_interval", timedelta(milliseconds=19), "not 0.019 s. Leave it out"),

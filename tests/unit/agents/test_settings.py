@@ -191,7 +191,7 @@ def test_what_was_typed_by_hand_holds_no_names(settings: Any) -> None:
         ({"model_settings": ["temperature"]}, r"must be ModelSettings, not \['temperature'\]"),
         ({"model_settings": ModelSettings(extra_args={"x": object()})}, "must be plain data"),
         ({"model_settings": ModelSettings(extra_body={"x": b"1"})}, "must be plain data"),
-        ({"heartbeat_timeout": 5}, r"heartbeat_timeout=\.\.\.\) must be timedelta, not 5"),
+        ({"heartbeat_timeout": 5}, r"heartbeat_timeout=\.\.\.\) must be a timedelta, not 5"),
         ({"trace_metadata": {"x": object()}}, r"trace_metadata=...\) must be plain data"),
     ],
 )

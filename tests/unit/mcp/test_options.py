@@ -8,7 +8,8 @@ import pytest
 from outlast.agents.checks import check_seconds
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import ToolRetry
-from outlast.mcp.options import SHORTEST_WAIT, retry_of
+from outlast.mcp.options import SHORTEST_WAIT
+from outlast.mcp.servers import MCPServerStreamableHttp
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ from outlast.mcp.options import SHORTEST_WAIT, retry_of
     ],
 )
 def test_how_failed_calls_are_tried_again(options: Any, retry: ToolRetry) -> None:
-    assert retry_of(options, "S") == retry
+    assert MCPServerStreamableHttp({"url": "http://s"}, **options).tool_retry == retry
 
 
 @pytest.mark.parametrize("given", [None, 0.0, 5, 0.5])
@@ -72,12 +73,18 @@ def test_a_time_out_that_may_not_be_zero() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"max_retry_attempts": -2}, "S: max_retry_attempts must be"),
-        ({"max_retry_attempts": True}, "S: max_retry_attempts must be"),
-        ({"retry_backoff_seconds_base": -1}, "S: retry_backoff_seconds_base must be"),
-        ({"retry_backoff_seconds_max": -1}, "S: retry_backoff_seconds_max must be"),
+        ({"max_retry_attempts": -2}, "The MCP server 'S': max_retry_attempts must be"),
+        ({"max_retry_attempts": True}, "The MCP server 'S': max_retry_attempts must be"),
+        (
+            {"retry_backoff_seconds_base": -1},
+            "The MCP server 'S': retry_backoff_seconds_base must be",
+        ),
+        (
+            {"retry_backoff_seconds_max": -1},
+            "The MCP server 'S': retry_backoff_seconds_max must be",
+        ),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(options: Any, problem: str) -> None:
     with pytest.raises(UserError, match=problem):
-        retry_of(options, "S")
+        MCPServerStreamableHttp({"url": "http://s"}, name="S", **options)
