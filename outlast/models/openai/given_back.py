@@ -4,7 +4,6 @@ Nothing of this goes to another model than the one that sent it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from outlast.agents.json_values import as_object, as_objects, as_text
@@ -13,59 +12,6 @@ from outlast.loop.values import JsonObject
 SIGNED_FIELDS: Final = ("extra_content", "provider_specific_fields")
 """Fields with provider data of a call: those of Gemini's API, and of LiteLLM."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
-    """What a provider needs back.
-
-    Attributes:
-        fields: the fields of an assistant message, or of its calls.
-        when: when they are needed.
-        source: the public page that says so.
-    """
-
-    fields: tuple[str, ...]
-    when: str
-    source: str
-
-
-NEEDED_BACK: Final[Mapping[str, Needed]] = {
-    "Claude and Gemini through LiteLLM": Needed(
-        fields=("thinking_blocks", "provider_specific_fields"),
-        when="always: the blocks, and the signatures of texts and calls",
-        source="https://docs.litellm.ai/docs/reasoning_content",
-    ),
-    "Gemini": Needed(
-        fields=("extra_content",),
-        when="always: Gemini 3 refuses a call without its thought_signature",
-        source="https://ai.google.dev/gemini-api/docs/thought-signatures",
-    ),
-    "OpenRouter": Needed(
-        fields=("reasoning_details",),
-        when="always: the whole list, in its order",
-        source="https://openrouter.ai/docs/use-cases/reasoning-tokens",
-    ),
-    "DeepSeek": Needed(
-        fields=("reasoning_content",),
-        when="with calls, also if it is empty",
-        source="https://api-docs.deepseek.com/guides/thinking_mode",
-    ),
-    "vLLM": Needed(
-        fields=("reasoning", "reasoning_content"),
-        when="with calls",
-        source="https://docs.vllm.ai/en/v0.17.1/features/interleaved_thinking/",
-    ),
-    "Ollama": Needed(
-        fields=("reasoning",),
-        when="with calls",
-        source="https://github.com/ollama/ollama/blob/main/openai/openai.go",
-    ),
-}
-"""What each server that the documentation names needs back over Chat Completions.
-
-OpenAI and Azure OpenAI show no reasoning there. Over the Responses API, reasoning items go back as
-they came, with their `encrypted_content`.
-"""
 
 UNSIGNED: Final = ("reasoning_content", "reasoning")
 """Fields with thoughts that nobody signed; the first one goes back where a server sends both."""

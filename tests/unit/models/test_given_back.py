@@ -1,6 +1,7 @@
 """What each provider needs back with an assistant message goes back whole."""
 
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,10 +11,64 @@ from outlast.loop.values import JsonObject
 from outlast.models import ChatCompletionsModel, ResponsesModel
 from outlast.models.openai.chat_reply import ChatReply, response_from_chat
 from outlast.models.openai.chat_request import chat_messages
-from outlast.models.openai.given_back import NEEDED_BACK, refused_fields
+from outlast.models.openai.given_back import refused_fields
 from outlast.ports.model import ModelRequest
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import ask, message, response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What a provider needs back.
+
+    Attributes:
+        fields: the fields of an assistant message, or of its calls.
+        when: when they are needed.
+        source: the public page that says so.
+    """
+
+    fields: tuple[str, ...]
+    when: str
+    source: str
+
+
+NEEDED_BACK: dict[str, Needed] = {
+    "Claude and Gemini through LiteLLM": Needed(
+        fields=("thinking_blocks", "provider_specific_fields"),
+        when="always: the blocks, and the signatures of texts and calls",
+        source="https://docs.litellm.ai/docs/reasoning_content",
+    ),
+    "Gemini": Needed(
+        fields=("extra_content",),
+        when="always: Gemini 3 refuses a call without its thought_signature",
+        source="https://ai.google.dev/gemini-api/docs/thought-signatures",
+    ),
+    "OpenRouter": Needed(
+        fields=("reasoning_details",),
+        when="always: the whole list, in its order",
+        source="https://openrouter.ai/docs/use-cases/reasoning-tokens",
+    ),
+    "DeepSeek": Needed(
+        fields=("reasoning_content",),
+        when="with calls, also if it is empty",
+        source="https://api-docs.deepseek.com/guides/thinking_mode",
+    ),
+    "vLLM": Needed(
+        fields=("reasoning", "reasoning_content"),
+        when="with calls",
+        source="https://docs.vllm.ai/en/v0.17.1/features/interleaved_thinking/",
+    ),
+    "Ollama": Needed(
+        fields=("reasoning",),
+        when="with calls",
+        source="https://github.com/ollama/ollama/blob/main/openai/openai.go",
+    ),
+}
+"""What each server that the documentation names needs back, as its table says over Chat Completions.
+
+OpenAI and Azure OpenAI show no reasoning there. Over the Responses API, reasoning items go back as
+they came, with their `encrypted_content`.
+"""
 
 CALL: JsonObject = {
     "id": "call_1",
