@@ -12,7 +12,7 @@ from outlast.agents.checks import check_count, json_problem
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import ItemKey, item_key
-from outlast.agents.items.repair import Links, is_half
+from outlast.agents.items.repair import Links, lost_halves
 from outlast.agents.json_values import is_object
 from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL
 from outlast.loop.values import JsonObject
@@ -26,7 +26,6 @@ SessionInputCallback: TypeAlias = Callable[[list[Any], list[Any]], list[Any] | A
 SESSION_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
 
 _QUESTION_ROLES = frozenset({"user", "system", "developer"})
-_INPUT_TYPES = frozenset(CALL_OF_OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,12 @@ def _merge(
         (raws[newest], flagged[newest][1])
         for _, newest in newest_values(raws)
     ]
-    kept = _without_lone_reasoning(_without_orphans(_from_a_question(unique)))
+    begun = _from_a_question(unique)
+    fixed = {at for at, (_, new) in enumerate(begun) if new}
+    lost = lost_halves(
+        [(item, 0) for item, _ in begun], [item_key(item) for item, _ in begun], fixed
+    )
+    kept = [entry for at, entry in enumerate(begun) if at not in lost]
     if len(kept) < len(every):
         whole = Links.of(every).kept_in([item for item, _ in kept])
         pairs = [(item if new else one, new) for one, (item, new) in zip(whole, kept, strict=True)]
@@ -300,53 +304,6 @@ def _call_of(item: JsonObject) -> ItemKey | None:
 
 def _begins(item: JsonObject) -> bool:
     return str(item.get("role")) in _QUESTION_ROLES or item.get("type") == "compaction"
-
-
-def _without_lone_reasoning(
-    flagged: Sequence[tuple[JsonObject, bool]],
-) -> list[tuple[JsonObject, bool]]:
-    """Drop reasoning of the history that no item of the model follows."""
-    kept: list[tuple[JsonObject, bool]] = []
-    for item, new in reversed(flagged):
-        if not new and _is_reasoning(item):
-            after = kept[-1][0] if kept else {"role": "user"}
-            if str(after.get("role")) in _QUESTION_ROLES or str(after.get("type")) in _INPUT_TYPES:
-                continue
-        kept.append((item, new))
-    return kept[::-1]
-
-
-def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
-    """Drop calls without output and outputs without call from the history.
-
-    The reasoning that led to them goes, too. A provider refuses a conversation with one of these.
-    """
-    keys = [item_key(item) for item, _ in flagged]
-    seats = {key: at for at, key in enumerate(keys) if key is not None}
-
-    def is_orphan(at: int) -> bool:
-        (item, new), key = flagged[at], keys[at]
-        return not new and key is not None and is_half(item, key, at, seats, len(flagged))
-
-    dropped = {at for at in range(len(flagged)) if is_orphan(at)}
-    if not dropped:
-        return list(flagged)
-    # From the end, so that several reasoning items before one dropped call all go.
-    for at in range(len(flagged) - 2, -1, -1):
-        item, new = flagged[at]
-        if not new and _is_reasoning(item) and _led_to_dropped_calls(flagged, at, dropped):
-            dropped.add(at)
-    return [entry for at, entry in enumerate(flagged) if at not in dropped]
-
-
-def _led_to_dropped_calls(
-    flagged: Sequence[tuple[JsonObject, bool]], at: int, dropped: set[int]
-) -> bool:
-    """Whether the items that follow this reasoning are dropped, and no sibling stays."""
-    if at + 1 not in dropped:
-        return False
-    after = next((i for i in range(at + 1, len(flagged)) if i not in dropped), None)
-    return after is None or str(flagged[after][0].get("type")) not in OUTPUT_OF_CALL
 
 
 def _is_reasoning(item: JsonObject) -> bool:

@@ -6,7 +6,7 @@ What is whole stays as it is: the very same objects.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Self, TypeAlias, cast
 
 from pydantic_core import from_json
@@ -117,25 +117,40 @@ def whole_pairs(placed: Sequence[Placed]) -> tuple[list[JsonObject], set[ItemKey
         stays, so that no later item without such a key changes them.
     """
     keys = [item_key(raw) for raw, _ in placed]
-    seats = {key: at for at, key in enumerate(keys) if key is not None}
-    open_keys = set(seats)
-    dropped: set[int] = set()
-    for at, key in enumerate(keys):
-        if key is not None and is_half(placed[at][0], key, at, seats, len(placed)):
-            dropped.add(at)
-            if key[0] in OUTPUT_OF_CALL:
-                open_keys.add((OUTPUT_OF_CALL[key[0]], key[1]))
-    for at in range(len(placed) - 1, -1, -1):
-        if placed[at][0].get("type") == "reasoning" and _is_alone(placed, at, dropped):
-            dropped.add(at)
+    open_keys = {key for key in keys if key is not None}
+    dropped = lost_halves(placed, keys)
+    for at in dropped:
+        key = keys[at]
+        if key is not None and key[0] in OUTPUT_OF_CALL:
+            open_keys.add((OUTPUT_OF_CALL[key[0]], key[1]))
     closed = bool(placed) and len(placed) - 1 not in dropped
-    if not dropped:
-        return [raw for raw, _ in placed], open_keys, closed
     kept = [raw for at, (raw, _) in enumerate(placed) if at not in dropped]
     return kept, open_keys, closed
 
 
-def is_half(raw: JsonObject, key: ItemKey, at: int, seats: dict[ItemKey, int], length: int) -> bool:
+def lost_halves(
+    placed: Sequence[Placed], keys: Sequence[ItemKey | None], fixed: Collection[int] = ()
+) -> set[int]:
+    """Return the positions of items, with these keys, that have to go; those at `fixed` stay.
+
+    Calls without an output go, outputs without a call before them, and reasoning without the item
+    of the same reply that it led to.
+    """
+    seats = {key: at for at, key in enumerate(keys) if key is not None}
+    dropped = {
+        at
+        for at, key in enumerate(keys)
+        if at not in fixed and key is not None and _is_half(placed[at][0], key, at, seats)
+    }
+    # From the end, so that several reasoning items before one dropped call all go.
+    for at in range(len(placed) - 1, -1, -1):
+        is_reasoning = placed[at][0].get("type") == "reasoning"
+        if is_reasoning and at not in fixed and _is_alone(placed, at, dropped):
+            dropped.add(at)
+    return dropped
+
+
+def _is_half(raw: JsonObject, key: ItemKey, at: int, seats: dict[ItemKey, int]) -> bool:
     """Whether an item is a call without a later output, or an output without an earlier call."""
     kind, call_id = key
     if not (raw.get("call_id") or kind.startswith("mcp_approval")):
@@ -143,7 +158,7 @@ def is_half(raw: JsonObject, key: ItemKey, at: int, seats: dict[ItemKey, int], l
     if kind in OUTPUT_OF_CALL:
         return seats.get((OUTPUT_OF_CALL[kind], call_id), -1) < at
     if kind in CALL_OF_OUTPUT:
-        return seats.get((CALL_OF_OUTPUT[kind], call_id), length) > at
+        return seats.get((CALL_OF_OUTPUT[kind], call_id), at) >= at
     return False
 
 
