@@ -9,6 +9,7 @@ from typing import Any, cast
 from outlast.agents.checks import InvalidValue, check_count
 from outlast.agents.config.run_config import CallModelData, ModelInputData
 from outlast.agents.json_values import is_list, is_object
+from outlast.agents.schemas.subschemas import with_subschemas
 from outlast.loop.values import JsonObject
 
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
@@ -23,14 +24,6 @@ _DETAILS = ("low", "high", "auto", "original")
 _SHORTEST = "[Trimmed]"
 
 _PROSE = frozenset({"description", "title", "$comment", "examples"})
-_BY_NAME = frozenset({
-    "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies",
-})  # fmt: skip
-_SUBSCHEMAS = frozenset({
-    "items", "prefixItems", "additionalItems", "contains", "unevaluatedItems",
-    "additionalProperties", "propertyNames", "unevaluatedProperties", "allOf", "anyOf", "oneOf",
-    "not", "if", "then", "else", "contentSchema",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,7 +124,7 @@ class ToolOutputTrimmer:
             {
                 name: self._plainer(value)
                 if name == "tools"
-                else _without_prose(value)
+                else with_subschemas(value, _without_prose)
                 if name == "parameters"
                 else _cut(value, self.preview_chars)
                 if name == "description"
@@ -203,19 +196,5 @@ def _payload(part: JsonObject) -> list[str]:
     return [name for name in _PAYLOADS[part["type"]] if part.get(name) is not None]
 
 
-def _without_prose(schema: object) -> object:
-    """Return a JSON Schema without descriptions, titles, comments and examples.
-
-    Properties and definitions of such names stay, and so do values: defaults, constants, choices.
-    """
-    if is_list(schema):
-        return [_without_prose(one) for one in schema]
-    if not is_object(schema):
-        return schema
-    result: JsonObject = {}
-    for keyword, value in schema.items():
-        if keyword in _BY_NAME and is_object(value):
-            result[keyword] = {name: _without_prose(one) for name, one in value.items()}
-        elif keyword not in _PROSE:
-            result[keyword] = _without_prose(value) if keyword in _SUBSCHEMAS else value
-    return result
+def _without_prose(schema: JsonObject) -> JsonObject:
+    return {keyword: value for keyword, value in schema.items() if keyword not in _PROSE}

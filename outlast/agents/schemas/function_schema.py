@@ -22,6 +22,7 @@ from outlast.agents.logs import get_logger
 from outlast.agents.schemas.altered_arguments import altered
 from outlast.agents.schemas.docstrings import DocstringStyle, FunctionDocs, read_docs
 from outlast.agents.schemas.function_signature import FunctionSignature, read_signature
+from outlast.agents.schemas.subschemas import with_subschemas
 from outlast.agents.schemas.user_validators import lenient, runs_user_code
 from outlast.agents.user_types import argument_problem, object_problem, source_name
 from outlast.loop import schemas
@@ -227,7 +228,9 @@ def function_schema(
         params_json_schema=schema,
         signature=signature,
         model=model,
-        checked_by=lenient(schema) if runs_user_code(model.__pydantic_core_schema__) else None,
+        checked_by=with_subschemas(schema, lenient)
+        if runs_user_code(model.__pydantic_core_schema__)
+        else None,
     )
 
 

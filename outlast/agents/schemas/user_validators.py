@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from typing import Any, Final, cast
 
-from outlast.agents.json_values import is_list, is_object
+from outlast.agents.json_values import is_object
 from outlast.loop.values import JsonObject
 
 _NO_SCHEMAS: Final = frozenset({
@@ -44,19 +44,10 @@ def _is_users(function: Any) -> bool:
     return package not in {"pydantic", "pydantic_core"} and package not in sys.stdlib_module_names
 
 
-def lenient(schema: Any) -> Any:
-    """Return a JSON Schema that also takes numbers and flags as texts, which pydantic converts."""
-    if is_list(schema):
-        return [lenient(one) for one in schema]
-    if not is_object(schema):
-        return schema
-    inner: JsonObject = {
-        key: {name: lenient(one) for name, one in value.items()}
-        if key in {"properties", "$defs"}
-        else lenient(value)
-        for key, value in schema.items()
-        if key not in {"default", "enum", "const", "examples"}
-    }
-    if schema.get("type") in {"integer", "number", "boolean"}:
-        inner["type"] = [schema["type"], "string"]
-    return {**schema, **inner}
+def lenient(schema: JsonObject) -> JsonObject:
+    """Return a schema that also takes numbers and flags as texts, which pydantic converts."""
+    kind = schema.get("type")
+    return {**schema, "type": [kind, "string"]} if kind in _CONVERTED else schema
+
+
+_CONVERTED: Final = ("integer", "number", "boolean")

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_origi
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from outlast.agents.errors import UserError
-from outlast.agents.json_values import as_object
+from outlast.agents.json_values import as_object, is_object
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
+from outlast.agents.schemas.subschemas import with_subschemas
 from outlast.agents.user_types import output_problems
 from outlast.loop.values import JsonObject
 
@@ -97,15 +98,10 @@ def _closed_object(schema: JsonObject, message: str) -> JsonObject:
         strict_form(schema, owner="The output")
     except (NoStrictForm, UserError) as error:
         raise UserError(f"{message}: {error}") from None
-    return cast("JsonObject", _closed(schema))
+    return with_subschemas(schema, _closed)
 
 
-def _closed(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_closed(one) for one in cast("list[Any]", schema)]
-    if not isinstance(schema, dict):
+def _closed(schema: JsonObject) -> JsonObject:
+    if not is_object(named := schema.get("properties")) or schema.get("type") != "object":
         return schema
-    fields = {key: _closed(value) for key, value in cast("JsonObject", schema).items()}
-    if isinstance(named := fields.get("properties"), dict) and fields.get("type") == "object":
-        fields |= {"additionalProperties": False, "required": list(cast("JsonObject", named))}
-    return fields
+    return {**schema, "additionalProperties": False, "required": list(named)}
