@@ -203,7 +203,7 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], said: str) -> No
 
 
 def test_an_agent_takes_nothing_else() -> None:
-    with pytest.raises(InvalidType, match="compaction must be a Compaction or None"):
+    with pytest.raises(InvalidType, match="compaction must be Compaction, not"):
         Agent(name="Reader", compaction=0.7)  # pyright: ignore[reportArgumentType]
 
 
