@@ -22,6 +22,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_mapping
 from outlast.bodies import DOORS
 from outlast.bodies.answers import bound_answers
 from outlast.mcp.options import MessageHandler
@@ -226,9 +227,7 @@ def seconds(duration: timedelta | float) -> float:
 def check_params(params: object, kind: type, required: str, owner: str) -> None:
     """Check the parameters of a server when it is constructed."""
     keys = ", ".join(kind.__annotations__)
-    fields: Mapping[object, object] = {}
-    if isinstance(params, Mapping):
-        fields = cast("Mapping[object, object]", params)
+    fields: Mapping[str, object] = params if is_mapping(params) else {}
     if not isinstance(fields.get(required), str):
         raise UserError(f"{owner}: params needs {required!r}, a string. Its keys are {keys}.")
     if unknown := sorted(str(name) for name in fields if name not in kind.__annotations__):

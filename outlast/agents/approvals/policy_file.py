@@ -584,21 +584,20 @@ class _FileReader:
         return checked_field(name, value)
 
 
-def _audience_keys(name: str, value: object) -> dict[str, Any]:
+def _audience_keys(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         value = {"groups": [value]}
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise UserError(
             f"{name} must be the name of a group, or a table with subjects, groups and "
             f"exclude_requester, not {value!r:.80}."
         )
-    table = cast("JsonObject", value)
     keys = [one.name for one in fields(Audience)]
-    for key in table:
+    for key in value:
         if key not in keys:
             raise UserError(f"{name}: {_unknown('key', key, keys)}")
-    audience = Audience(**table)
-    return {key: getattr(audience, key) for key in table}
+    audience = Audience(**value)
+    return {key: getattr(audience, key) for key in value}
 
 
 def _audience_over(before: Audience | str | None, named: Mapping[str, Any]) -> Audience:

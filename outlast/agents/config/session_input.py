@@ -5,15 +5,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from outlast.agents.callables import call, callable_name
 from outlast.agents.checks import check_count, json_problem
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import ItemKey, item_key
+from outlast.agents.items.raw_items import ItemKey, as_json, item_key
 from outlast.agents.items.repair import Links, lost_halves
-from outlast.agents.json_values import is_object
+from outlast.agents.json_values import is_list, is_object
 from outlast.loop.call_forms import CALL_OF_OUTPUT, OUTPUT_OF_CALL
 from outlast.loop.values import JsonObject
 
@@ -104,14 +104,13 @@ async def merge_with_callback(
     fresh = [deepcopy(item) for item in new_items]
     returned = await call(callback, list(old), list(fresh))
     what = f"session_input_callback {callable_name(callback)!r}"
-    if not isinstance(returned, list):
+    if not is_list(returned):
         raise UserError(
             f"{what} returned {type(returned).__name__}; it must return a list of input items "
             "for the run, such as history + new_items."
         )
-    combined = cast("list[Any]", returned)
-    is_new = _trace(combined, old, fresh)
-    items = [plain_item(item, what=f"the result of {what}") for item in combined]
+    is_new = _trace(returned, old, fresh)
+    items = [plain_item(item, what=f"the result of {what}") for item in returned]
     flagged = list(zip(items, is_new, strict=True))
     to_save = tuple(item for item, new in flagged if new)
     return _merge(flagged, to_save, reasoning_item_id_policy, [*history, *new_items])
@@ -127,8 +126,7 @@ def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
 
 def plain_item(item: object, *, what: str) -> JsonObject:
     """Return an item as a JSON object; pydantic models are written."""
-    dump = getattr(item, "model_dump", None)
-    plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
+    plain = as_json(item)
     if not is_object(plain):
         raise UserError(f"An item in {what} must be a dict, not {type(item).__name__}.")
     if (problem := json_problem(plain)) is not None:
@@ -238,9 +236,7 @@ def _trace(
 
 
 def _fingerprint(item: object) -> str:
-    dump = getattr(item, "model_dump", None)
-    plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
-    return json.dumps(plain, sort_keys=True, default=repr)
+    return json.dumps(as_json(item), sort_keys=True, default=repr)
 
 
 def newest_values(items: Sequence[JsonObject]) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypedDict, cast, overload
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypedDict, overload
 
 from outlast.agents.context.wrapper import TContext, ToolContext
 from outlast.agents.errors import UserError
@@ -11,6 +11,7 @@ from outlast.agents.guardrails.guardrail import (
     add_kind,
     decorated,
 )
+from outlast.agents.json_values import is_object
 
 
 class AllowBehavior(TypedDict):
@@ -50,18 +51,17 @@ class ToolGuardrailFunctionOutput:
     behavior: ToolGuardrailBehavior = field(default_factory=lambda: AllowBehavior(type="allow"))
 
     def __post_init__(self) -> None:
-        behavior = cast("object", self.behavior)
-        fields = cast("dict[str, object]", behavior) if isinstance(behavior, dict) else {}
-        match fields:
+        behavior: object = self.behavior
+        match behavior:
             case {"type": "allow" | "raise_exception"} | {
                 "type": "reject_content",
                 "message": str(),
             }:
                 return
-            case {"type": "reject_content"}:
+            case {"type": "reject_content"} if is_object(behavior):
                 raise UserError(
                     "ToolGuardrailFunctionOutput.reject_content(message=...) must be a string, "
-                    f"not {fields.get('message')!r}: it is what the model reads."
+                    f"not {behavior.get('message')!r}: it is what the model reads."
                 )
             case _:
                 raise UserError(

@@ -8,6 +8,7 @@ from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import check_callable
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_mapping
 
 
 class RequireApprovalToolList(TypedDict, total=False):
@@ -89,11 +90,10 @@ def server_approval(setting: object) -> ServerApproval:
     """Return the meaning of a `require_approval` setting."""
     if setting is None:
         return False
-    if isinstance(setting, Mapping):
-        entries = cast("Mapping[object, object]", setting)
-        if _is_object_form(entries):
-            return ApprovalByName(_named_policy(entries))
-        named = {str(name): _answer(rule, f"for {name!r}") for name, rule in entries.items()}
+    if is_mapping(setting):
+        if _is_object_form(setting):
+            return ApprovalByName(_named_policy(setting))
+        named = {str(name): _answer(rule, f"for {name!r}") for name, rule in setting.items()}
         policies = (one for one in named.values() if isinstance(one, ApprovalPolicy))
         return ApprovalByName(named, next(policies, False))
     if callable(setting):
@@ -111,14 +111,14 @@ def _answer(rule: object, where: str) -> ToolApproval:
     raise UserError(f"{place} is {rule!r}: it must be {_FORMS}.")
 
 
-def _is_object_form(entries: Mapping[object, object]) -> bool:
+def _is_object_form(entries: Mapping[str, object]) -> bool:
     return any(
         isinstance(names, Mapping) and "tool_names" in names
         for names in (entries.get("always"), entries.get("never"))
     )
 
 
-def _named_policy(entries: Mapping[object, object]) -> dict[str, ToolApproval]:
+def _named_policy(entries: Mapping[str, object]) -> dict[str, ToolApproval]:
     if unknown := sorted(str(key) for key in entries if key not in ("always", "never")):
         raise UserError(
             f"require_approval has the keys 'always' and 'never', not {', '.join(unknown)}."

@@ -1,12 +1,13 @@
 """The forms of `tool_filter`: which tools of an MCP server an agent may use."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypedDict, cast
+from typing import Any, Final, TypeAlias, TypedDict
 
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import is_mapping
 from outlast.agents.logs import get_logger
 
 logger: Final = get_logger(__name__)
@@ -62,16 +63,15 @@ def check_tool_filter(tool_filter: object, owner: str) -> None:
     """Refuse an invalid filter; None is valid."""
     if tool_filter is None:
         return
-    if not isinstance(tool_filter, Mapping):
+    if not is_mapping(tool_filter):
         check_callable(tool_filter, ("context", "tool"), what=f"{owner}: tool_filter")
         return
-    lists = cast("Mapping[object, object]", tool_filter)
-    if set(lists) - set(ToolFilterStatic.__annotations__) or not all(
-        isinstance(names, list | tuple | set) for names in lists.values()
+    if set(tool_filter) - set(ToolFilterStatic.__annotations__) or not all(
+        isinstance(names, list | tuple | set) for names in tool_filter.values()
     ):
         raise UserError(
             f"{owner}: tool_filter as a dict is create_static_tool_filter(allowed_tool_names=[...],"
-            f" blocked_tool_names=[...]), not {dict(lists)!r}."
+            f" blocked_tool_names=[...]), not {dict(tool_filter)!r}."
         )
 
 
