@@ -52,19 +52,25 @@ def check_fields(
     `rules` are in place of those that the types of fields mean.
     """
     kind = definition.__class__
-    typed = typed_rules(kind)
-    for name, rule in ({**typed, **rules} if rules else typed).items():
+    for name, typed, default in _typed_fields(kind) or [(name, None, rules) for name in rules]:
         value = getattr(definition, name)
-        if value is not getattr(kind, name, rules):  # the default, which is valid
+        if value is not default and (rule := rules.get(name, typed)) is not None:
             place = f"{owner}: {name}" if owner else f"{kind.__name__}({name}=...)"
             rule(place, value)
 
 
 @cache
-def typed_rules(kind: type) -> dict[str, Rule]:
-    """Return the rules that the types of a dataclass's fields mean."""
+def _typed_fields(kind: Any) -> Sequence[tuple[str, Rule | None, object]]:
+    """Return the fields of a dataclass, with the rules of their types and the defaults."""
     if not is_dataclass(kind):
-        return {}
+        return ()
+    rules = typed_rules(kind)
+    return [(one.name, rules.get(one.name), getattr(kind, one.name, rules)) for one in fields(kind)]
+
+
+@cache
+def typed_rules(kind: type[Any]) -> dict[str, Rule]:
+    """Return the rules that the types of a dataclass's fields mean."""
     hints = get_type_hints(kind)
     found = {one.name: _rule_of(hints[one.name]) for one in fields(kind)}
     return {name: rule for name, rule in found.items() if rule is not None}
