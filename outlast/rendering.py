@@ -174,8 +174,6 @@ _SIGN = "(?=[=+@\\-\uff1d\uff0b\uff20\uff0d])"
 _FORMULA_BEGINS = re.compile(_FORMULA + _SIGN)
 """Where a formula would begin; some spreadsheets also split lines at semicolons."""
 
-_QUOTED_FORMULA = re.compile(f"({_FORMULA})'{_SIGN}")
-
 
 def table_cell(text: str) -> str:
     """Return a text as a cell that a spreadsheet shows and does not calculate.
@@ -184,11 +182,6 @@ def table_cell(text: str) -> str:
     other cells elsewhere. Such a cell gets an apostrophe, as a person would type it.
     """
     return _FORMULA_BEGINS.sub(r"\g<0>'", visible(text))
-
-
-def text_of_cell(cell: str) -> str:
-    """Return the text that `table_cell` was called with."""
-    return original(_QUOTED_FORMULA.sub(r"\1", cell))
 
 
 # --- Names --------------------------------------------------------------------------------------

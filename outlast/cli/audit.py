@@ -44,19 +44,19 @@ async def audit(
     runs than the limit. With --verify, if something is wrong, or if nothing pins a file.
 
     Command line:
-        run_id ([ID]): The run's id; with --since, all runs. With --verify also a file: .jsonl, .csv
-            or ./NAME.
+        run_id ([ID]): The run's id; with --since, all runs. With --verify also a file: .jsonl or
+            ./NAME.
         since (TIME): What happened since: 12h, 30d, or a date as 2026-11-01.
         form (--format): JSON lines, or a table for spreadsheets.
         summary: Figures of each tool and person instead.
-        chain: Add hashes, so that later changes of the file show: each entry names the one before.
+        chain: Add hashes, so that later changes of the file show: each covers all entries before.
         verify: Check a file, which needs no server, or a run against its histories.
         head (HASH|FILE): With --verify: the hash of an entry, or an earlier file, kept elsewhere.
     """
     from outlast.client.audit import summary_of
     from outlast.client.audit_chain import proofs_of
 
-    _check_options(run_id, since, summary=summary, chain=chain, verify=verify, head=head)
+    _check_options(run_id, since, form, summary=summary, chain=chain, verify=verify, head=head)
     if verify:
         return await audit_verification.verify(caller, run_id or "", head or [])
     begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
@@ -68,7 +68,7 @@ async def audit(
     elif summary:
         _show_summary(summary_of(log.records))
     elif chain:
-        await _print_chain(connection.client, log, form, run_id or "", begins)
+        await _print_chain(connection.client, log, run_id or "", begins)
     else:
         _print_records(log, form, await proofs_of(connection.client, log))
     _say_what_is_missing(log, limit)
@@ -91,6 +91,7 @@ def _say_what_is_missing(log: "AuditLog", limit: int) -> None:
 def _check_options(
     run_id: str | None,
     since: str | None,
+    form: str,
     *,
     summary: bool,
     chain: bool,
@@ -108,6 +109,8 @@ def _check_options(
         raise UserError("--head is for --verify: `outlast audit --verify audit.jsonl --head HASH`.")
     if chain and summary:
         raise UserError("--summary prints figures, which have no chain. Leave one of both out.")
+    if chain and form == "csv":
+        raise UserError("--chain writes JSON lines, which --verify reads. Leave --format csv out.")
 
 
 async def _read(
@@ -138,23 +141,18 @@ def _print_records(log: "AuditLog", form: str, proofs: "Mapping[AuditRecord, Pro
 
 
 async def _print_chain(
-    client: "Client", log: "AuditLog", form: str, run_id: str, begins: datetime | None
+    client: "Client", log: "AuditLog", run_id: str, begins: datetime | None
 ) -> None:
     """Print whole runs: those that have entries since a time."""
     from outlast.client.audit_chain import chained, heads_of, sealed
-    from outlast.client.audit_chain.files import table_of
 
     begins_ms = 0 if begins is None else begins.timestamp() * 1_000
     runs = [one for one in log.runs if any(entry.at_ms >= begins_ms for entry in one.records)]
     entries = await chained(client, replace(log, runs=(*runs,)))
     is_whole = not (log.unread or log.is_cut)
     seal = await sealed(client, entries, run_id) if entries and is_whole else None
-    lines = entries if seal is None else [*entries, seal]
-    if form == "csv":
-        terminal.print_csv(table_of(lines))
-    else:
-        for one in lines:
-            terminal.print_json_line(one)
+    for one in entries if seal is None else [*entries, seal]:
+        terminal.print_json_line(one)
     audit_verification.say_heads(heads_of(entries), is_sealed=seal is not None, is_whole=is_whole)
 
 

@@ -29,7 +29,7 @@ _NOT_PINNED: Final = (
 )
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-_FILE: Final = re.compile(r"(?s)(?:\.{0,2}|~)/.*|.*\.(?:jsonl|json|csv)", re.IGNORECASE)
+_FILE: Final = re.compile(r"(?s)(?:\.{0,2}|~)/.*|.*\.(?:jsonl|json)", re.IGNORECASE)
 
 
 async def verify(caller: "Caller", name: str, heads: "Sequence[str]") -> ExitCode:
@@ -42,7 +42,7 @@ async def verify(caller: "Caller", name: str, heads: "Sequence[str]") -> ExitCod
         if not _FILE.fullmatch(one):
             raise UserError(
                 f"--head {one:.80} is no hash, which has 64 characters 0-9 and a-f, and no file: name a "
-                "file with .jsonl, .csv or ./NAME."
+                "file with .jsonl or ./NAME."
             )
     earlier = [read_file(_path(one)) for one in others]
     is_file = _FILE.fullmatch(name) is not None

@@ -11,6 +11,7 @@ from outlast.client.audit_chain.entries import (
     Head,
     entries_text,
     entry_hash,
+    heads_of,
     is_empty,
     seal_line,
     seal_of,
@@ -30,8 +31,6 @@ Result: TypeAlias = Literal["wrong", "pinned", "not pinned"]
 
 _LONGEST_AGE_MS: Final = 1 << 62
 """A seal does not age."""
-
-_MOST_NUMBERS: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,23 +120,7 @@ class AuditCheck:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """An entry with what places it in its chain."""
-
-    line: int | None
-    entry: JsonObject
-    number: int
-    hash: str
-    is_whole: bool
-
-    def problem(self, text: str) -> Problem:
-        """Return a problem of this entry."""
-        run_id = str(self.entry["run_id"])
-        return Problem(text=text, line=self.line, run_id=run_id, number=self.number)
-
-
-_Chains: TypeAlias = dict[tuple[str, str], list[_Row]]
+_Chains: TypeAlias = dict[tuple[str, str], list[Line]]
 
 
 def check_lines(
@@ -152,14 +135,16 @@ def check_lines(
     Args:
         lines: the lines.
         keys: the keys whose signatures count.
-        heads: hashes of entries that were kept elsewhere.
+        heads: digests that were kept elsewhere.
         earlier: the lines of audits that were kept elsewhere.
     """
     problems = list[Problem]()
     chains, seals = _sorted_out(lines, problems)
-    for rows in chains.values():
-        problems += _chain_problems(rows)
-    found = {key: _head(key, rows) for key, rows in chains.items()}
+    for chain in chains.values():
+        problems += _chain_problems(chain)
+    found = {
+        one.chain: one for one in heads_of(_entry(row) for them in chains.values() for row in them)
+    }
     sealed_by, sealed_ms, notes = _checked_seal(seals, lines, [*found.values()], keys, problems)
     pinned = Counter[tuple[str, str]]()
     if sealed_by:
@@ -169,11 +154,13 @@ def check_lines(
     for one in earlier:
         _pin_earlier(one, chains, pinned, problems)
     signatures = SignatureCheck(keys)
-    for row in (row for rows in chains.values() for row in rows):
-        signed = of_entry(row.entry)
-        text = signatures.problem(row.entry, signed) or other_than_signed(row.entry, signed)
-        if text:
-            problems.append(row.problem(text))
+    for chain in chains.values():
+        for number, line in enumerate(chain, start=1):
+            entry = _entry(line)
+            signed = of_entry(entry)
+            text = signatures.problem(entry, signed) or other_than_signed(entry, signed)
+            if text:
+                problems.append(_problem(text, line, number))
     return AuditCheck(
         runs=tuple(CheckedRun(head=head, pinned=pinned[key]) for key, head in found.items()),
         problems=tuple(problems),
@@ -185,103 +172,54 @@ def check_lines(
     )
 
 
-# --- Lines ---------------------------------------------------------------------------------------
+def _entry(line: Line) -> JsonObject:
+    return line.entry or {}
+
+
+def _problem(text: str, line: Line, number: int) -> Problem:
+    """Return a problem of the entry with a number in its run."""
+    run_id = str(_entry(line)["run_id"])
+    return Problem(text=text, line=line.number, run_id=run_id, number=number)
+
+
+# --- Digests -------------------------------------------------------------------------------------
 
 
 def _sorted_out(lines: Sequence[Line], problems: list[Problem]) -> tuple[_Chains, list[Line]]:
-    """Return the entries of each chain, in the order of the lines, and the seals."""
+    """Return the lines of each run, in their order, and the seals."""
     chains, seals = _Chains(), list[Line]()
     for line in lines:
+        entry = _entry(line)
+        run_id, chain_id, hash_ = (entry.get(one) for one in ("run_id", "chain", "hash"))
         if line.entry is None:
             problems.append(Problem(text=f"It {line.problem}.", line=line.number))
-        elif line.entry.get("event") == SEALED:
+        elif entry.get("event") == SEALED:
             seals.append(line)
-        elif (row := _row(line.entry, line.number)) is None:
-            text = "It is no entry of a chain: its run, chain, number or hash is missing."
-            problems.append(Problem(text=text, line=line.number))
+        elif all(isinstance(one, str) and one for one in (run_id, chain_id, hash_)):
+            chains.setdefault((str(run_id), str(chain_id)), []).append(line)
         else:
-            key = str(row.entry["run_id"]), str(row.entry["chain"])
-            chains.setdefault(key, []).append(row)
+            text = "It is no entry of a chain: its run, chain or hash is missing."
+            problems.append(Problem(text=text, line=line.number))
     return chains, seals
 
 
-def _row(entry: JsonObject, line: int | None) -> _Row | None:
-    number, hash_ = entry.get("number"), entry.get("hash")
-    texts = (entry.get("run_id"), entry.get("chain"), hash_)
-    if not all(isinstance(one, str) and one for one in texts):
-        return None
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < _MOST_NUMBERS:
-        return None
-    try:
-        is_whole = entry_hash(entry) == hash_
-    except (ValueError, RecursionError):
-        is_whole = False
-    return _Row(line, entry, number, cast("str", hash_), is_whole)
-
-
-def _head(key: tuple[str, str], rows: Sequence[_Row]) -> Head:
-    newest = max(rows, key=lambda one: one.number)
-    return Head(run_id=key[0], chain_id=key[1], entries=newest.number, hash=newest.hash)
-
-
-# --- Chains --------------------------------------------------------------------------------------
-
-
-def _chain_problems(rows: Sequence[_Row]) -> Iterator[Problem]:
-    """Yield what is wrong with the entries of one chain."""
-    first_of: dict[int, _Row] = {}
-    newest = 0
-    for row in rows:
-        if not row.is_whole:
-            yield row.problem("The entry was changed: its hash does not fit what it says.")
-        same = first_of.setdefault(row.number, row)
-        if same is not row:
-            yield row.problem(_twice(row, same))
-            continue
-        if row.number < newest:
-            yield row.problem(f"The entry is not in its place: it stands after entry {newest}.")
-        newest = max(newest, row.number)
-    yield from _gaps(rows, sorted(first_of))
-    for number, row in first_of.items():
-        before = first_of.get(number - 1)
-        wanted = "" if number == 1 else before and before.hash
-        stated = "" if is_empty(row.entry.get("previous")) else row.entry["previous"]
-        if row.is_whole and wanted is not None and stated != wanted:
-            yield row.problem(
-                f"The entry does not follow entry {number - 1}: one of the two was replaced, and its "
-                "hash computed again."
-                if number > 1
-                else "The first entry follows another one, which is missing or was renumbered."
+def _chain_problems(lines: Sequence[Line]) -> Iterator[Problem]:
+    """Yield the entries of one run whose digest does not fit them and the digest before."""
+    digest = ""
+    for number, line in enumerate(lines, start=1):
+        entry = _entry(line)
+        try:
+            fits = entry_hash(entry, digest) == entry["hash"]
+        except (ValueError, RecursionError):
+            fits = False
+        if not fits:
+            yield _problem(
+                "The entry was changed, or what stands before it was changed, removed, inserted or "
+                "moved: its hash does not fit.",
+                line,
+                number,
             )
-
-
-def _twice(row: _Row, same: _Row) -> str:
-    if row.hash == same.hash and row.is_whole:
-        return f"The entry is a copy of {_place(same)}."
-    return (
-        f"There is another entry {row.number} of this run, {_place(same)}: one of the two was inserted "
-        "or replaced."
-    )
-
-
-def _place(row: _Row) -> str:
-    return f"entry {row.number}" if row.line is None else f"line {row.line}"
-
-
-def _gaps(rows: Sequence[_Row], numbers: Sequence[int]) -> Iterator[Problem]:
-    by_number = {row.number: row for row in reversed(rows)}
-    for before, after in zip([0, *numbers], numbers, strict=False):
-        if after == before + 1:
-            continue
-        first, last = before + 1, after - 1
-        one = f"Entry {first} is" if first == last else f"Entries {first} to {last} are"
-        row = by_number[after]
-        yield Problem(
-            text=f"{one} missing before this one.",
-            line=row.line,
-            run_id=str(row.entry["run_id"]),
-            number=after,
-        )
+        digest = str(entry["hash"])
 
 
 # --- The seal ------------------------------------------------------------------------------------
@@ -351,11 +289,11 @@ def _differs(one: JsonObject, other: JsonObject) -> list[str]:
 def _pin(
     hash_: str, chains: _Chains, pinned: "Counter[tuple[str, str]]", problems: list[Problem]
 ) -> None:
-    """Note up to where a known hash proves a chain."""
-    for key, rows in chains.items():
-        for row in rows:
-            if row.hash == hash_ and row.is_whole:
-                pinned[key] = max(pinned[key], row.number)
+    """Note up to where a known digest proves a run."""
+    for key, chain in chains.items():
+        for number, line in enumerate(chain, start=1):
+            if _entry(line)["hash"] == hash_:
+                pinned[key] = max(pinned[key], number)
                 return
     text = (
         f"No entry has the hash {hash_:.64}: entries were cut off at the end, or one was changed "
@@ -373,43 +311,35 @@ def _pin_earlier(
     """Compare with the entries of an earlier audit, and note up to where they are the same."""
     damage = list[Problem]()
     earlier, _ = _sorted_out(lines, damage)
-    for rows in earlier.values():
-        damage += _chain_problems(rows)
+    for chain in earlier.values():
+        damage += _chain_problems(chain)
     if damage:
         where = "" if damage[0].line is None else f", in its line {damage[0].line}"
         text = f"The earlier audit is damaged itself{where}: {damage[0].text}"
         problems.append(Problem(text=text))
         return
     for key, before in earlier.items():
-        now = {row.number: row for row in reversed(chains.get(key, []))}
-        problem = _changed_since(key[0], before, now)
+        problem = _changed_since(key[0], before, chains.get(key, []))
         if problem is None:
-            pinned[key] = max(pinned[key], _head(key, before).entries)
+            pinned[key] = max(pinned[key], len(before))
         else:
             problems.append(problem)
 
 
-def _changed_since(run_id: str, before: Sequence[_Row], now: Mapping[int, _Row]) -> Problem | None:
+def _changed_since(run_id: str, before: Sequence[Line], now: Sequence[Line]) -> Problem | None:
+    count = len(before)
     if not now:
-        text = (
-            f"The run has {entries_text(len(before))} in the earlier audit, and none in this one."
-        )
+        text = f"The run has {entries_text(count)} in the earlier audit, and none in this one."
         return Problem(text=text, run_id=run_id)
-    for row in before:
-        present = now.get(row.number)
-        if present is None:
-            rest = len(before) - row.number + 1
-            text = (
-                f"The earlier audit has {entries_text(rest)} more of this run, from entry "
-                f"{row.number} on: they are missing."
-            )
-            return Problem(text=text, run_id=run_id, number=row.number)
-        if present.hash != row.hash:
-            names = [
-                one for one in _differs(row.entry, present.entry) if one not in {"hash", "previous"}
-            ]
-            what = ", ".join(f"`{one:.40}`" for one in names) or "what comes before it"
-            return present.problem(
-                f"The entry is another one than in the earlier audit: {what} differs."
-            )
+    for number, (then, line) in enumerate(zip(before, now, strict=False), start=1):
+        if names := _differs(_entry(then), _entry(line)):
+            what = ", ".join(f"`{one:.40}`" for one in names if one != "hash") or "its hash"
+            text = f"The entry is another one than in the earlier audit: {what} differs."
+            return _problem(text, line, number)
+    if len(now) < count:
+        text = (
+            f"The earlier audit has {entries_text(count - len(now))} more of this run, from entry "
+            f"{len(now) + 1} on: they are missing."
+        )
+        return Problem(text=text, run_id=run_id, number=len(now) + 1)
     return None

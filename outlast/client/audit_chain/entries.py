@@ -1,10 +1,10 @@
-"""Entries of the audit with their hashes, and the seal over all of them."""
+"""Entries of the audit with their running digest, and the seal over all of them."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from typing import Final
 
 from outlast.client.audit import AuditedRun, AuditRecord
 from outlast.contract.identity import IdentityKey, Place, parse_proof, signed, signed_fields
@@ -15,9 +15,6 @@ from outlast.loop.values import Json, JsonObject
 from outlast.rendering import counted
 from outlast.views.redaction import Redaction
 
-COLUMNS: Final = ("signed", "chain", "number", "previous", "hash")
-"""What a chain adds to an entry's fields."""
-
 SEALED: Final = "sealed"
 """The event of a file's last line, which is signed and covers the heads of all runs."""
 
@@ -27,24 +24,29 @@ LONGEST_SIGNED: Final = 20_000
 SEAL_ACTION: Final = "seal audit 1"
 """The action that a seal's signature names, so that it counts for nothing else."""
 
-_ENTRY: Final = b"outlast audit entry 1\n"
+_ENTRY: Final = "outlast audit entry 2\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The newest entry of a run: its hash stands for all entries up to it.
+    """The newest entry of a run: its digest stands for all entries up to it.
 
     Attributes:
         run_id: the run.
         chain_id: its first execution.
-        entries: the number of the entry.
-        hash: its hash.
+        entries: the number of entries.
+        hash: the digest.
     """
 
     run_id: str
     chain_id: str
     entries: int
     hash: str
+
+    @property
+    def chain(self) -> tuple[str, str]:
+        """What tells the run from others of its id."""
+        return self.run_id, self.chain_id
 
     def record(self) -> JsonObject:
         """Return the head as JSON."""
@@ -64,8 +66,10 @@ class _Seal:
     proof: str | None = None
 
 
-def entry_hash(entry: JsonObject) -> str:
-    """Return the hash of an entry: of every field that is not empty, but the hash itself.
+def entry_hash(entry: JsonObject, previous: str = "") -> str:
+    """Return the digest of a run up to an entry: of the entry and of the digest before it.
+
+    It covers every field that is not empty, but the digest itself.
 
     Raises:
         ValueError: a field is no JSON.
@@ -74,7 +78,7 @@ def entry_hash(entry: JsonObject) -> str:
         name: value for name, value in entry.items() if name != "hash" and not is_empty(value)
     }
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(_ENTRY + canonical.encode()).hexdigest()
+    return hashlib.sha256(f"{_ENTRY}{previous}\n{canonical}".encode()).hexdigest()
 
 
 def is_empty(value: Json) -> bool:
@@ -83,40 +87,36 @@ def is_empty(value: Json) -> bool:
 
 
 def chained_run(run: AuditedRun, place: Place) -> list[JsonObject]:
-    """Return the entries of a run with their hashes.
+    """Return the entries of a run with their digests.
 
     Args:
         run: the run.
         place: for which people's actions in it are signed.
     """
     entries: list[JsonObject] = []
-    previous = ""
-    for number, record in enumerate(run.records, start=1):
+    digest = ""
+    for record in run.records:
         entry: JsonObject = {
             **record.record(),
             "signed": _signed(record, run.redaction, place),
             "chain": run.chain_id,
-            "number": number,
-            "previous": previous,
         }
-        previous = entry["hash"] = entry_hash(entry)
+        digest = entry["hash"] = entry_hash(entry, digest)
         entries.append(entry)
     return entries
 
 
 def heads_of(entries: Iterable[JsonObject]) -> tuple[Head, ...]:
     """Return the head of each run in chained entries."""
-    newest: dict[tuple[str, str], Head] = {}
+    hashes: dict[tuple[str, str], list[str]] = {}
     for one in entries:
         if one.get("event") != SEALED:
-            run_id, chain_id = str(one["run_id"]), str(one["chain"])
-            newest[run_id, chain_id] = Head(
-                run_id=run_id,
-                chain_id=chain_id,
-                entries=cast("int", one["number"]),
-                hash=str(one["hash"]),
-            )
-    return tuple(newest.values())
+            key = str(one["run_id"]), str(one["chain"])
+            hashes.setdefault(key, []).append(str(one["hash"]))
+    return tuple(
+        Head(run_id=run_id, chain_id=chain_id, entries=len(found), hash=found[-1])
+        for (run_id, chain_id), found in hashes.items()
+    )
 
 
 # --- Signed actions ------------------------------------------------------------------------------
@@ -194,8 +194,6 @@ def seal_line(heads: Sequence[Head], place: Place, proof: str) -> JsonObject:
             "proof": proof,
         },
         "chain": "",
-        "number": None,
-        "previous": "",
         "hash": "",
     }
 

@@ -31,7 +31,7 @@ from outlast.views.proofs import Proof
 
 
 async def chained(client: Client, log: AuditLog) -> list[JsonObject]:
-    """Return the entries of an audit with their hashes, run after run.
+    """Return the entries of an audit with their digests, run after run.
 
     Args:
         client: connected to the runs' server.
@@ -55,7 +55,7 @@ async def sealed(
 
     Args:
         client: connected to the runs' server; its identity keys are those of `outlast identity show`.
-        entries: the entries of the file, with their hashes.
+        entries: the entries of the file, with their digests.
         run_id: the run that the file is about; empty for several.
 
     Raises:
@@ -85,7 +85,7 @@ async def check_run(
     Args:
         client: connected to the run's server.
         run_id: the run.
-        heads: hashes of entries that were kept elsewhere.
+        heads: digests that were kept elsewhere.
         earlier: the lines of audits that were kept elsewhere.
 
     Raises:
@@ -132,10 +132,9 @@ def _signature_problems(
     run: AuditedRun, entries: Sequence[JsonObject], place: Place, signatures: SignatureCheck
 ) -> list[Problem]:
     problems: list[Problem] = []
-    for record, entry in zip(run.records, entries, strict=True):
+    for number, (record, entry) in enumerate(zip(run.records, entries, strict=True), start=1):
         text = signatures.problem(entry, _signed(record, place))
         if text:
-            number = int(str(entry["number"]))
             problems.append(Problem(text=text, run_id=run.run_id, number=number))
     return problems
 

@@ -5,8 +5,6 @@ Must not know: what a check makes of them.
 """
 
 import copy
-import csv
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,6 @@ from typing import Any
 from outlast.client.audit import AuditedRun, AuditRecord, with_decision
 from outlast.client.audit_chain import Head, Line, heads_of, lines_of
 from outlast.client.audit_chain.entries import chained_run, entry_hash, seal
-from outlast.client.audit_chain.files import table_of
 from outlast.contract.identity import (
     IdentityKeys,
     Place,
@@ -26,7 +23,7 @@ from outlast.contract.identity import (
 )
 from outlast.loop.approvals import Decision, Seen
 from outlast.loop.canonical import digest
-from outlast.rendering import json_text, table_cell
+from outlast.rendering import json_text
 
 START_MS = 1_790_000_000_000
 ROOT = Place(namespace="default", chain_id="first", run_id="support-42")
@@ -120,19 +117,13 @@ class Export:
         place = replace(ROOT, chain_id="")
         return Export([*self.entries, seal(self.heads, place, keys.signing, START_MS + 60_000)])
 
-    def text(self, form: str) -> str:
-        """Return the file as the command line writes it."""
-        if form == "jsonl":
-            return "".join(f"{json_text(one)}\n" for one in self.entries)
-        names = next(iter(table_of([])))
-        whole = [dict.fromkeys(names) | one for one in self.entries]
-        stream = io.StringIO()
-        writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
-        writer.writerows([*map(table_cell, row)] for row in table_of(whole))
-        return stream.getvalue()
+    @property
+    def text(self) -> str:
+        """The file as the command line writes it."""
+        return "".join(f"{json_text(one)}\n" for one in self.entries)
 
-    def lines(self, form: str = "jsonl") -> list[Line]:
-        return lines_of(self.text(form))
+    def lines(self) -> list[Line]:
+        return lines_of(self.text)
 
 
 def export(*runs: AuditedRun) -> Export:
@@ -143,13 +134,11 @@ def export(*runs: AuditedRun) -> Export:
 
 
 def hashed_again(entries: Entries) -> None:
-    """Compute all numbers and hashes again, as whoever changes a file can."""
-    previous, numbers = dict[str, str](), dict[str, int]()
+    """Compute all hashes again, as whoever changes a file can."""
+    previous = dict[str, str]()
     for one in entries:
         key = json.dumps([one["run_id"], one["chain"]])  # a change may have made a list of either
-        numbers[key] = one["number"] = numbers.get(key, 0) + 1
-        one["previous"] = previous.get(key, "")
-        previous[key] = one["hash"] = entry_hash(one)
+        previous[key] = one["hash"] = entry_hash(one, previous.get(key, ""))
 
 
 def and_hashed(edit: Edit) -> Edit:

@@ -1,7 +1,6 @@
 """What a check says of audits that somebody has changed."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from outlast.client.audit_chain import AuditCheck, check_lines, lines_of, read_f
 from outlast.client.audit_chain.entries import entry_hash
 from outlast.contract.identity import NO_KEYS, IdentityKeys
 from outlast.loop.approvals import REDACTED
-from outlast.rendering import table_cell, text_of_cell
 from outlast.views.redaction import redaction_of_texts
 from tests.hostile_text import JSON_VALUES, TEXTS
 from tests.unit.client.audit_files import (
@@ -38,8 +36,6 @@ from tests.unit.client.audit_files import (
     support,
 )
 
-both_forms = pytest.mark.parametrize("form", ["jsonl", "csv"])
-
 
 def said(found: AuditCheck) -> str:
     return "\n".join(f"{one.line}: {one.text}" for one in found.problems)
@@ -48,9 +44,8 @@ def said(found: AuditCheck) -> str:
 # --- What nobody has changed ---------------------------------------------------------------------
 
 
-@both_forms
-def test_a_file_without_a_known_head_is_consistent_and_not_proven(form: str) -> None:
-    found = check_lines(export().lines(form), keys=DESK_KEY)
+def test_a_file_without_a_known_head_is_consistent_and_not_proven() -> None:
+    found = check_lines(export().lines(), keys=DESK_KEY)
     assert (found.result, found.problems) == ("not pinned", ())
     assert [(one.head.run_id, one.head.entries, one.pinned) for one in found.runs] == [
         ("support-42", 6, 0),
@@ -59,18 +54,16 @@ def test_a_file_without_a_known_head_is_consistent_and_not_proven(form: str) -> 
     assert (found.signatures, found.unchecked) == (4, {})
 
 
-@both_forms
-def test_known_heads_prove_a_file(form: str) -> None:
+def test_known_heads_prove_a_file() -> None:
     whole = export()
     root, nested = (one.hash for one in whole.heads)
-    assert check_lines(whole.lines(form), heads=[root, nested]).result == "pinned"
-    partly = check_lines(whole.lines(form), heads=[root])
+    assert check_lines(whole.lines(), heads=[root, nested]).result == "pinned"
+    partly = check_lines(whole.lines(), heads=[root])
     assert (partly.result, [one.pinned for one in partly.runs]) == ("not pinned", [6, 0])
 
 
-@both_forms
-def test_a_seal_proves_a_file_to_whoever_trusts_its_key(form: str) -> None:
-    lines = export().sealed().lines(form)
+def test_a_seal_proves_a_file_to_whoever_trusts_its_key() -> None:
+    lines = export().sealed().lines()
     found = check_lines(lines, keys=DESK_KEY)
     assert DESK_KEY.signing is not None
     assert (found.result, found.sealed_by) == ("pinned", DESK_KEY.signing.id)
@@ -87,19 +80,10 @@ def test_a_later_file_is_the_earlier_one_and_more() -> None:
     then = export(replace(run, records=run.records[:4]))
     for found in (
         check_lines(now.lines(), heads=[then.heads[0].hash]),
-        check_lines(now.lines(), earlier=[then.lines("csv")]),
+        check_lines(now.lines(), earlier=[then.lines()]),
     ):
         assert found.problems == ()
         assert (found.result, found.runs[0].pinned) == ("not pinned", 4)
-
-
-def test_both_forms_have_the_same_hashes() -> None:
-    whole = export().sealed()
-    jsonl, table = (whole.lines(form) for form in ("jsonl", "csv"))
-    for one, other in zip(jsonl, table, strict=True):
-        assert one.entry is not None
-        assert other.entry is not None
-        assert entry_hash(one.entry) == entry_hash(other.entry)
 
 
 def test_an_empty_field_has_no_part_in_a_hash_so_later_versions_can_add_one() -> None:
@@ -122,53 +106,39 @@ CHANGED: dict[str, tuple[Edit, str]] = {
         "1: The entry was changed",
     ),
     "an entry and its own hash": (
-        lambda them: them[2].update(by="eve") or them[2].update(hash=entry_hash(them[2])),
-        "4: The entry does not follow entry 3: one of the two was replaced",
+        lambda them: them[2].update(by="eve")
+        or them[2].update(hash=entry_hash(them[2], them[1]["hash"])),
+        "4: The entry was changed",
     ),
-    "the order": (moves(1, 2), "3: The entry is not in its place: it stands after entry 3."),
-    "one is gone": (drops(2, 3), "3: Entry 3 is missing before this one."),
-    "several are gone": (drops(1, 4), "2: Entries 2 to 4 are missing before this one."),
-    "the first is gone": (drops(0, 1), "1: Entry 1 is missing before this one."),
-    "one is there twice": (copies(2, 3), "4: The entry is a copy of line 3."),
+    "the order": (moves(1, 2), "2: The entry was changed"),
+    "one is gone": (drops(2, 3), "3: The entry was changed"),
+    "several are gone": (drops(1, 4), "2: The entry was changed"),
+    "the first is gone": (drops(0, 1), "1: The entry was changed"),
+    "one is there twice": (copies(2, 3), "4: The entry was changed"),
     "one is inserted": (
         lambda them: copies(1, 2)(them)
-        or them[2].update(number=3, by="eve", previous=them[1]["hash"])
-        or them[2].update(hash=entry_hash(them[2])),
-        "4: There is another entry 3 of this run, line 3: one of the two was inserted",
+        or them[2].update(by="eve")
+        or them[2].update(hash=entry_hash(them[2], them[1]["hash"])),
+        "4: The entry was changed",
     ),
     "an entry of another run": (
         lambda them: them.insert(2, {**them[8], "run_id": "support-42"}),
         "3: The entry was changed",
     ),
-    "only some of another run": (drops(6, 8), "7: Entries 1 to 2 are missing before this one."),
-    "what comes before the first": (
-        lambda them: them[0].update(previous="0" * 64) or them[0].update(hash=entry_hash(them[0])),
-        "1: The first entry follows another one",
-    ),
+    "only some of another run": (drops(6, 8), "7: The entry was changed"),
     "its run": (sets(5, run_id="other"), "6: The entry was changed"),
     "its chain": (sets(0, chain=""), "1: It is no entry of a chain"),
     "no hash": (sets(0, hash=None), "1: It is no entry of a chain"),
-    "a huge number": (sets(0, number=10**300), "1: It is no entry of a chain"),
-    "a broken number": (sets(0, number=1.5), "1: It is no entry of a chain"),
-    "a negative number": (sets(0, number=-1), "1: It is no entry of a chain"),
-    "another kind of number": (sets(0, number=True), "1: It is no entry of a chain"),
     "a wrong kind of signature": (sets(2, signed=[1]), "3: The entry was changed"),
 }  # fmt: skip
 
 
-@both_forms
 @pytest.mark.parametrize("what", CHANGED)
-def test_a_change_is_found_and_named(what: str, form: str) -> None:
+def test_a_change_is_found_and_named(what: str) -> None:
     edit, words = CHANGED[what]
-    whole = export()
-    changed = whole.edited(edit).text(form)
-    found = check_lines(lines_of(changed), keys=DESK_KEY)
+    found = check_lines(export().edited(edit).lines(), keys=DESK_KEY)
     assert found.result == "wrong"
-    header = form == "csv"
-    wanted = f"{int(words.split(':')[0]) + header}:{words.partition(':')[2]}"
-    if what not in {"one is there twice", "one is inserted"}:  # these name another line, too
-        assert wanted in said(found)
-    assert words.partition(": ")[2].split(", line")[0].split(" of line")[0] in said(found)
+    assert said(found).startswith(words)
     json.dumps(found.record())
 
 
@@ -217,13 +187,12 @@ HASHED_AGAIN: dict[str, tuple[Edit, str]] = {
 }  # fmt: skip
 
 
-@both_forms
 @pytest.mark.parametrize("what", HASHED_AGAIN)
-def test_hashes_that_are_computed_again_prove_nothing(what: str, form: str) -> None:
+def test_hashes_that_are_computed_again_prove_nothing(what: str) -> None:
     edit, words = HASHED_AGAIN[what]
     whole = export()
     forged = whole.edited(and_hashed(edit))
-    lines = forged.lines(form)
+    lines = forged.lines()
     alone = check_lines(lines, keys=DESK_KEY)
     assert alone.result == ("wrong" if words else "not pinned")
     assert words in said(alone)
@@ -231,23 +200,22 @@ def test_hashes_that_are_computed_again_prove_nothing(what: str, form: str) -> N
     heads = check_lines(lines, heads=[one.hash for one in whole.heads])
     assert heads.result == "wrong"
     assert "No entry has the hash" in said(heads)
-    assert check_lines(lines, earlier=[whole.lines("csv")]).result == "wrong"
+    assert check_lines(lines, earlier=[whole.lines()]).result == "wrong"
     seal = whole.sealed().entries[-1]
-    sealed = check_lines(forged.edited(lambda them: them.append(seal)).lines(form), keys=DESK_KEY)
+    sealed = check_lines(forged.edited(lambda them: them.append(seal)).lines(), keys=DESK_KEY)
     assert sealed.result == "wrong"
     assert "The seal does not count" in said(sealed)
 
 
-@both_forms
-def test_cutting_off_the_end_shows_only_beside_a_known_head(form: str) -> None:
+def test_cutting_off_the_end_shows_only_beside_a_known_head() -> None:
     whole = export()
-    lines = whole.edited(drops(5, 6)).lines(form)
+    lines = whole.edited(drops(5, 6)).lines()
     assert check_lines(lines, keys=DESK_KEY).result == "not pinned"
     found = check_lines(lines, heads=[whole.heads[0].hash])
     assert "entries were cut off at the end" in said(found)
-    found = check_lines(lines, earlier=[whole.lines(form)])
+    found = check_lines(lines, earlier=[whole.lines()])
     assert "has 1 entry more of this run, from entry 6 on: they are missing" in said(found)
-    gone = check_lines(whole.edited(drops(6, 12)).lines(form), earlier=[whole.lines(form)])
+    gone = check_lines(whole.edited(drops(6, 12)).lines(), earlier=[whole.lines()])
     assert "6 entries in the earlier audit, and none in this one" in said(gone)
 
 
@@ -281,10 +249,9 @@ TOUCHED: list[tuple[Edit, str]] = [
 ]
 
 
-@both_forms
 @pytest.mark.parametrize(("edit", "words"), TOUCHED, ids=range(6))
-def test_a_seal_that_was_touched_does_not_count(edit: Edit, words: str, form: str) -> None:
-    found = check_lines(export().sealed().edited(edit).lines(form), keys=DESK_KEY)
+def test_a_seal_that_was_touched_does_not_count(edit: Edit, words: str) -> None:
+    found = check_lines(export().sealed().edited(edit).lines(), keys=DESK_KEY)
     assert words in said(found)
     assert found.sealed_by == ""
 
@@ -338,7 +305,7 @@ def test_a_decision_that_is_redacted_or_long_is_left_out_of_the_file() -> None:
         (support(made=decision(message=long)), "it has more than 20,000 characters"),
     ):
         whole = export(run)
-        text = whole.text("jsonl")
+        text = whole.text
         assert secret not in text
         assert '"123"' not in text
         found = check_lines(whole.lines(), keys=DESK_KEY)
@@ -377,31 +344,9 @@ def test_a_remembered_decision_that_decides_other_requests_keeps_its_signature()
     ids=range(10),
 )
 def test_a_line_that_cannot_be_read_is_named(line: str, words: str) -> None:
-    found = check_lines(lines_of(export().text("jsonl") + line + "\n"), keys=DESK_KEY)
+    found = check_lines(lines_of(export().text + line + "\n"), keys=DESK_KEY)
     assert found.result == "wrong"
     assert "13: " in said(found)
-    assert words in said(found)
-
-
-MISSPELLED: list[tuple[Callable[[str], str], str]] = [
-    (
-        lambda row: row.removesuffix(',"x"') + ',"x"',
-        "It has 42 cells, and the first line has 41",
-    ),
-    (lambda row: row.replace("\"'=HYPERLINK", '"=HYPERLINK'), "is not as it was written"),
-    (lambda row: row.replace('"false"', '"FALSE"'), "It cannot be read: `verified`"),
-    (lambda row: row + ',"', "It cannot be read"),
-]
-
-
-@pytest.mark.parametrize(("cut", "words"), MISSPELLED, ids=range(4))
-def test_a_row_that_is_not_as_it_was_written_is_named(
-    cut: Callable[[str], str], words: str
-) -> None:
-    header, first, second, *rows = export().text("csv").splitlines()
-    assert len(json.loads(f"[{header}]")) == 41
-    found = check_lines(lines_of("\n".join([header, first, cut(second), *rows])), keys=DESK_KEY)
-    assert "3: " in said(found)
     assert words in said(found)
 
 
@@ -410,10 +355,9 @@ def test_a_field_that_nobody_knows_is_part_of_the_hash() -> None:
     assert "1: The entry was changed" in said(found)
 
 
-@both_forms
-def test_line_ends_of_other_systems_change_nothing(form: str, tmp_path: Path) -> None:
+def test_line_ends_of_other_systems_change_nothing(tmp_path: Path) -> None:
     file = tmp_path / "audit"
-    file.write_bytes(b"\xef\xbb\xbf" + export().text(form).replace("\n", "\r\n").encode())
+    file.write_bytes(b"\xef\xbb\xbf" + export().text.replace("\n", "\r\n").encode())
     assert check_lines(read_file(file), keys=DESK_KEY).problems == ()
 
 
@@ -423,10 +367,9 @@ def test_line_ends_of_other_systems_change_nothing(form: str, tmp_path: Path) ->
         (b"", "has no chain, so there is nothing to verify"),
         (b'{"event": "vote"}\n', "outlast audit --chain"),
         (b"a,b\n1,2\n", "has no chain"),
-        (b"a,a,hash\n1,2,3\n", "has two columns of the same name"),
         (b"\xff\xfe", "it is not UTF-8 from byte 0 on"),
     ],
-    ids=range(5),
+    ids=range(4),
 )
 def test_a_file_without_a_chain_says_what_to_do(content: bytes, words: str, tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
@@ -443,22 +386,16 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 # --- Whatever is written and changed ---------------------------------------------------------------
 
 
-@given(TEXTS)
-def test_a_cell_is_read_as_the_text_that_was_written(text: str) -> None:
-    assert text_of_cell(table_cell(text)) == text
-
-
 @settings(max_examples=30)
 @given(st.lists(TEXTS, min_size=3, max_size=3), st.floats(allow_nan=False, allow_infinity=False))
-def test_both_forms_hold_whatever_people_write(texts: list[str], seconds: float) -> None:
+def test_a_file_holds_whatever_people_write(texts: list[str], seconds: float) -> None:
     first, second, third = texts
     hostile = entry(
         ROOT, 1, "vote", by=first, note=second, groups=(third, first), seconds_to_decide=seconds
     )
     whole = export(run_of(ROOT, "first", hostile, entry(ROOT, 2, "requested", text=third)))
     known = [whole.heads[0].hash]
-    for form in ("jsonl", "csv"):
-        assert check_lines(whole.lines(form), heads=known).result == "pinned"
+    assert check_lines(whole.lines(), heads=known).result == "pinned"
 
 
 def _can_be_hashed(value: object) -> bool:
