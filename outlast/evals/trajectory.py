@@ -1,24 +1,19 @@
 """The trajectory of a run: which tools ran, what people approved, and the answer."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, SerializerFunctionWrapHandler
 from pydantic import model_serializer as serializer
 
-from outlast.client.recordings.recorder import canonical
 from outlast.client.recordings.recording import Entry, Recording
 from outlast.contract.records import read
-from outlast.loop.approvals import ApprovalTerms, Decision
-from outlast.loop.calls import AgentResult, ModelReply, ToolResult
+from outlast.loop.calls import ModelReply
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.values import NO_USAGE, Json, JsonObject
 from outlast.pricing import Pricing
-
-_APPROVES: Final = frozenset({"approve", "edit"})
 
 
 class Compact(BaseModel):
@@ -142,15 +137,12 @@ def trajectory_of(
         unrecorded: the calls that a replay had no recorded result for.
         pricing: prices of models; without them, `cost_usd` is None.
     """
-    reader = _Reader()
-    for entry in recording.entries:
-        reader.take(entry)
     last = next((one for one in reversed(recording.entries) if one.kind == "answer"), None)
     failure = last.failure if last is not None else None
     made = Trajectory(
         agents=_path(recording),
-        tool_calls=tuple(reader.calls.values()),
-        approvals=tuple(map(reader.approval, reader.requests.values())),
+        tool_calls=tuple(_calls(recording)),
+        approvals=tuple(_approvals(recording)),
         answer=None if last is None else last.value,
         failure="" if failure is None else failure.code,
         unrecorded=tuple(unrecorded),
@@ -191,122 +183,33 @@ def _spent(recording: Recording, pricing: Pricing | None) -> dict[str, Any]:
 # --- Calls and approvals --------------------------------------------------------------------------
 
 
-@dataclass
-class _Request:
-    """A request for approval, with the votes of people so far."""
-
-    entry: Entry
-    terms: ApprovalTerms
-    votes: dict[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def is_approved(self) -> bool:
-        approving = [one for one in self.votes.values() if one in _APPROVES]
-        return len(approving) >= self.terms.quorum and len(approving) == len(self.votes)
-
-
-_Place = tuple[int, int, str]
-"""The question, the turn and the call."""
-
-
-@dataclass(frozen=True)
-class _Remembered:
-    """A decision that also approves further calls: see `Decision.remember`."""
-
-    agent: str
-    tool: str
-    arguments: str | None
-    question: int | None
-
-    def covers(self, entry: Entry) -> bool:
-        is_call = (self.agent, self.tool) == (entry.agent, entry.name)
-        is_in_time = self.question in {None, entry.question}
-        return is_call and is_in_time and self.arguments in {None, canonical(entry.arguments)}
-
-
-class _Reader:
-    """Reads the calls that ran, and who had approved them by then."""
-
-    def __init__(self) -> None:
-        self.calls: dict[_Place, ToolCall] = {}
-        self.requests: dict[str, _Request] = {}
-        self._remembered: list[_Remembered] = []
-
-    def take(self, entry: Entry) -> None:
-        match entry.kind:
-            case "request" if (entry.result or {}).get("kind") not in {"budget", "worker"}:
-                terms = read(ApprovalTerms, (entry.result or {}).get("terms") or {})
-                self.requests[entry.id] = _Request(entry, terms)
-            case "action" if entry.name == "decide" and entry.result is not None:
-                self._decide(read(Decision, entry.result), is_verified=entry.verified)
-            case "tool" | "agent" if not _was_stopped(entry):
-                self.calls[_place(entry)] = self._call(entry)
-            case _:
-                pass
-
-    def approval(self, request: _Request) -> Approval:
-        """Return a request as readers of a trajectory see it."""
-        asked = request.entry
-        return Approval(
-            tool=asked.name,
-            arguments=parsed(asked.arguments),
-            agent=asked.agent,
-            approved=self._is_approved(asked),
-            by=tuple(request.votes),
-        )
-
-    def _decide(self, decision: Decision, *, is_verified: bool) -> None:
-        request = self.requests.get(decision.request_id)
-        if request is None or not (is_verified or request.terms.unverified):
-            return
-        who = decision.by or f"somebody {len(request.votes) + 1}"
-        if decision.type == "withdraw":
-            request.votes.pop(who, None)
-            return
-        request.votes[who] = decision.type
-        if decision.remember and request.is_approved:
-            asked = request.entry
-            kept = _Remembered(
-                agent=asked.agent,
-                tool=asked.name,
-                arguments=(
-                    canonical(asked.arguments)
-                    if decision.remember_scope == "tool_with_args"
-                    else None
-                ),
-                question=asked.question if decision.remember_until == "run" else None,
+def _calls(recording: Recording) -> Iterable[ToolCall]:
+    """Return the calls that ran, each once, with what came of it in the end."""
+    found: dict[tuple[int, int, str], ToolCall] = {}
+    for one in recording.entries:
+        if one.kind in {"tool", "agent"} and not _was_stopped(one):
+            result = one.result or {}
+            found[one.question, one.turn, one.call_id] = ToolCall(
+                tool=one.name,
+                arguments=parsed(one.arguments),
+                agent=one.agent,
+                approved=one.approved,
+                output=result.get("output" if one.kind == "tool" else "final_output"),
+                failure="" if one.failure is None else one.failure.code,
             )
-            self._remembered.append(kept)
-
-    def _call(self, entry: Entry) -> ToolCall:
-        kind = ToolResult if entry.kind == "tool" else AgentResult
-        result: Any = None if entry.result is None else read(cast("Any", kind), entry.result)
-        output = None
-        if isinstance(result, ToolResult):
-            output = result.output
-        elif isinstance(result, AgentResult):
-            output = result.final_output
-        return ToolCall(
-            tool=entry.name,
-            arguments=parsed(entry.arguments),
-            agent=entry.agent,
-            approved=self._is_approved(entry),
-            output=output,
-            failure="" if entry.failure is None else entry.failure.code,
-        )
-
-    def _is_approved(self, entry: Entry) -> bool:
-        place = _place(entry)
-        if any(
-            one.is_approved and one.entry.name == entry.name and _place(one.entry) == place
-            for one in self.requests.values()
-        ):
-            return True
-        return any(one.covers(entry) for one in self._remembered)
+    return found.values()
 
 
-def _place(entry: Entry) -> _Place:
-    return (entry.question, entry.turn, entry.call_id)
+def _approvals(recording: Recording) -> Iterator[Approval]:
+    for one in recording.entries:
+        if one.kind == "request" and (one.result or {}).get("kind") not in {"budget", "worker"}:
+            yield Approval(
+                tool=one.name,
+                arguments=parsed(one.arguments),
+                agent=one.agent,
+                approved=one.approved,
+                by=tuple(map(str, cast("list[Json]", one.value or []))),
+            )
 
 
 def _was_stopped(entry: Entry) -> bool:

@@ -205,13 +205,10 @@ class MemoryRun:
         Raises:
             DeliveryRefused: the value does not fit; nothing has changed.
         """
-        address, target = WaitAddress.parse(wait.token), self.find(wait.run_id)
-        event = ValueDelivered(
+        target = self.find(wait.run_id)
+        event = delivery_for(
+            wait,
             at_ms=now_ms(),
-            question=address.question,
-            turn=address.turn,
-            call_id=address.call_id,
-            name=address.name,
             value=value,
             delivery_id=f"test-{len(target.state.receipts)}",
             source="test",
@@ -392,6 +389,18 @@ async def carried_out(
             message = f"The worker failed: {type(error).__name__}: {error}"
             return _failed(effect, failures.INTERNAL, message)
     raise AssertionError("a policy has at least one attempt")
+
+
+def delivery_for(wait: PendingWait, **fields: Any) -> ValueDelivered:
+    """Return the delivery of a value for a wait."""
+    address = WaitAddress.parse(wait.token)
+    return ValueDelivered(
+        question=address.question,
+        turn=address.turn,
+        call_id=address.call_id,
+        name=address.name,
+        **fields,
+    )
 
 
 def _failed(effect: Effect, code: str, message: str, **more: Any) -> Event:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, Unpack
 
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.callables import call
 from outlast.agents.context.codec import context_class, write_parts
 from outlast.agents.errors import UserError
@@ -216,14 +217,25 @@ def worker_for(
         own, chosen = before.registry.own_references or RunReferences(), before.registry.chosen
         own.update(references)
         references = own
-    registry = registry.for_run(references, chosen)
+    models = model if isinstance(model, ModelProvider) else _OneModel(model)
+    return deps_for(registry.for_run(references, chosen), models, context)
+
+
+def deps_for(
+    registry: Registry,
+    models: ModelProvider,
+    context: object,
+    approvals: ApprovalFile | None = None,
+) -> WorkerDeps:
+    """Return the dependencies of a worker that carries out a run of this process."""
     if (kind := context_class(context)) is not None:
         registry.add_context_type(kind)
     return WorkerDeps(
         registry=registry,
-        models=model if isinstance(model, ModelProvider) else _OneModel(model),
+        models=models,
         live=write_parts(context)[1],
         started_here=True,
+        approvals=approvals,
     )
 
 

@@ -10,15 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
-from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.callables import call
 from outlast.agents.config.fallback_model import FallbackModel, choices_of
 from outlast.agents.config.settings import ERROR_HANDLERS, references_in
-from outlast.agents.context.live import LiveValues, live_paths
-from outlast.agents.context.wait_address import WaitAddress
+from outlast.agents.context.live import live_paths
 from outlast.agents.context.waits import WaitBegins
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
@@ -88,8 +86,9 @@ from outlast.ports.model import (
 )
 from outlast.ports.model_arguments import CallObjects, answers_both_forms, by_record
 from outlast.rendering import call_line, counted, joined, named
-from outlast.testing.in_memory import carried_out
+from outlast.testing.in_memory import carried_out, delivery_for
 from outlast.testing.model_limit import ModelLimit
+from outlast.testing.run import deps_for
 from outlast.testing.waits import as_json
 
 MOST_STEPS: Final = 20_000
@@ -436,8 +435,7 @@ class _Replay:
                 + f"its agent {named(recording.start.agent)} is not here, only "
                 f"{', '.join(map(named, registry.names))}."
             )
-        self._worker = _worker(registry, provider, context)
-        self._worker = replace(self._worker, approvals=approvals)
+        self._worker = deps_for(registry, provider, context, approvals)
         self._current = _Current(None, UnknownCall(agent="", name="", arguments=""))
         self._state = LoopState()
         kinds = (STEPS | FROM_OUTSIDE) - ({"model"} if self._calls_model else frozenset())
@@ -650,13 +648,9 @@ class _Replay:
         meant = exact or [one for one in waits if one.tool == entry.target]
         if not meant:
             return None
-        address = WaitAddress.parse(meant[0].token)
-        return ValueDelivered(
+        return delivery_for(
+            meant[0],
             at_ms=at_ms,
-            question=address.question,
-            turn=address.turn,
-            call_id=address.call_id,
-            name=address.name,
             value=entry.value,
             delivery_id=f"recorded-{len(self._state.receipts)}",
             source=entry.by,
@@ -822,15 +816,6 @@ def _check(recording: Recording, context: Any) -> None:
             f"The run {recording.run_id} cannot be replayed without its context, which has parts "
             f"that are no JSON: {names}. Pass it: replay(..., context=...)."
         )
-
-
-def _worker(registry: Registry, models: ModelProvider, context: Any) -> WorkerDeps:
-    from outlast.agents.context.codec import context_class, write_parts
-
-    if (kind := context_class(context)) is not None:
-        registry.add_context_type(kind)
-    live: LiveValues = write_parts(context)[1]
-    return WorkerDeps(registry=registry, models=models, live=live, started_here=True)
 
 
 def _fits(entry: Entry, effect: Effect) -> bool:

@@ -8,7 +8,14 @@ from typing import Any, Final, cast
 from outlast.client.recordings.recording import Entry, EntryKind, RecordedStart, Recording
 from outlast.contract.names import SETTINGS_OF_TRACE, ListedStatus
 from outlast.contract.records import read, write
-from outlast.loop.approvals import REDACTED, ApprovalRequest, ApprovalTerms, Decision, Vote
+from outlast.loop.approvals import (
+    REDACTED,
+    ApprovalRequest,
+    ApprovalTerms,
+    Decision,
+    Evidence,
+    Vote,
+)
 from outlast.loop.call_forms import FORMS, form_of, is_call, name_of
 from outlast.loop.calls import AgentResult, ModelReply, ToolResult
 from outlast.loop.effects import (
@@ -58,6 +65,7 @@ from outlast.views.redaction import Redaction, redaction_of_requests
 LEFT_OUT: Final = frozenset({*SETTINGS_OF_TRACE, "session", "hooks", "as_tool"})
 """Settings that belong to the process or the trace of the run, and not to what it decides."""
 
+_APPROVED: Final = frozenset({"approved", "edited"})
 _KIND_OF: Final[dict[type[Any], EntryKind]] = {
     PrepareRun: "prepared",
     CallModel: "model",
@@ -110,6 +118,14 @@ class Recorder:
             if one.kind == "delivery" and one.name == result.wait.name:
                 self.entries[at] = replace(one, verified=False)
                 return
+
+    def _take_votes(self, request: ApprovalRequest) -> None:
+        """Note what people have decided about a request so far."""
+        votes: list[Json] = [one.decision.by or "somebody" for one in request.standing_votes]
+        is_approved = request.status in _APPROVED and request.decision is not None
+        for at, one in enumerate(self.entries):
+            if one.kind == "request" and one.id == request.id:
+                self.entries[at] = replace(one, value=votes or None, approved=is_approved)
 
     def recording(self, execution_id: str = "") -> Recording:
         """Return what there is so far; `execution_id` is that of the run's newest execution."""
@@ -183,7 +199,9 @@ class Recorder:
         for change in run_changes(before, event, after):
             match change:
                 case RequestUpdated(request=one, changes=changes):
-                    if any(isinstance(made, RequestCreated) for made in changes):
+                    if not any(isinstance(made, RequestCreated) for made in changes):
+                        self._take_votes(one)
+                    else:
                         asked: JsonObject = {"kind": one.kind, "terms": write(one.terms)}
                         yield Entry(
                             kind="request",
@@ -260,6 +278,7 @@ def _of_effect(
         "call_id": getattr(effect, "call_id", ""),
         "arguments": getattr(effect, "arguments", ""),
         "run_id": effect.nested_id if isinstance(effect, RunAgent) else "",
+        "approved": _is_approved(effect),
     }
     if isinstance(effect, CheckInput):
         fields["name"] = effect.stage
@@ -275,6 +294,12 @@ def _of_effect(
     if isinstance(result, AgentResult) and result.required is not None:
         return
     yield replace(made, result=None if result is None else write(result))
+
+
+def _is_approved(effect: Effect) -> bool:
+    """Whether people have approved a call, with a decision about it or with a remembered one."""
+    evidence = getattr(effect, "evidence", None)
+    return isinstance(evidence, Evidence) and bool(evidence.decisions)
 
 
 def _has_not_run(result: ToolResult) -> bool:

@@ -80,11 +80,12 @@ class Entry:
         items: the content of a message, in the format of OpenAI's Responses API.
         result: the record of a step's result, or of a person's action.
         failure: why a step, a question or the run failed.
-        value: the value of a delivery, or an answer.
+        value: the value of a delivery, an answer, or who decided about a request, in order.
         id: the id of a message, a request or a lost history.
         run_id: the nested run of an agent that is used as a tool.
         by: who did it, in their own words.
         verified: a worker has verified who did it.
+        approved: people approved the call before it ran, or the request.
     """
 
     kind: EntryKind
@@ -104,6 +105,7 @@ class Entry:
     run_id: str = ""
     by: str = ""
     verified: bool = False
+    approved: bool = False
 
     @property
     def is_begun(self) -> bool:

@@ -18,12 +18,13 @@ from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
 )
-from outlast.client.recordings import Entry, Recording
+from outlast.client.recordings.recorder import Recorder
 from outlast.evals import Trajectory, trajectory_of
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.pricing import Price, Pricing
 from outlast.testing import ScriptedModel, call, record_in_memory
-from tests.unit.evals.refunds import desk, guarded, pay_back, recorded, refuses
+from outlast.testing.run import execute, started
+from tests.unit.evals.refunds import SCRIPT, desk, guarded, pay_back, recorded, refuses
 
 
 async def test_a_run_with_a_handoff_and_an_approval():
@@ -54,36 +55,14 @@ async def test_what_a_model_says_of_an_approval_counts_for_nothing():
     assert [(one.tool, one.approved) for one in made.tool_calls] == [("refund", False)]
 
 
-def forged(recording: Recording, **changes: Any) -> Recording:
-    """Return a recording whose decision is another one."""
-
-    def change(one: Entry) -> Entry:
-        if one.kind != "action":
-            return one
-        result = {**(one.result or {}), **changes.get("result", {})}
-        return replace(one, result=result, verified=changes.get("verified", one.verified))
-
-    return recording.with_entries([change(one) for one in recording.entries])
-
-
-async def test_a_decision_about_another_request_approves_nothing():
-    made = trajectory_of(forged(await recorded(), result={"request_id": "a9"}))
-    assert not made.tool_calls[-1].approved
-
-
-async def test_a_decision_after_the_call_approves_nothing():
+async def test_a_recording_that_does_not_say_so_counts_as_not_approved():
     recording = await recorded()
-    entries = sorted(recording.entries, key=lambda one: one.kind == "action")
-    assert not trajectory_of(recording.with_entries(entries)).tool_calls[-1].approved
-
-
-async def test_an_unverified_decision_does_not_count_where_the_terms_want_a_proof():
-    strict = function_tool(
-        pay_back, name_override="refund", needs_approval=ApprovalPolicy(unverified="refuse")
+    older = recording.with_entries(
+        [replace(one, approved=False, value=None) for one in recording.entries]
     )
-    recording = await recorded(agent=desk(strict))
-    assert trajectory_of(recording).tool_calls[-1].approved
-    assert not trajectory_of(forged(recording, verified=False)).tool_calls[-1].approved
+    made = trajectory_of(older)
+    assert not made.tool_calls[-1].approved
+    assert [(one.approved, one.by) for one in made.approvals] == [(False, ())]
 
 
 async def test_one_person_is_no_quorum_of_two():
@@ -98,8 +77,16 @@ async def test_one_person_is_no_quorum_of_two():
     recording = await recorded(agent=desk(strict), decide=decide)
     assert trajectory_of(recording).approvals[0].by == ("ann", "bob")
     assert trajectory_of(recording).tool_calls[-1].approved
-    twice = forged(recording, result={"by": "ann"})
-    assert not trajectory_of(twice).tool_calls[-1].approved
+
+
+async def test_a_request_is_not_approved_before_all_have_decided():
+    recorder, both = Recorder(), ApprovalPolicy(quorum=2)
+    strict = function_tool(pay_back, name_override="refund", needs_approval=both)
+    run = started(desk(strict), "Refund A-1", model=ScriptedModel(*SCRIPT), on_event=recorder.take)
+    await execute(run)
+    run.decide(Decision(request_id="a1", type="approve", by="ann"))
+    (asked,) = trajectory_of(recorder.recording()).approvals
+    assert (asked.approved, asked.by) == (False, ("ann",))
 
 
 async def test_a_remembered_decision_approves_further_calls():
