@@ -1,9 +1,10 @@
 """The cost of a run by question, read from its history, with nested runs that are still open."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from temporalio.client import Client
@@ -15,10 +16,9 @@ from outlast.client.read.history import Progress
 from outlast.client.read.in_turn import read_each
 from outlast.loop.calls import AgentResult
 from outlast.loop.effects import EffectAnswered, RunAgent
-from outlast.loop.spending import merged
-from outlast.loop.state import Compacted, LoopState, Response
+from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, ModelUse
-from outlast.pricing import NESTED_RUNS, Cost
+from outlast.pricing import Cost
 
 READ_SECONDS: Final = 10
 """The time limit for reading the history of a nested run."""
@@ -26,7 +26,7 @@ READ_SECONDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class QuestionCost:
-    """The cost of a question, or of several whose histories are lost.
+    """The cost of a question, or of several that share a line.
 
     Attributes:
         first: the number of the first question; numbers begin with 1.
@@ -68,109 +68,59 @@ class CostFold:
     """
 
     def __init__(self) -> None:
+        self._state = LoopState()
         self._running: dict[int, str] = {}
         self._unreported: dict[str, int] = {}
-        self._uses: dict[int, list[ModelUse]] = {}
-        self._reported: list[ModelUse] = []
-        self._first: dict[int, int] = {}
         self._lost: list[str] = []
-        self._question = 1
-        self._responses = 0
-        self._summaries = 0
 
     def take(self, progress: Progress) -> None:
         """Take the next event, and the state after it."""
-        state = progress.state
-        if progress.event is None:  # histories before this state may be lost
-            self._take_unseen(state)
-        if progress.lost:
-            running = {one.nested_id for one in state.pending if isinstance(one, RunAgent)}
-            self._unreported = {one: at for one, at in self._unreported.items() if one in running}
-            self._lost.append(progress.lost)
-        self._add(map(_use, state.responses[self._responses :]))
-        self._add(map(_use, state.compaction.made[self._summaries :]))
-        self._take_result(progress)
-        self._question = len(state.answers) + 1
-        self._responses, self._summaries = len(state.responses), len(state.compaction.made)
+        match progress.event:
+            case EffectAnswered(effect=number, result=AgentResult(usage=usage)) if (
+                usage != NO_USAGE
+            ):
+                self._unreported.pop(self._running.get(number, ""), None)
+            case _:
+                pass
+        state = self._state = progress.state
         nested = (one for one in state.pending if isinstance(one, RunAgent))
         self._running = {one.effect: one.nested_id for one in nested}
-        for nested_id in self._running.values():
-            self._unreported.setdefault(nested_id, self._question)
-
-    def _take_unseen(self, state: LoopState) -> None:
-        """Take what the run has used since the last event, in histories that cannot be read."""
-        before, answered = self._question, len(state.answers)
-        working = bool(state.question.answering)
-        settled = max(answered, before)
-        if settled > before:
-            self._first[settled] = before
-        current = max(answered + working, before)
-        begins = state.question.responses_from if working else len(state.responses)
-        begins = max(begins, self._responses)
-        self._add(map(_use, state.responses[self._responses : begins]), settled)
-        self._add(map(_use, state.responses[begins:]), current)
-        for one in state.compaction.made[self._summaries :]:
-            at = current if one.question >= answered else settled
-            self._add([_use(one)], at)
-        nested = _beyond(state.nested_uses, self._reported)
-        self._add(nested, settled)
-        self._reported += nested
-        self._responses, self._summaries = len(state.responses), len(state.compaction.made)
+        open_now = set(self._running.values())
+        if progress.lost:  # it has the reports of those that ended there
+            self._unreported = {one: at for one, at in self._unreported.items() if one in open_now}
+            self._lost.append(progress.lost)
+        for nested_id in open_now:
+            self._unreported.setdefault(nested_id, len(state.answers))
 
     async def read(self, client: Client) -> RunCosts:
         """Return the costs so far, and those of nested runs that have reported nothing."""
-        lost: list[str] = []
+        uses, lost = await self.uses(client)
+        questions = tuple(
+            QuestionCost(first=at + 1, last=at + 1, cost=Cost.of_uses(found))
+            for at, found in sorted(uses.items())
+            if found
+        )
+        cost = Cost.of_uses(one for found in uses.values() for one in found)
+        return RunCosts(cost, questions, lost, tuple(self._lost))
+
+    async def uses(self, client: Client) -> tuple[dict[int, list[ModelUse]], tuple[str, ...]]:
+        """Return what each question has used by now, and the nested runs that cannot be read."""
+        found, lost = defaultdict[int, list[ModelUse]](list), list[str]()
+        for one in (*self._state.responses, *self._state.compaction.made):
+            use = ModelUse(agent=one.agent, model=one.model, usage=one.usage)
+            found[one.question].append(use)
+        for use in self._state.nested_uses:
+            found[use.question].append(use)
 
         async def read(nested_id: str) -> None:
             uses = await _read_uses(client, nested_id)
             if uses is None:
                 lost.append(nested_id)
             else:
-                self._add(uses, self._unreported[nested_id])
+                found[self._unreported[nested_id]] += uses
 
         await read_each(tuple(self._unreported), read)
-        self._unreported.clear()
-        questions = tuple(
-            QuestionCost(first=self._first.get(at, at), last=at, cost=Cost.of_uses(uses))
-            for at, uses in sorted(self._uses.items())
-            if uses
-        )
-        return RunCosts(Cost.of_uses(self.uses), questions, tuple(sorted(lost)), tuple(self._lost))
-
-    @property
-    def uses(self) -> Sequence[ModelUse]:
-        """What has been used by now, in all questions."""
-        return [one for uses in self._uses.values() for one in uses]
-
-    def _take_result(self, progress: Progress) -> None:
-        match progress.event:
-            case EffectAnswered(effect=number, result=AgentResult(usage=usage, uses=uses)):
-                nested_id = self._running.get(number)
-            case _:
-                return
-        if nested_id is not None and usage != NO_USAGE:
-            self._unreported.pop(nested_id, None)
-            self._reported += uses
-            self._add(uses or [ModelUse(agent=NESTED_RUNS, usage=usage)])
-
-    def _add(self, uses: Iterable[ModelUse], question: int = 0) -> None:
-        self._uses.setdefault(question or self._question, []).extend(uses)
-
-
-def _use(one: Response | Compacted) -> ModelUse:
-    return ModelUse(agent=one.agent, model=one.model, usage=one.usage)
-
-
-def _beyond(uses: Iterable[ModelUse], counted: Iterable[ModelUse]) -> list[ModelUse]:
-    """Return what was used beside what has been counted."""
-    known = {(one.agent, one.model, one.usage.priced > 0): one for one in merged(counted)}
-    found: list[ModelUse] = []
-    for one in merged(uses):
-        before = known.get((one.agent, one.model, one.usage.priced > 0))
-        usage = one.usage if before is None else one.usage.minus(before.usage)
-        if usage.requests > 0 or usage.total_tokens > 0:
-            found.append(replace(one, usage=usage))
-    return found
+        return found, tuple(sorted(lost))
 
 
 async def _read_uses(client: Client, run_id: str) -> Sequence[ModelUse] | None:
@@ -183,9 +133,9 @@ async def _read_uses(client: Client, run_id: str) -> Sequence[ModelUse] | None:
         ):
             async for progress in progress_so_far:
                 fold.take(progress)
-        costs = await fold.read(client)
+        found, lost = await fold.uses(client)
     except RunNotFound:  # it has not begun
         return ()
     except (AgentsException, RPCError, TimeoutError):
         return None
-    return None if costs.lost else fold.uses
+    return None if lost else [one for uses in found.values() for one in uses]

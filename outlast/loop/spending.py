@@ -95,7 +95,15 @@ def calls_of(state: LoopState) -> list[ModelUse]:
     ]
 
 
-def merged(uses: Iterable[ModelUse]) -> tuple[ModelUse, ...]:
+def with_nested(state: LoopState, uses: Iterable[ModelUse]) -> tuple[ModelUse, ...]:
+    """Return what nested runs used, by question, with a run for the present question."""
+    question = len(state.answers)
+    earlier = (one for one in state.nested_uses if one.question != question)
+    present = (one for one in state.nested_uses if one.question == question)
+    return (*earlier, *merged((*present, *uses), question))
+
+
+def merged(uses: Iterable[ModelUse], question: int = 0) -> tuple[ModelUse, ...]:
     """Return uses with one for each agent and model, and another for calls without a known cost."""
     found = dict[tuple[str, str, bool], Usage]()
     for one in uses:
@@ -103,7 +111,7 @@ def merged(uses: Iterable[ModelUse]) -> tuple[ModelUse, ...]:
             key = (one.agent, one.model, one.usage.priced > 0)
             found[key] = found.get(key, NO_USAGE).plus(one.usage)
     return tuple(
-        ModelUse(agent=agent, model=model, usage=usage)
+        ModelUse(agent=agent, model=model, usage=usage, question=question)
         for (agent, model, _), usage in found.items()
     )
 

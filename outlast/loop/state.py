@@ -129,9 +129,13 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One model response: its turn, its agent and model, its usage, and the provider's ids."""
+    """One model response: its turn, its agent and model, its usage, and the provider's ids.
+
+    `question` is how many questions were settled before.
+    """
 
     turn: int
+    question: int = 0
     agent: str = ""
     model: str = ""
     usage: Usage = NO_USAGE
@@ -457,7 +461,7 @@ class LoopState:
             have not checked.
         turns: the total number of model calls.
         usage: tokens spent.
-        nested_uses: what the agents of nested runs used of each model.
+        nested_uses: what the agents of nested runs used of each model, by question.
         responses: the models' responses, one for each turn.
         handoff_path: the agents that the conversation went through.
         inbox: messages that are not in the transcript yet.

@@ -110,6 +110,7 @@ def record_reply(state: LoopState, reply: ModelReply) -> LoopState:
     )
     response = Response(
         turn=state.turns,
+        question=len(state.answers),
         agent=state.agent,
         model=reply.model or state.model,
         usage=reply.usage,

@@ -591,7 +591,7 @@ def agent_finished(
     state = revised(
         state,
         usage=state.usage.plus(result.usage),
-        nested_uses=spending.merged((*state.nested_uses, *result.uses)),
+        nested_uses=spending.with_nested(state, result.uses),
     )
     state = spending.settled(state, effect.nested_id, result.spent)
     state = _passed_up(state, effect.nested_id, result.remembered)

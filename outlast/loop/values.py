@@ -103,11 +103,12 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUse:
-    """What the calls of one agent to one model used."""
+    """What the calls of one agent to one model used, in a nested run for the question of a number."""
 
     agent: str = ""
     model: str = ""
     usage: Usage = NO_USAGE
+    question: int = 0
 
 
 DEFAULT_MAX_TURNS: Final = 10
