@@ -10,34 +10,36 @@ import typer
 
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
-from outlast.cli.caller import Caller, on_server, sender
+from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.exit_codes import ExitCode
+from outlast.cli.terminal import Column
 from outlast.rendering import counted, named, rough, shown_time
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from outlast.archive import Archive, ArchiveStatus, Tombstone
+    from outlast.archive import Archive, ArchivedHistory, ArchiveStatus, Tombstone
     from outlast.client.deletion import Deletion
 
 T = TypeVar("T")
+H = TypeVar("H", "ArchivedHistory", "Tombstone")
 
 MOST_SHOWN: Final = 20
 
-_HISTORIES = (
-    terminal.Column(name="RUN", folds=True),
-    terminal.Column(name="HISTORY", left_out=1),
-    terminal.Column(name="STATUS"),
-    terminal.Column(name="CLOSED"),
-    terminal.Column(name="EVENTS", numbers=True),
-    terminal.Column(name="BYTES", numbers=True, left_out=2),
+_HISTORIES: "tuple[Column[ArchivedHistory], ...]" = (
+    Column("RUN", lambda one: one.run_id, folds=True),
+    Column("HISTORY", lambda one: one.execution_id, left_out=1),
+    Column("STATUS", lambda one: one.status.replace("_", " ")),
+    Column("CLOSED", lambda one: shown_time(one.closed_ms)),
+    Column("EVENTS", lambda one: f"{one.events:,}", numbers=True),
+    Column("BYTES", lambda one: f"{one.stored:,}", numbers=True, left_out=2),
 )
-_DELETIONS = (
-    terminal.Column(name="RUN (DIGEST)", folds=True),
-    terminal.Column(name="ASKED"),
-    terminal.Column(name="BY", folds=True),
-    terminal.Column(name="HISTORIES", numbers=True),
-    terminal.Column(name="STATUS"),
+_DELETIONS: "tuple[Column[Tombstone], ...]" = (
+    Column("RUN (DIGEST)", lambda one: one.run, folds=True),
+    Column("ASKED", lambda one: shown_time(one.asked_ms)),
+    Column("BY", lambda one: one.by, folds=True),
+    Column("HISTORIES", lambda one: f"{len(one.removed):,}", numbers=True),
+    Column("STATUS", lambda one: "done" if one.finished_ms else "interrupted"),
 )
 
 Place: TypeAlias = Annotated[
@@ -78,24 +80,18 @@ async def list_archived(
         return
     folder = RUNS if run_id is None else folder_of(client.namespace, run_id)
     entries = [one async for one in archive.entries(folder) if one.namespace == client.namespace]
-    if caller.as_json:
-        for one in entries[:limit]:
-            terminal.print_json_line(one.record())
-        return
-    rows = [
-        (
-            one.run_id,
-            one.execution_id,
-            one.status.replace("_", " "),
-            shown_time(one.closed_ms),
-            f"{one.events:,}",
-            f"{one.stored:,}",
-        )
-        for one in entries[:limit]
-    ]
-    terminal.say_table(terminal.out(), _HISTORIES, rows)
+    _show_lines(caller, _HISTORIES, entries[:limit])
     if len(entries) > limit:
-        terminal.say(terminal.err(), f"Limited to {limit:,}: there are more, see --limit.")
+        say_limit(limit, is_sure=True)
+
+
+def _show_lines(caller: Caller, columns: "Sequence[Column[H]]", found: "Sequence[H]") -> None:
+    """Print histories or deletions: a line of JSON for each, or a table."""
+    if caller.as_json:
+        for one in found:
+            terminal.print_json_line(one.record())
+    else:
+        terminal.say_table(terminal.out(), columns, found)
 
 
 @on_server
@@ -332,18 +328,4 @@ async def _list_deleted(
         found = await tombstones_in(archive)
     else:
         found = await tombstones(archive, client.namespace, run_id)
-    if caller.as_json:
-        for one in found:
-            terminal.print_json_line(one.record())
-        return
-    rows = [
-        (
-            one.run,
-            shown_time(one.asked_ms),
-            one.by,
-            f"{len(one.removed):,}",
-            "done" if one.finished_ms else "interrupted",
-        )
-        for one in found
-    ]
-    terminal.say_table(terminal.out(), _DELETIONS, rows)
+    _show_lines(caller, _DELETIONS, found)

@@ -9,13 +9,14 @@ import typer
 
 from outlast.agents.errors import UserError
 from outlast.cli import audit_verification, options, terminal
-from outlast.cli.caller import Caller, on_server
+from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
+from outlast.cli.terminal import Column
 from outlast.rendering import rough
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from temporalio.client import Client
 
@@ -79,7 +80,7 @@ async def audit(
 def _say_what_is_missing(log: "AuditLog", limit: int) -> None:
     console = terminal.err()
     if log.is_cut:
-        terminal.say(console, f"Limited to {limit:,} runs: there are more, see --limit.")
+        say_limit(limit, " runs", is_sure=True)
     for run in log.runs:
         for lost in run.lost:
             words = f": its history {lost}, or more before it, is lost: entries may be missing."
@@ -162,15 +163,15 @@ def _cell(value: object) -> object:
     return " | ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
 
 
-_COLUMNS = (
-    terminal.Column(name="NAME", folds=True),
-    terminal.Column(name="DECISIONS", numbers=True),
-    terminal.Column(name="APPROVED", numbers=True),
-    terminal.Column(name="EDITED", numbers=True),
-    terminal.Column(name="MEDIAN", numbers=True),
-    terminal.Column(name="UNDER 3 S", numbers=True, left_out=3),
-    terminal.Column(name="UNVERIFIED", numbers=True, left_out=2),
-    terminal.Column(name="EXPIRED", numbers=True, left_out=1),
+_COLUMNS: "tuple[Column[Figures], ...]" = (
+    Column("NAME", lambda one: one.name, folds=True),
+    Column("DECISIONS", lambda one: f"{one.decisions:,}", numbers=True),
+    Column("APPROVED", lambda one: _share(one.approve_rate), numbers=True),
+    Column("EDITED", lambda one: _share(one.edit_rate), numbers=True),
+    Column("MEDIAN", lambda one: _length(one.median_seconds), numbers=True),
+    Column("UNDER 3 S", lambda one: f"{one.fast:,}", numbers=True, left_out=3),
+    Column("UNVERIFIED", lambda one: f"{one.unverified:,}", numbers=True, left_out=2),
+    Column("EXPIRED", lambda one: f"{one.expired:,}", numbers=True, left_out=1),
 )
 
 
@@ -181,26 +182,10 @@ def _show_summary(found: "AuditSummary") -> None:
     for title, figures in (("Tools", found.tools), ("People", found.people)):
         if figures:
             terminal.say(terminal.out(), (title, "bold"))
-            terminal.say_table(terminal.out(), _COLUMNS, _rows(figures))
+            terminal.say_table(terminal.out(), _COLUMNS, figures)
             terminal.say(terminal.out(), "")
     for one in found.suggestions:
         terminal.say(terminal.out(), one)
-
-
-def _rows(figures: "Sequence[Figures]") -> list[tuple[str, ...]]:
-    return [
-        (
-            one.name,
-            f"{one.decisions:,}",
-            _share(one.approve_rate),
-            _share(one.edit_rate),
-            "-" if one.median_seconds is None else _length(one.median_seconds),
-            f"{one.fast:,}",
-            f"{one.unverified:,}",
-            f"{one.expired:,}",
-        )
-        for one in figures
-    ]
 
 
 def _share(rate: float | None) -> str:
@@ -210,5 +195,7 @@ def _share(rate: float | None) -> str:
     return f"{min(max(percent, 1), 99) if 0 < rate < 1 else percent} %"
 
 
-def _length(seconds: float) -> str:
+def _length(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
     return f"{seconds:.1f} s" if seconds < 10 else rough(timedelta(seconds=seconds))

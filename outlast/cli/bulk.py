@@ -26,11 +26,11 @@ LONGEST_CALL = 2_000
 """How many characters of a call are shown; a longer one needs a decision of its own."""
 
 _DONE: dict[Kind, str] = {"approve": "approved", "reject": "rejected"}
-_COLUMNS = (
-    terminal.Column(name="RUN", folds=True),
-    terminal.Column(name="REQUEST"),
-    terminal.Column(name="WHAT", folds=True),
-    terminal.Column(name="THEN", folds=True),
+_COLUMNS: tuple[terminal.Column[terminal.Row], ...] = (
+    terminal.Column("RUN", folds=True),
+    terminal.Column("REQUEST"),
+    terminal.Column("WHAT", folds=True),
+    terminal.Column("THEN", folds=True),
 )
 
 

@@ -4,8 +4,9 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, is_dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
@@ -55,6 +56,39 @@ class Caller:
             terminal.print_json(record)
         else:
             terminal.say(terminal.out(), *sentence)
+
+    def show_list(
+        self,
+        columns: Sequence[terminal.Column[T]],
+        found: Sequence[T],
+        nothing: str,
+        *,
+        record: Callable[[T], Any] = methodcaller("record"),
+        limit: int | None = None,
+    ) -> None:
+        """Print what was found: as JSON if the options say so, else as a table.
+
+        Args:
+            columns: the columns of the table.
+            found: what was found.
+            nothing: what to say if nothing was.
+            record: makes the JSON of an item.
+            limit: the most that are searched for.
+        """
+        if self.as_json:
+            terminal.print_json([record(one) for one in found])
+        elif found:
+            terminal.say_table(terminal.out(), columns, found)
+        else:
+            terminal.say(terminal.err(), nothing)
+        if limit is not None and len(found) >= limit:
+            say_limit(limit)
+
+
+def say_limit(limit: int, what: str = "", *, is_sure: bool = False) -> None:
+    """Say that a list ends at its limit."""
+    there = "there are more" if is_sure else "there may be more"
+    terminal.say(terminal.err(), f"Limited to {limit:,}{what}: {there}, see --limit.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,13 @@ from outlast.views.records import JsonObject
 QUESTIONS: Final = 20
 """The newest questions that have a line of their own; earlier ones share one."""
 
-_COLUMNS: Final = (
-    terminal.Column(name="COST OF", folds=True),
-    terminal.Column(name="CALLS", numbers=True, left_out=3),
-    terminal.Column(name="TOKENS", numbers=True, left_out=4),
-    terminal.Column(name="CACHED", numbers=True, left_out=2),
-    terminal.Column(name="REASONING", numbers=True, left_out=1),
-    terminal.Column(name="COST", numbers=True),
+_COLUMNS: Final[tuple[terminal.Column[terminal.Row], ...]] = (
+    terminal.Column("COST OF", folds=True),
+    terminal.Column("CALLS", numbers=True, left_out=3),
+    terminal.Column("TOKENS", numbers=True, left_out=4),
+    terminal.Column("CACHED", numbers=True, left_out=2),
+    terminal.Column("REASONING", numbers=True, left_out=1),
+    terminal.Column("COST", numbers=True),
 )
 
 

@@ -26,10 +26,10 @@ from outlast.views.run import RunSnapshot
 CUSTOMER = "Mara"
 
 _CHUNK_BYTES = 4096
-_DEED_COLUMNS = (
-    terminal.Column(name="begun", numbers=True),
-    terminal.Column(name="applied", numbers=True),
-    terminal.Column(name="side effect, and its idempotency key", folds=True),
+_DEED_COLUMNS: tuple[terminal.Column[terminal.Row], ...] = (
+    terminal.Column("begun", numbers=True),
+    terminal.Column("applied", numbers=True),
+    terminal.Column("side effect, and its idempotency key", folds=True),
 )
 
 

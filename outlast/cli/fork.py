@@ -9,6 +9,7 @@ from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.json_values import json_option
+from outlast.cli.terminal import Column
 from outlast.rendering import command, iso_time, shown_time
 from outlast.views.records import JsonObject
 
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
     from outlast.client.forks import ForkPoint
     from outlast.views.redaction import Redaction
 
-_COLUMNS = (
-    terminal.Column(name="EVENT", numbers=True),
-    terminal.Column(name="TIME"),
-    terminal.Column(name="WHAT", folds=True),
+_COLUMNS: "tuple[Column[tuple[ForkPoint, str]], ...]" = (
+    Column("EVENT", lambda one: f"{one[0].number}", numbers=True),
+    Column("TIME", lambda one: shown_time(one[0].event.at_ms)),
+    Column(
+        "WHAT",
+        lambda one: f"{one[1]} ({one[0].obstacle})" if one[0].obstacle else one[1],
+        folds=True,
+    ),
 )
 
 
@@ -87,23 +92,14 @@ async def _list(caller: Caller, client: "Client", run_id: str) -> None:
     async with terminal.waiting(terminal.err(), "reading the history"):
         found = [one async for one in read_fork_points(client, run_id)]
     hides = redaction_of(found[-1].state) if found else NOTHING  # what comes later hides it earlier
-    if caller.as_json:
-        terminal.print_json([_record(one, hides) for one in found])
-    else:
-        rows = [
-            (f"{one.number}", shown_time(one.event.at_ms), _with_obstacle(one, hides))
-            for one in found
-        ]
-        terminal.say_table(terminal.out(), _COLUMNS, rows)
+    points = [(one, _what(one, hides)) for one in found]
+    caller.show_list(_COLUMNS, points, "The run has no events.", record=_record)
 
 
-def _record(point: "ForkPoint", hides: "Redaction") -> JsonObject:
-    return {
-        "event": point.number,
-        "at": iso_time(point.event.at_ms),
-        "what": _what(point, hides),
-        "obstacle": point.obstacle,
-    }
+def _record(one: "tuple[ForkPoint, str]") -> JsonObject:
+    point, what = one
+    at = iso_time(point.event.at_ms)
+    return {"event": point.number, "at": at, "what": what, "obstacle": point.obstacle}
 
 
 def _what(point: "ForkPoint", hides: "Redaction") -> str:
@@ -113,11 +109,6 @@ def _what(point: "ForkPoint", hides: "Redaction") -> str:
     seen = run_events(point.event.at_ms, point.before, point.state, point.event)
     lines = [f"{one.who}: {one.text}" if one.who else one.text for one in seen if one.text]
     return hides.text(" · ".join(lines)) or type(point.event).__name__
-
-
-def _with_obstacle(point: "ForkPoint", hides: "Redaction") -> str:
-    what = _what(point, hides)
-    return f"{what} ({point.obstacle})" if point.obstacle else what
 
 
 def _text(prompt: str | None) -> str | None:

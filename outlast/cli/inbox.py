@@ -14,6 +14,7 @@ from outlast.agents.errors import AgentsException, UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
+from outlast.cli.terminal import Column
 from outlast.clock import now_ms
 from outlast.rendering import command, counted, excerpt, joined, named, rough
 from outlast.views.records import JsonObject
@@ -29,14 +30,14 @@ LONGEST_CALL = 60
 LONGEST_REASON = 60
 """How many characters of a request the list shows."""
 
-_COLUMNS = (
-    terminal.Column(name="DUE IN", numbers=True),
-    terminal.Column(name="RISK"),
-    terminal.Column(name="FOR", folds=True, left_out=2, below="WHAT"),
-    terminal.Column(name="RUN", folds=True),
-    terminal.Column(name="REQUEST"),
-    terminal.Column(name="WHAT", folds=True),
-    terminal.Column(name="WHY", folds=True, left_out=1, below="WHAT"),
+_COLUMNS: "tuple[Column[InboxRow], ...]" = (
+    Column("DUE IN", lambda row: (row.due(""), "bold red" if row.is_late else ""), numbers=True),
+    Column("RISK", lambda row: (row.risk, _RISK_STYLES[row.risk])),
+    Column("FOR", lambda row: row.whom, folds=True, left_out=2, below="WHAT"),
+    Column("RUN", lambda row: row.run_id, folds=True),
+    Column("REQUEST", lambda row: row.request_id),
+    Column("WHAT", lambda row: row.what, folds=True),
+    Column("WHY", lambda row: row.why, folds=True, left_out=1, below="WHAT"),
 )
 _RISK_STYLES = {"high": "bold red", "medium": "yellow", "low": "", "": ""}
 _NOTHING = "Nothing waits for people."
@@ -228,19 +229,14 @@ class InboxRow:
         risks = list(_RISK_STYLES)
         return self.due_ms is None, self.due_ms or 0, risks.index(self.risk)
 
-    def cells(self, at_ms: int) -> terminal.Row:
-        """Return the cells of the table."""
-        due = "" if self.due_ms is None else _due(self.due_ms - at_ms)
-        late = self.due_ms is not None and self.due_ms <= at_ms
-        return [
-            (due, "bold red" if late else ""),
-            (self.risk, _RISK_STYLES[self.risk]),
-            self.whom,
-            self.run_id,
-            self.request_id,
-            self.what,
-            self.why,
-        ]
+    @property
+    def is_late(self) -> bool:
+        """Whether it was due before now."""
+        return self.due_ms is not None and self.due_ms <= now_ms()
+
+    def due(self, never: str) -> str:
+        """Return in how long it is due."""
+        return never if self.due_ms is None else _due(self.due_ms - now_ms())
 
 
 def _row_of_request(entry: "InboxEntry", request: "ApprovalRequest") -> InboxRow:
@@ -335,11 +331,11 @@ async def _list(
     if as_json:
         terminal.print_json([one.record() for one in found])
         return
-    lines, at_ms = _sorted_rows(found), now_ms()
+    lines = _sorted_rows(found)
     if not lines:
         terminal.say(terminal.err(), _NOTHING)
         return
-    terminal.say_table(terminal.out(), _COLUMNS, [line.cells(at_ms) for line in lines])
+    terminal.say_table(terminal.out(), _COLUMNS, lines)
     _say_how(lines)
     if len(entries) == limit:
         more = f"These are the {limit} most urgent runs; --limit shows more."
@@ -360,9 +356,8 @@ async def _watch(box: "Inbox", wanted: _Wanted, reader: "ProofReader", *, as_jso
     console = terminal.out()
     is_table = console.is_terminal and not as_json
 
-    def rows() -> list[terminal.Row]:
-        at_ms = now_ms()
-        return [line.cells(at_ms) for line in _sorted_rows(list(shown.values()))]
+    def rows() -> list[InboxRow]:
+        return _sorted_rows(list(shown.values()))
 
     changes = box.watch(**wanted.criteria, held=True)
     live = terminal.LiveTable(console, _COLUMNS, rows, _NOTHING) if is_table else nullcontext()
@@ -383,10 +378,14 @@ async def _watch(box: "Inbox", wanted: _Wanted, reader: "ProofReader", *, as_jso
 
 
 def _say_change(console: terminal.Screen, kind: str, listed: _Listed) -> None:
-    at_ms = now_ms()
     for line in listed.rows():
-        due = "-" if line.due_ms is None else _due(line.due_ms - at_ms)
-        cells = (kind, due, line.risk, line.whom, f"{line.run_id} {line.request_id}".strip())
+        cells = (
+            kind,
+            line.due("-"),
+            line.risk,
+            line.whom,
+            f"{line.run_id} {line.request_id}".strip(),
+        )
         terminal.say_columns(console, *cells, line.what, line.why or "-", widths=[7, 6, 6, 0, 0, 0])
 
 

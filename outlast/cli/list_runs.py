@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from outlast.cli import options, terminal
-from outlast.cli.caller import Caller, on_server
+from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
+from outlast.cli.terminal import Column
 from outlast.rendering import rough
 
 if TYPE_CHECKING:
@@ -35,19 +36,8 @@ _STATUS_STYLES = {
     "blocked": "bold magenta",
 }
 
-_COLUMNS = (
-    # An id stays whole for copying, even if it does not fit into a line.
-    terminal.Column(name="ID", folds=True),
-    terminal.Column(name="STATUS"),
-    terminal.Column(name="AGENT", widest=32, left_out=5),
-    terminal.Column(name="WAITS FOR", widest=40, left_out=6),
-    terminal.Column(name="TOKENS", numbers=True, left_out=2),
-    terminal.Column(name="COST", numbers=True, left_out=3),
-    terminal.Column(name="AGE", numbers=True, left_out=4),
-    terminal.Column(name="TOOK", numbers=True, left_out=1),
-)
 
-
+_NOTHING = "No runs found. Start one with `outlast run AGENT TEXT`."
 _COSTS_LEFT_OUT = (
     f"Tokens and costs are left out of a list of more than {COSTS_UP_TO} runs: --costs reads them."
 )
@@ -105,9 +95,11 @@ async def list_runs(
     if by is not None:
         listed_costs.show(caller, rows, by)
     else:
-        _show_rows(caller, rows, with_sum=reads)
+        caller.show_list(_COLUMNS, rows, _NOTHING)
+        if rows and reads and not caller.as_json:
+            listed_costs.show_sum(rows)
     if len(rows) == limit and not (caller.as_json and by is None):
-        terminal.say(terminal.err(), f"Limited to {limit}: there may be more, see --limit.")
+        say_limit(limit)
     if not reads and costs is None:
         terminal.say(terminal.err(), _COSTS_LEFT_OUT)
 
@@ -122,31 +114,29 @@ async def _with_archived(
     return [*listed, *await archived_runs(client, criteria, beside=beside)][:limit]
 
 
-def _show_rows(caller: Caller, rows: "list[ListedRun]", *, with_sum: bool) -> None:
-    from outlast.cli import listed_costs
+def _amount(run: "ListedRun") -> str:
     from outlast.cli.costs import amount
 
-    if caller.as_json:
-        terminal.print_json([row.record() for row in rows])
-        return
-    if not rows:
-        terminal.say(terminal.err(), "No runs found. Start one with `outlast run AGENT TEXT`.")
-        return
-    now = datetime.now(UTC)  # noqa: TID251
-    cells = [
-        (
-            row.run_id,
-            (row.status, _STATUS_STYLES.get(row.status, "")),
-            row.agent or "-",
-            row.waits_for or "-",
-            "-" if row.cost is None else f"{row.cost.tokens:,}",
-            "-" if row.cost is None else amount(row.cost),
-            # Estimates for people, so the clock of this machine is good enough.
-            rough(now - row.started),
-            rough((row.closed or now) - row.started),
-        )
-        for row in rows
-    ]
-    terminal.say_table(terminal.out(), _COLUMNS, cells)
-    if with_sum:
-        listed_costs.show_sum(rows)
+    return "-" if run.cost is None else amount(run.cost)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251
+
+
+_COLUMNS: "tuple[Column[ListedRun], ...]" = (
+    # An id stays whole for copying, even if it does not fit into a line.
+    Column("ID", lambda run: run.run_id, folds=True),
+    Column("STATUS", lambda run: (run.status, _STATUS_STYLES.get(run.status, ""))),
+    Column("AGENT", lambda run: run.agent or "-", widest=32, left_out=5),
+    Column("WAITS FOR", lambda run: run.waits_for or "-", widest=40, left_out=6),
+    Column(
+        "TOKENS", lambda run: f"{run.cost.tokens:,}" if run.cost else "-", numbers=True, left_out=2
+    ),
+    Column("COST", _amount, numbers=True, left_out=3),
+    # Estimates for people, so the clock of this machine is good enough.
+    Column("AGE", lambda run: rough(_now() - run.started), numbers=True, left_out=4),
+    Column(
+        "TOOK", lambda run: rough((run.closed or _now()) - run.started), numbers=True, left_out=1
+    ),
+)

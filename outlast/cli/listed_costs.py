@@ -25,16 +25,16 @@ def show(caller: Caller, rows: Sequence[ListedRun], by: str) -> None:
             [{by: name, "runs": runs, **cost.record()} for name, (runs, cost) in groups.items()]
         )
     elif rows:
-        columns = (
-            terminal.Column(name=by.upper(), folds=True),
-            terminal.Column(name="RUNS", numbers=True, left_out=4),
-            terminal.Column(name="CALLS", numbers=True, left_out=3),
-            terminal.Column(name="TOKENS", numbers=True, left_out=5),
-            terminal.Column(name="CACHED", numbers=True, left_out=2),
-            terminal.Column(name="REASONING", numbers=True, left_out=1),
-            terminal.Column(name="COST", numbers=True),
+        columns: tuple[terminal.Column[terminal.Row], ...] = (
+            terminal.Column(by.upper(), folds=True),
+            terminal.Column("RUNS", numbers=True, left_out=4),
+            terminal.Column("CALLS", numbers=True, left_out=3),
+            terminal.Column("TOKENS", numbers=True, left_out=5),
+            terminal.Column("CACHED", numbers=True, left_out=2),
+            terminal.Column("REASONING", numbers=True, left_out=1),
+            terminal.Column("COST", numbers=True),
         )
-        cells = [
+        cells: list[terminal.Row] = [
             (named(name) if name else _NAMELESS[by], f"{runs:,}", *numbers(cost))
             for name, (runs, cost) in groups.items()
         ]

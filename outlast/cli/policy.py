@@ -12,8 +12,9 @@ from outlast.agents.approvals.dry_run import DryRun, Tally
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileReport
 from outlast.cli import options, terminal
-from outlast.cli.caller import Caller, on_server
+from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
+from outlast.cli.terminal import Column
 from outlast.contract import names
 from outlast.visibility.queries import search_error
 
@@ -24,26 +25,16 @@ File: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="The TOML file.", show_default=False)
 ]
 
-_CHECKED = (
-    terminal.Column(name="TABLE", folds=True),
-    terminal.Column(name="WHO DECIDES", folds=True),
-    terminal.Column(name="WHEN", folds=True),
-    terminal.Column(name="IF NOBODY DOES", folds=True),
+_CHECKED: tuple[Column[terminal.Row], ...] = (
+    Column("TABLE", folds=True),
+    Column("WHO DECIDES", folds=True),
+    Column("WHEN", folds=True),
+    Column("IF NOBODY DOES", folds=True),
 )
 
-_LOOSENED = terminal.Column(name="LOOSENS", folds=True)
+_LOOSENED: Column[terminal.Row] = Column("LOOSENS", folds=True)
 
 _AS_IN_THE_CODE: Final = "as in the code"
-
-_TRIED = (
-    terminal.Column(name="AGENT", widest=32, left_out=2),
-    terminal.Column(name="WHAT", folds=True),
-    terminal.Column(name="TABLE", left_out=1),
-    terminal.Column(name="CALLS", numbers=True),
-    terminal.Column(name="WOULD WAIT", numbers=True),
-    terminal.Column(name="UNCLEAR", numbers=True, left_out=3),
-    terminal.Column(name="DID WAIT", numbers=True),
-)
 
 
 def check(
@@ -192,25 +183,13 @@ async def try_on_runs(
 
 
 def _show_tried(tried: DryRun, unread: int, since: str, limit: int) -> None:
-    rows = [
-        (
-            tally.agent,
-            f"{tally.kind} {tally.name}".rstrip(),
-            tally.table or "-",
-            f"{tally.calls:,}",
-            _asked(tally),
-            f"{tally.unclear:,}" if tally.table else "-",
-            f"{tally.were_asked:,}",
-        )
-        for tally in tried.tallies
-    ]
-    if rows:
-        terminal.say_table(terminal.out(), _TRIED, rows)
+    if tried.tallies:
+        terminal.say_table(terminal.out(), _TRIED, tried.tallies)
     terminal.say(terminal.err(), f"{tried.runs:,} runs, since {since}.")
     if unread:
         terminal.warn(f"{unread:,} runs could not be read.")
     if tried.runs + unread >= limit:
-        terminal.say(terminal.err(), f"Limited to {limit:,} runs: there may be more, see --limit.")
+        say_limit(limit, " runs")
 
 
 def _asked(tally: Tally) -> str:
@@ -249,3 +228,16 @@ async def _runs_since(client: "Client", since: datetime, limit: int) -> list[tup
         return [(run.id, run.run_id) async for run in client.list_workflows(query, limit=limit)]
     except RPCError as error:
         raise search_error(client.namespace, error) from error
+
+
+_TRIED: tuple[Column[Tally], ...] = (
+    Column("AGENT", lambda one: one.agent, widest=32, left_out=2),
+    Column("WHAT", lambda one: f"{one.kind} {one.name}".rstrip(), folds=True),
+    Column("TABLE", lambda one: one.table or "-", left_out=1),
+    Column("CALLS", lambda one: f"{one.calls:,}", numbers=True),
+    Column("WOULD WAIT", _asked, numbers=True),
+    Column(
+        "UNCLEAR", lambda one: f"{one.unclear:,}" if one.table else "-", numbers=True, left_out=3
+    ),
+    Column("DID WAIT", lambda one: f"{one.were_asked:,}", numbers=True),
+)

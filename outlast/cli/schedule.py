@@ -10,22 +10,15 @@ from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.durations import coming_time, length_option
+from outlast.cli.terminal import Column
 from outlast.clock import now_ms
 from outlast.rendering import command, excerpt, joined, named, rough, shown_time
 
 if TYPE_CHECKING:
-    from outlast.client.schedules import Firing, Schedule, ScheduleOptions, Schedules, Times
+    from outlast.client.schedules import Schedule, ScheduleOptions, Schedules, Times
 
 LONGEST_TEXT: Final = 60
 
-_COLUMNS = (
-    terminal.Column(name="ID", folds=True),
-    terminal.Column(name="STATUS"),
-    terminal.Column(name="WHEN", folds=True),
-    terminal.Column(name="NEXT IN", numbers=True),
-    terminal.Column(name="DOES", folds=True, left_out=1),
-    terminal.Column(name="LAST FIRED", numbers=True, left_out=2),
-)
 _STATUS_STYLES = {"active": "green", "paused": "bold yellow", "done": "dim"}
 _NEXT_SHOWN = 3
 
@@ -66,8 +59,7 @@ class When:
         """Return the times; one without a time zone is this machine's."""
         from outlast.client.schedules import Times
 
-        now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-        once = None if self.at is None else coming_time(self.at, "--at", now)
+        once = None if self.at is None else coming_time(self.at, "--at", _now())
         if once is not None and once.tzinfo is None and self.time_zone is None:
             here = once.astimezone()
             if here.replace(tzinfo=None, fold=0) != once.replace(fold=0):
@@ -182,14 +174,8 @@ async def list_schedules(caller: Caller, limit: options.Limit = 50) -> None:
     schedules = await _schedules(caller)
     async with terminal.waiting(terminal.err(), "listing schedules"):
         found = await schedules.list(limit=limit)
-    if caller.as_json:
-        terminal.print_json([one.record() for one in found])
-    elif found:
-        terminal.say_table(terminal.out(), _COLUMNS, [_row(one) for one in found])
-    else:
-        terminal.say(terminal.err(), "There is no schedule. `outlast schedule create` makes one.")
-    if len(found) == limit:
-        terminal.say(terminal.err(), f"Limited to {limit}: there may be more, see --limit.")
+    nothing = "There is no schedule. `outlast schedule create` makes one."
+    caller.show_list(_COLUMNS, found, nothing, limit=limit)
 
 
 @on_server
@@ -283,18 +269,16 @@ def _facts(one: "Schedule") -> list[tuple[str, str]]:
     return facts
 
 
-def _row(one: "Schedule") -> terminal.Row:
-    # Estimates for people, so the clock of this machine is good enough.
-    now = datetime.fromtimestamp(now_ms() / 1000, UTC)
-    last: Firing | None = one.recent[-1] if one.recent else None
-    return [
-        one.id,
-        (one.status, _STATUS_STYLES[one.status]),
-        one.when or "-",
-        rough(one.next[0] - now) if one.next and one.status == "active" else "-",
-        _does(one),
-        "-" if last is None else f"{rough(now - last.at)} ago",
-    ]
+def _next(one: "Schedule") -> str:
+    return rough(one.next[0] - _now()) if one.next and one.status == "active" else "-"
+
+
+def _last(one: "Schedule") -> str:
+    return f"{rough(_now() - one.recent[-1].at)} ago" if one.recent else "-"
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(now_ms() / 1000, UTC)
 
 
 def _point_to(caller: Caller, schedule_id: str) -> None:
@@ -304,3 +288,13 @@ def _point_to(caller: Caller, schedule_id: str) -> None:
 
 def _ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
+
+
+_COLUMNS: "tuple[Column[Schedule], ...]" = (
+    Column("ID", lambda one: one.id, folds=True),
+    Column("STATUS", lambda one: (one.status, _STATUS_STYLES[one.status])),
+    Column("WHEN", lambda one: one.when or "-", folds=True),
+    Column("NEXT IN", _next, numbers=True),
+    Column("DOES", _does, folds=True, left_out=1),
+    Column("LAST FIRED", _last, numbers=True, left_out=2),
+)

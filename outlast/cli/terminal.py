@@ -14,9 +14,9 @@ import threading
 import traceback
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
-from typing import Any, Self, TextIO, TypeAlias
+from typing import Any, Generic, Self, TextIO, TypeAlias, TypeVar, cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -26,6 +26,8 @@ from rich.table import Table
 from rich.text import Text
 
 from outlast.rendering import joined, json_text, table_cell, visible, visible_lines
+
+T = TypeVar("T")
 
 Screen: TypeAlias = Console
 """An output stream; other modules only pass it on and read its size."""
@@ -165,11 +167,13 @@ def _grid(first: Sequence[Text], last: Sequence[Text], widths: Sequence[int]) ->
 # --- Tables -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
     """A column of a table.
 
     Attributes:
+        name: its title.
+        cell: makes its cell for an item of the table; None if the items are rows of cells.
         folds: whether the cells wrap; cells of other columns are cut if there is no room.
         widest: how many characters a line of its cells has at most; 0 for as many as there are.
             Longer cells wrap, so one of them makes its own row long and costs no other column.
@@ -179,6 +183,8 @@ class Column:
     """
 
     name: str
+    cell: Callable[[T], Cell] | None = None
+    _: KW_ONLY
     numbers: bool = False
     folds: bool = False
     widest: int = 0
@@ -186,12 +192,19 @@ class Column:
     below: str = ""
 
 
-def say_table(console: Screen, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+def say_table(console: Screen, columns: Sequence[Column[T]], items: Sequence[T]) -> None:
     """Print a table, and drop columns that do not fit."""
-    console.print(_fitting(console, columns, rows))
+    console.print(_fitting(console, columns, items))
 
 
-def _fitting(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> Table:
+def _fitting(console: Console, columns: Sequence[Column[T]], items: Sequence[T]) -> Table:
+    rows: Sequence[Row] = [
+        [
+            cast("Row", item)[at] if column.cell is None else column.cell(item)
+            for at, column in enumerate(columns)
+        ]
+        for item in items
+    ]
     kept = list(range(len(columns)))
     losses = sorted(
         (at for at in kept if columns[at].left_out), key=lambda at: columns[at].left_out
@@ -205,7 +218,9 @@ def _fitting(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -
     return table
 
 
-def _with_cell_below(columns: Sequence[Column], rows: Sequence[Row], dropped: int) -> Sequence[Row]:
+def _with_cell_below(
+    columns: Sequence[Column[Any]], rows: Sequence[Row], dropped: int
+) -> Sequence[Row]:
     column = columns[dropped]
     at = next((at for at, one in enumerate(columns) if column.below == one.name), None)
     if at is None:
@@ -223,7 +238,7 @@ def _with_cell_below(columns: Sequence[Column], rows: Sequence[Row], dropped: in
     return moved
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Row], kept: Sequence[int]) -> Table:
+def _table(columns: Sequence[Column[Any]], rows: Sequence[Row], kept: Sequence[int]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for at in kept:
         column = columns[at]
@@ -289,7 +304,7 @@ class Growing:
         return _grid([_line(self._who)], lines[-room:], [self._width])
 
 
-class LiveTable:
+class LiveTable(Generic[T]):
     """A table that a terminal redraws in place every second, while the block runs.
 
     The newest table stays on the screen. Elsewhere nothing is printed.
@@ -298,13 +313,13 @@ class LiveTable:
     def __init__(
         self,
         console: Screen,
-        columns: Sequence[Column],
-        rows: Callable[[], Sequence[Row]],
+        columns: Sequence[Column[T]],
+        items: Callable[[], Sequence[T]],
         nothing: str,
     ) -> None:
         self._console = console
         self._columns = columns
-        self._rows = rows
+        self._items = items
         self._nothing = nothing
         self._live = Live(console=console, refresh_per_second=1, get_renderable=self._frame)
 
@@ -323,12 +338,12 @@ class LiveTable:
             self._live.refresh()
 
     def _frame(self) -> Group:
-        rows = self._rows()
-        if not rows:
+        items = self._items()
+        if not items:
             return Group(_line((self._nothing, "dim")))
         room = max(self._console.height - _ROOM_ABOVE, 1)
-        table = _fitting(self._console, self._columns, rows[:room])
-        rest = len(rows) - room
+        table = _fitting(self._console, self._columns, items[:room])
+        rest = len(items) - room
         below = [_line((f"and {rest:,} more", "dim"))] if rest > 0 else []
         return Group(table, *below)
 

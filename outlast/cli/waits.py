@@ -8,8 +8,9 @@ import typer
 
 from outlast.agents.errors import DeliveryRefused, RunNotFound, UserError
 from outlast.cli import options, server, terminal
-from outlast.cli.caller import Caller, on_server, sender
+from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.json_values import json_option
+from outlast.cli.terminal import Column
 from outlast.rendering import command, excerpt, joined, json_text, named, rough, shown_time
 from outlast.views.records import Json, JsonObject
 
@@ -18,15 +19,19 @@ if TYPE_CHECKING:
 
     from outlast.client.results.pending_waits import PendingWait
 
-_COLUMNS = (
+_COLUMNS: "tuple[Column[PendingWait], ...]" = (
     # An id and a token stay whole for copying, even if they do not fit into a line.
-    terminal.Column(name="RUN", folds=True),
-    terminal.Column(name="CALL", folds=True),
-    terminal.Column(name="TOOL", widest=32, left_out=3),
-    terminal.Column(name="WAITS FOR", folds=True),
-    terminal.Column(name="FOR", numbers=True, left_out=2),
-    terminal.Column(name="ENDS IN", numbers=True),
-    terminal.Column(name="TOKEN", folds=True, left_out=1),
+    Column("RUN", lambda one: one.run_id, folds=True),
+    Column("CALL", lambda one: one.call_id, folds=True),
+    Column("TOOL", lambda one: one.tool, widest=32, left_out=3),
+    Column("WAITS FOR", lambda one: one.name, folds=True),
+    Column("FOR", lambda one: rough(_now() - one.since), numbers=True, left_out=2),
+    Column(
+        "ENDS IN",
+        lambda one: "never" if one.until is None else rough(one.until - _now()),
+        numbers=True,
+    ),
+    Column("TOKEN", lambda one: one.token, folds=True, left_out=1),
 )
 
 
@@ -53,15 +58,11 @@ async def waits(
             unread = list[str]()
         else:
             found, unread = await _of_parked_runs(client, limit)
-    if caller.as_json:
-        terminal.print_json([record(one) for one in found])
-    elif run_id is not None and found:
+    if run_id is not None and found and not caller.as_json:
         show_how_to_finish(terminal.out(), found)
-    elif found:
-        terminal.say_table(terminal.out(), _COLUMNS, [_row(one) for one in found])
     else:
         whose = "No run is parked." if run_id is None else f"The run {run_id} does not wait."
-        terminal.say(terminal.err(), whose)
+        caller.show_list(_COLUMNS, found, whose, record=record)
     for one in unread:
         terminal.say(terminal.err(), f"Not read: {one}. It is encrypted, deleted or slow to read.")
 
@@ -75,7 +76,7 @@ async def _of_parked_runs(client: "Client", limit: int) -> "tuple[list[PendingWa
     criteria = runs.RunFilter(status="parked", nested=True)
     listed = await runs.find_runs(client, criteria, limit=limit)
     if len(listed) == limit:
-        terminal.say(terminal.err(), f"Limited to {limit} runs: there may be more, see --limit.")
+        say_limit(limit, " runs")
     states = await read_each(
         listed, lambda one: runs.state_of(client, one.run_id, one.execution_id)
     )
@@ -224,11 +225,8 @@ def show_how_to_finish(console: terminal.Screen, found: "Sequence[PendingWait]")
         terminal.say(console, "  ", command("finish", target, options="--value JSON"))
 
 
-def _row(one: "PendingWait") -> list[str]:
-    now = datetime.now(UTC)  # noqa: TID251  estimates for people
-    ends = "never" if one.until is None else rough(one.until - now)
-    waited = rough(now - one.since)
-    return [one.run_id, one.call_id, one.tool, one.name, waited, ends, one.token]
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  estimates for people
 
 
 def _ms(at: datetime) -> int:
