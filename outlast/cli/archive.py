@@ -280,12 +280,12 @@ async def _connected(caller: Caller, place: str | None) -> "tuple[Client, Archiv
 async def _in_words(client: "Client", call: Awaitable[T]) -> T:
     from temporalio.service import RPCError
 
-    from outlast.client.transport.run_address import RunAddress
+    from outlast.visibility.queries import search_error
 
     try:
         return await call
     except RPCError as error:
-        raise await RunAddress(client, "").translate(error) from error
+        raise search_error(client.namespace, error) from error
 
 
 def _histories(count: int) -> str:

@@ -1,6 +1,7 @@
 """`outlast policy`: checks an operators' file of approval policies, and tries it on past runs."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,6 @@ from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.terminal import Column
 from outlast.contract import names
-from outlast.visibility.queries import search_error
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -218,16 +218,19 @@ async def try_policies(
 
 
 async def _runs_since(client: "Client", since: datetime, limit: int) -> list[tuple[str, str]]:
-    from temporalio.service import RPCError
+    from outlast.client.runs import executions
 
     query = (
         f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus != 'ContinuedAsNew' "
         f"AND (ExecutionStatus = 'Running' OR CloseTime >= '{since.isoformat()}')"
     )
-    try:
-        return [(run.id, run.run_id) async for run in client.list_workflows(query, limit=limit)]
-    except RPCError as error:
-        raise search_error(client.namespace, error) from error
+    found: list[tuple[str, str]] = []
+    async with aclosing(executions(client, query)) as listed:
+        async for one in listed:
+            found.append((one.execution.workflow_id, one.execution.run_id))
+            if len(found) == limit:
+                break
+    return found
 
 
 _TRIED: tuple[Column[Tally], ...] = (

@@ -23,6 +23,7 @@ from outlast.archive.archive import described
 from outlast.client.read.history import RunReader
 from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
+from outlast.client.runs import executions
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
 from outlast.contract.identity import signed_value
@@ -787,15 +788,12 @@ def _audited(found: Sequence[_Read], redaction: Redaction) -> AuditedRun:
 async def _executions(client: Client, term: str, limit: int) -> tuple[list[_Execution], bool]:
     query = f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus != 'ContinuedAsNew' AND {term}"
     found: list[_Execution] = []
-    try:
-        async for one in client.list_workflows(query):
+    async with aclosing(executions(client, query)) as listed:
+        async for one in listed:
             if len(found) == limit:
                 return found, True
-            found.append(_Execution(one.id, one.run_id, one.root_id or one.id))
-    except RPCError as error:
-        if error.status is RPCStatusCode.INVALID_ARGUMENT:
-            raise AgentsException(f"The server cannot search: {error.message}") from error
-        raise await RunAddress(client, "").translate(error) from error
+            run_id, root_id = one.execution.workflow_id, one.root_execution.workflow_id
+            found.append(_Execution(run_id, one.execution.run_id, root_id or run_id))
     return found, False
 
 

@@ -88,21 +88,19 @@ async def read_fork_points(
         RunNotFound: there is no such run.
     """
     address, number, before = RunAddress(client, run_id), 0, LoopState()
-    try:
-        async with aclosing(RunReader(client, run_id).read_all(execution_id)) as events:
-            async for progress in events:
-                if progress.event is not None:
-                    number += 1
-                    yield ForkPoint(
-                        number=number,
-                        event=progress.event,
-                        before=snapshot_of(before),
-                        state=snapshot_of(progress.state),
-                        obstacle=cannot_fork(progress.state),
-                    )
-                before = progress.state
-    except RPCError as error:
-        raise await address.translate(error) from error
+    reading = RunReader(client, run_id).read_all(execution_id)
+    async with address.errors(), aclosing(reading) as events:
+        async for progress in events:
+            if progress.event is not None:
+                number += 1
+                yield ForkPoint(
+                    number=number,
+                    event=progress.event,
+                    before=snapshot_of(before),
+                    state=snapshot_of(progress.state),
+                    obstacle=cannot_fork(progress.state),
+                )
+            before = progress.state
 
 
 async def fork_run(

@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError
-from temporalio.service import RPCError
 
 from outlast.agents.checks import check_printable
 from outlast.agents.errors import RunClosed, UserError
@@ -235,10 +234,8 @@ class RunHandle(People):
         The server has three seconds to answer; that it does not is a trouble, too. Texts are as
         everybody may read them. `outlast.views.trouble.words` makes sentences of it.
         """
-        try:
+        async with self._address.errors():
             facts = await server_facts(self.client, self.id, first=self.first_execution_id)
-        except RPCError as error:
-            raise await self._address.translate(error) from error
         state = (await self._caught_up())[0] if facts.answers else LoopState()
         return troubles(state, facts, now_ms())
 
@@ -254,10 +251,8 @@ class RunHandle(People):
     async def _caught_up(self) -> tuple[LoopState, RunReader]:
         """Return the run's current state, and the reader that has read it."""
         reader = reader_of_run(self)
-        try:
+        async with self._address.errors():
             state = await reader.catch_up()
-        except RPCError as error:
-            raise await self._address.translate(error) from error
         # A run that has just been started does not know its id yet.
         return state if state.run_id else revised(state, run_id=self.id), reader
 
@@ -577,10 +572,8 @@ class RunHandle(People):
             payload = records.write(RetryRecord(answers=count))
             await self._address.update(names.UPDATE_RETRY, payload, f"retry-{count}")
         else:
-            try:
+            async with self._address.errors():
                 await reset_to_failed_step(self.client, state, reader.first)
-            except RPCError as error:
-                raise await self._address.translate(error) from error
         waiting = [message.id for message in state.inbox]
         answered = state.answers[-1].to if state.answers else ()
         return SentMessage([*waiting, *answered][-1], self)
@@ -710,13 +703,10 @@ def reader_of_run(
 async def _translated(
     run: RunHandle, reading: AsyncGenerator[Progress]
 ) -> AsyncGenerator[Progress]:
-    try:
-        async with aclosing(reading):
-            async for progress in reading:
-                yield progress
-    except RPCError as error:
-        address = RunAddress(run.client, run.id, run.patience, first=run.first_execution_id)
-        raise await address.translate(error) from error
+    address = RunAddress(run.client, run.id, run.patience, first=run.first_execution_id)
+    async with address.errors(), aclosing(reading):
+        async for progress in reading:
+            yield progress
 
 
 def _since(place: HistoryPlace | None) -> ReaderTest:

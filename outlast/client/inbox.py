@@ -21,12 +21,12 @@ from outlast.client.people.actions import By, DecisionReceipt, person_of
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.in_turn import read_each
 from outlast.client.runs import (
-    LARGEST_PAGE,
     PAGE,
     Attributes,
     attributes_of,
     check_page,
     count_executions,
+    executions,
     is_nested,
     list_executions,
     texts_of,
@@ -346,22 +346,25 @@ class Inbox:
     ) -> tuple[Sequence[InboxEntry], bytes | None]:
         """Return the entries of one page of a search, and where the next page begins."""
         listed, page = await list_executions(self._client, query, limit, page, self._patience)
-        found = (
+        return self._accepted(wanted, listed), page
+
+    def _accepted(
+        self, wanted: _Filter, listed: Iterable[WorkflowExecutionInfo]
+    ) -> Sequence[InboxEntry]:
+        entries = (
             _entry(execution, attributes_of(execution), self._client)
             for execution in listed
             if not is_nested(execution)
         )
-        return [entry for entry in found if wanted.accepts(entry)], page
+        return [entry for entry in entries if wanted.accepts(entry)]
 
     async def all(self, **criteria: Unpack[InboxCriteria]) -> AsyncGenerator[InboxEntry]:
         """Yield every entry, page by page."""
-        page: bytes | None = None
-        while True:
-            found = await self.list(limit=LARGEST_PAGE, page=page, **criteria)
-            for entry in found:
-                yield entry
-            if (page := found.next) is None:
-                return
+        wanted = _Filter(**criteria)
+        async with aclosing(executions(self._client, wanted.query(), self._patience)) as found:
+            async for one in found:
+                for entry in self._accepted(wanted, [one]):
+                    yield entry
 
     async def urgent(
         self, *, limit: int = PAGE, **criteria: Unpack[InboxCriteria]
@@ -405,13 +408,8 @@ class Inbox:
         return await count_executions(self._client, query, self._patience)
 
     async def _every(self, wanted: _Filter, query: str) -> Sequence[InboxEntry]:
-        found: list[InboxEntry] = []
-        page: bytes | None = None
-        while True:
-            entries, page = await self._page(wanted, query, LARGEST_PAGE, page)
-            found += entries
-            if page is None:
-                return found
+        async with aclosing(executions(self._client, query, self._patience)) as found:
+            return [entry async for one in found for entry in self._accepted(wanted, [one])]
 
     async def watch(
         self, *, every: timedelta = timedelta(seconds=2), **criteria: Unpack[InboxCriteria]

@@ -5,7 +5,7 @@ Temporal's visibility is the only store, and it is a moment behind.
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, cast, get_args
@@ -429,6 +429,19 @@ async def list_executions(
     except RPCError as error:
         raise search_error(client.namespace, error) from error
     return found.executions, found.next_page_token or None
+
+
+async def executions(
+    client: Client, query: str, patience: timedelta | None = None
+) -> AsyncGenerator[WorkflowExecutionInfo]:
+    """Yield everything that a search finds, page by page."""
+    page: bytes | None = None
+    while True:
+        found, page = await list_executions(client, query, LARGEST_PAGE, page, patience)
+        for one in found:
+            yield one
+        if page is None:
+            return
 
 
 async def count_executions(client: Client, query: str, patience: timedelta | None) -> int:

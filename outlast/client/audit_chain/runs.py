@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
 from outlast.archive import Archive, ArchiveDamaged, ArchivedHistory, archive_of, workflow_handle
@@ -22,7 +21,7 @@ from outlast.client.audit_chain.signatures import (
     other_than_signed,
     says_verified,
 )
-from outlast.client.transport.run_address import RunAddress
+from outlast.client.transport.run_address import unless_gone
 from outlast.clock import now_ms
 from outlast.contract.identity import IdentityKeyError, IdentityKeys, Place
 from outlast.loop.values import JsonObject
@@ -184,13 +183,9 @@ async def _place(client: Client, run: AuditedRun) -> Place:
     chain_id = run.chain_id
     if run.root is not None:
         root_id, execution_id = run.root
-        try:
-            described = await workflow_handle(client, root_id, execution_id).describe()
-            chain_id = described.raw_info.first_run_id or execution_id
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise await RunAddress(client, root_id).translate(error) from error
-            chain_id = execution_id
+        describing = workflow_handle(client, root_id, execution_id).describe()
+        described = await unless_gone(client, root_id, describing)
+        chain_id = (described and described.raw_info.first_run_id) or execution_id
     return Place(namespace=client.namespace, chain_id=chain_id, run_id=run.run_id)
 
 
@@ -232,12 +227,8 @@ async def _other_than_archived(client: Client, archive: Archive, run_id: str) ->
 
 async def _on_server(client: Client, entry: ArchivedHistory) -> Sequence[HistoryEvent] | None:
     handle = client.get_workflow_handle(entry.run_id, run_id=entry.execution_id)
-    try:
-        return (await handle.fetch_history()).events
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return None
-        raise await RunAddress(client, entry.run_id).translate(error) from error
+    history = await unless_gone(client, entry.run_id, handle.fetch_history())
+    return history and history.events
 
 
 def _first_other(archived: Sequence[HistoryEvent], there: Sequence[HistoryEvent]) -> int:

@@ -15,14 +15,17 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
-from temporalio.api.workflowservice.v1 import (
-    DeleteWorkflowExecutionRequest,
-    ListWorkflowExecutionsRequest,
-)
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.agents.errors import AgentsException, ContentUnavailable, RunNotFound, UserError
+from outlast.agents.errors import (
+    AgentsException,
+    ContentUnavailable,
+    RunNotFound,
+    ServerUnavailable,
+    UserError,
+)
 from outlast.agents.registry import Registry
 from outlast.archive import Archive, ArchivedHistory, use_archive, workflow_handle
 from outlast.archive.archive import ENTRY, HISTORY, digest_of_run, folder_of
@@ -31,7 +34,8 @@ from outlast.archive.tombstones import tombstones, write_tombstone
 from outlast.blobs import large_content
 from outlast.client.deletion.sessions import OF_A_TOOL, RunSession, clear, count_items, sessions_of
 from outlast.client.read.history import RunReader
-from outlast.client.transport.run_address import RunAddress
+from outlast.client.runs import executions
+from outlast.client.transport.run_address import RunAddress, unless_gone
 from outlast.clock import now_ms
 from outlast.contract import blobs, names
 from outlast.loop.canonical import canonical_name, same_person
@@ -39,14 +43,12 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session
 from outlast.sessions.described import allow_place
-from outlast.visibility.queries import equals
+from outlast.visibility.queries import equals, search_error
 
 GONE_WITHIN: Final = timedelta(minutes=2)
 """How long a server may take to delete an execution; it does so beside its other work."""
 
 LOOK_SECONDS: Final = 0.25
-
-_PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +125,8 @@ class Deletion:
             ServerUnavailable: the server does not answer.
             AgentsException: the server refused, or has not deleted an execution in time.
         """
-        try:
+        async with RunAddress(self.client, run_id).errors():
             return await self._delete(run_id, "", person="")
-        except RPCError as error:
-            raise await RunAddress(self.client, run_id).translate(error) from error
 
     async def delete_person(self, person: str) -> list[Tombstone]:
         """Delete the runs that worked for a person: whose `customer` has this id.
@@ -148,7 +148,7 @@ class Deletion:
                 if (run_id, chain) not in self._done:  # not nested in one of the others
                     made.append(await self._delete(run_id, chain, digest))
         except RPCError as error:
-            raise await RunAddress(self.client, "").translate(error) from error
+            raise search_error(self.client.namespace, error) from error
         return made
 
     async def runs_of(self, person: str) -> list[tuple[str, str]]:
@@ -167,12 +167,10 @@ class Deletion:
         found: dict[tuple[str, str], list[RunSession]] = {}
         nested: dict[tuple[str, str], list[RunSession]] = {}
         async for run_id, chain, execution_id in self._newest_of_all():
-            try:
-                state = await RunReader(self.client, run_id).catch_up(execution_id)
-            except RPCError as error:
-                if error.status is RPCStatusCode.NOT_FOUND:
-                    continue  # it was deleted meanwhile
-                raise await RunAddress(self.client, run_id).translate(error) from error
+            reading = RunReader(self.client, run_id).catch_up(execution_id)
+            state = await unless_gone(self.client, run_id, reading)
+            if state is None:
+                continue  # it was deleted meanwhile
             customer = state.start.customer.id
             if customer and same_person(customer, person):
                 these = found if state.start.parent is None else nested
@@ -230,12 +228,10 @@ class Deletion:
         return finished
 
     async def _refuse_open(self, run_id: str, chain: str = "") -> None:
-        try:
-            description = await self.client.get_workflow_handle(run_id).describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return
-            raise await RunAddress(self.client, run_id).translate(error) from error
+        describing = self.client.get_workflow_handle(run_id).describe()
+        description = await unless_gone(self.client, run_id, describing)
+        if description is None:
+            return
         if description.close_time is None and chain in {"", description.raw_info.first_run_id}:
             raise UserError(
                 f"The run {run_id} is open, and would go on. End it first: `outlast cancel {run_id}`."
@@ -257,7 +253,8 @@ class Deletion:
         # Searches list what the server has deleted for a moment.
         gone = {one for tomb in buried if tomb.finished_ms for one in tomb.executions}
         term = equals("WorkflowId", run_id)
-        async for info in _listed(self.client, term or ""):
+        listed = [one async for one in executions(self.client, term)] if term else []
+        for info in listed:
             execution_id = info.execution.run_id
             if execution_id in gone and execution_id not in found:
                 continue
@@ -289,13 +286,9 @@ class Deletion:
         for entry in entries:
             if entry.execution_id == execution_id:
                 return entry.first_execution_id
-        try:
-            handle = self.client.get_workflow_handle(run_id, run_id=execution_id)
-            return (await handle.describe()).raw_info.first_run_id
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return None
-            raise
+        handle = self.client.get_workflow_handle(run_id, run_id=execution_id)
+        described = await unless_gone(self.client, run_id, handle.describe())
+        return described and described.raw_info.first_run_id
 
     async def _nested(self, run_id: str, doomed: Iterable[_Doomed]) -> list[tuple[str, str]]:
         """Return the ids and first executions of the runs and helpers that a run has started."""
@@ -310,13 +303,9 @@ class Deletion:
 
     async def _events(self, run_id: str, one: _Doomed) -> Sequence[HistoryEvent]:
         """Return a history's events; none if it is gone."""
-        try:
-            handle = workflow_handle(self.client, run_id, one.execution_id)
-            return (await handle.fetch_history()).events
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return ()
-            raise
+        handle = workflow_handle(self.client, run_id, one.execution_id)
+        history = await unless_gone(self.client, run_id, handle.fetch_history())
+        return () if history is None else history.events
 
     async def _remove_files(self, run_id: str, tombstone: Tombstone) -> None:
         folder = folder_of(self.client.namespace, run_id)
@@ -401,14 +390,15 @@ class Deletion:
         async for other, chain, execution_id in self._newest_of_all():
             if {(other, chain), (other, "")} & (self._done | self._going):
                 continue
+            reading = RunReader(self.client, other).catch_up(execution_id)
             try:
-                state = await RunReader(self.client, other).catch_up(execution_id)
-            except RPCError as error:
-                if error.status is RPCStatusCode.NOT_FOUND:
-                    continue
+                state = await unless_gone(self.client, other, reading)
+            except ServerUnavailable:
                 raise
             except AgentsException:
                 return keys, sessions
+            if state is None:
+                continue
             shared |= keys & _keys_in(state)
             used |= sessions & {one.key for one in sessions_of([state])}
         return shared, used
@@ -422,7 +412,7 @@ class Deletion:
                 key = entry.run_id, entry.first_execution_id
                 newest[key] = max(newest.get(key, (0, "")), (entry.started_ms, entry.execution_id))
                 kept.setdefault(entry.run_id, []).append(entry)
-        async for info in _listed(self.client, f"WorkflowType = '{names.WORKFLOW}'"):
+        async for info in executions(self.client, f"WorkflowType = '{names.WORKFLOW}'"):
             run_id, at = info.execution.workflow_id, info.start_time.ToMilliseconds()
             chain = await self._chain_of(info, kept.get(run_id, ()))
             if chain is None:
@@ -459,32 +449,13 @@ def _keys_in(state: LoopState) -> set[str]:
     return {blobs.address(ref)[0] for item in state.items for ref in blobs.references(item.raw)}
 
 
-async def _listed(client: Client, query: str) -> AsyncGenerator[WorkflowExecutionInfo]:
-    token = b""
-    while query:
-        found = await client.workflow_service.list_workflow_executions(
-            ListWorkflowExecutionsRequest(
-                namespace=client.namespace, page_size=_PAGE, next_page_token=token, query=query
-            ),
-            retry=True,
-        )
-        for info in found.executions:
-            yield info
-        token = found.next_page_token
-        if not token:
-            return
-
-
 async def _delete_execution(client: Client, run_id: str, execution_id: str) -> None:
     execution = WorkflowExecution(workflow_id=run_id, run_id=execution_id)
     request = DeleteWorkflowExecutionRequest(
         namespace=client.namespace, workflow_execution=execution
     )
-    try:
-        await client.workflow_service.delete_workflow_execution(request, retry=True)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
+    deleting = client.workflow_service.delete_workflow_execution(request, retry=True)
+    await unless_gone(client, run_id, deleting)
 
 
 async def _until_gone(client: Client, run_id: str, execution_id: str) -> None:

@@ -6,12 +6,11 @@ A run forgets the requests of a nested run that has ended; the request's id lead
 from dataclasses import dataclass, replace
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive import workflow_handle
 from outlast.client.read.history import RunReader
 from outlast.client.results.pending_waits import PendingWait, pending_waits
-from outlast.client.transport.run_address import RunAddress
+from outlast.client.transport.run_address import unless_gone
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
 from outlast.loop.effects import RunAgent
@@ -114,12 +113,10 @@ async def is_nested_in(run_id: str, root_id: str, client: Client) -> bool:
     """Whether a run was started by another one, or by a run nested in that one."""
     seen = {run_id}
     while True:
-        try:
-            description = await workflow_handle(client, run_id).describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return False
-            raise await RunAddress(client, run_id).translate(error) from error
+        described = workflow_handle(client, run_id).describe()
+        description = await unless_gone(client, run_id, described)
+        if description is None:
+            return False
         run_id = description.parent_id or ""
         if run_id in {"", root_id} or run_id in seen:
             return run_id == root_id
@@ -148,12 +145,7 @@ async def run_of_request(
 
 async def state_of(run_id: str, client: Client) -> LoopState | None:
     """Return the state of a run, or None if there is no such run any more."""
-    try:
-        return await RunReader(client, run_id).catch_up()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return None
-        raise await RunAddress(client, run_id).translate(error) from error
+    return await unless_gone(client, run_id, RunReader(client, run_id).catch_up())
 
 
 def request_in(run: LoopState, request_id: str) -> ApprovalRequest | None:

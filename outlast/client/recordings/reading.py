@@ -17,15 +17,13 @@ from outlast.archive.locations import archive_of
 from outlast.client.read.history import RunReader
 from outlast.client.recordings.recorder import Recorder, redacted
 from outlast.client.recordings.recording import Recording
-from outlast.client.runs import ListedRun, RunFilter, list_executions, listed_run
+from outlast.client.runs import ListedRun, RunFilter, executions, listed_run
 from outlast.client.transport.content import reader_of
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import blobs, names
 
 AT_ONCE: Final = 8
 """How many histories are read at the same time, and so how many recordings are in memory."""
-
-PAGE: Final = 200
 
 Key: TypeAlias = tuple[str, str]
 """A run's id, and the id of its newest execution."""
@@ -180,13 +178,9 @@ async def _keys(client: Client, criteria: RunFilter, query: str) -> AsyncGenerat
     terms = [criteria.on(client).query()]
     if query.strip():
         terms.append(f"({query})")
-    page: bytes | None = None
-    while True:
-        found, page = await list_executions(client, " AND ".join(terms), PAGE, page, None)
-        for one in found:
+    async with aclosing(executions(client, " AND ".join(terms))) as found:
+        async for one in found:
             yield one.execution.workflow_id, one.execution.run_id
-        if page is None:
-            return
 
 
 def _archive(client: Client, query: str) -> Archive:

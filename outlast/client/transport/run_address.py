@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -131,8 +132,14 @@ class RunAddress:
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call the server, wait through outages, and translate its errors."""
-        try:
+        async with self.errors():
             return await retry_during_outage(self._client, call, self.patience)
+
+    @asynccontextmanager
+    async def errors(self) -> AsyncGenerator[None]:
+        """Raise our errors in the place of the server's while the block runs."""
+        try:
+            yield
         except RPCError as error:
             raise await self.translate(error) from error
 
@@ -369,6 +376,16 @@ class RunAddress:
             if isinstance(error.__cause__, RPCError):
                 raise error.__cause__ from error  # the server did not answer: retry
             raise
+
+
+async def unless_gone(client: Client, run_id: str, call: Awaitable[T]) -> T | None:
+    """Return what the server says about a run; None if it has nothing of it any more."""
+    try:
+        return await call
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise await RunAddress(client, run_id).translate(error) from error
 
 
 def is_full(error: RPCError) -> bool:

@@ -9,7 +9,13 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import (
+    ListWorkflowExecutionsRequest,
+    ListWorkflowExecutionsResponse,
+)
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCStatusCode
@@ -429,16 +435,22 @@ class Server(FakeClient):
         self.queries: list[str] = []
         self.failure: Exception | None = None
 
-    async def list_workflows(self, query: str) -> Any:
-        self.queries.append(query)
+    @property
+    def workflow_service(self) -> Any:
+        return SimpleNamespace(list_workflow_executions=self._search)
+
+    async def _search(self, request: ListWorkflowExecutionsRequest) -> Any:
+        self.queries.append(request.query)
         if self.failure is not None:
             raise self.failure
-        for one in self.listed:
-            yield one
+        return ListWorkflowExecutionsResponse(executions=self.listed)
 
 
-def listed(run_id: str, execution: str = "run-1", root: str | None = None) -> Any:
-    return SimpleNamespace(id=run_id, run_id=execution, root_id=root)
+def listed(run_id: str, execution: str = "run-1", root: str = "") -> WorkflowExecutionInfo:
+    return WorkflowExecutionInfo(
+        execution=WorkflowExecution(workflow_id=run_id, run_id=execution),
+        root_execution=WorkflowExecution(workflow_id=root),
+    )
 
 
 def asked() -> Recording:
@@ -511,7 +523,7 @@ async def test_a_run_that_cannot_be_read_is_named() -> None:
 async def test_a_server_that_cannot_search_says_so() -> None:
     server = Server(asked().events)
     server.failure = refused(RPCStatusCode.INVALID_ARGUMENT, "no such attribute")
-    with pytest.raises(AgentsException, match="cannot search: no such attribute"):
+    with pytest.raises(AgentsException, match="cannot search for this: no such attribute"):
         await audit_since(cast("Client", server), datetime(1970, 1, 1, tzinfo=UTC))
 
 

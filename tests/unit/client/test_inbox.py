@@ -113,13 +113,10 @@ class Visibility:
         self.counts += 1
         return 2 * len(self.found(query))
 
-    async def page(self, wanted: Any, query: str, limit: int, page: bytes | None) -> Any:
-        begin = int(page or 0)
-        entries = self.found(query)[begin : begin + limit]
+    async def every(self, wanted: Any, query: str) -> Any:
+        entries = self.found(query)
         self.listed += len(entries)
-        after = begin + limit
-        more = str(after).encode() if after < len(self.found(query)) else None
-        return [one for one in entries if wanted.accepts(one)], more
+        return [one for one in entries if wanted.accepts(one)]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -145,7 +142,7 @@ async def test_the_most_urgent_entries_are_found_without_listing_all(
     monkeypatch.setattr(module, "count_executions", server.count)
     inbox = Inbox.__new__(Inbox)
     inbox._client = inbox._patience = cast("Any", None)
-    monkeypatch.setattr(inbox, "_page", server.page)
+    monkeypatch.setattr(inbox, "_every", server.every)
     limit = chance.choice([1, 5, 15])
     found = await inbox.urgent(limit=limit, held=True)
     assert list(found) == sorted(entries, key=module.urgency)[:limit]
@@ -160,7 +157,7 @@ async def test_entries_of_one_moment_are_all_listed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "count_executions", server.count)
     inbox = Inbox.__new__(Inbox)
     inbox._client = inbox._patience = cast("Any", None)
-    monkeypatch.setattr(inbox, "_page", server.page)
+    monkeypatch.setattr(inbox, "_every", server.every)
     assert len(await inbox.urgent(limit=10)) == 10
     assert server.listed == 1_100
 
