@@ -229,8 +229,11 @@ def _script(letter: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 model call` or `1,200 tokens`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """Return a number with its noun, such as `1 model call`, `1,200 tokens` or `2 entries`."""
+    if count == 1:
+        return f"1 {noun}"
+    ends_in_y = noun.endswith("y") and noun[-2:-1] not in "aeiou"
+    return f"{count:,} {noun[:-1]}ies" if ends_in_y else f"{count:,} {noun}s"
 
 
 def cut(text: _Text, limit: int) -> _Text:

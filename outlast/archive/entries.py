@@ -5,10 +5,11 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, TypeVar, cast, get_origin
 
 from outlast.bodies import DOORS
+from outlast.clock import time_of
 from outlast.loop.values import JsonObject
 from outlast.ports.archive import ArchiveDamaged
 
@@ -76,12 +77,12 @@ class ArchivedHistory:
     @property
     def started(self) -> datetime:
         """When the history began."""
-        return datetime.fromtimestamp(self.started_ms / 1_000, UTC)
+        return time_of(self.started_ms)
 
     @property
     def closed(self) -> datetime:
         """When the history ended."""
-        return datetime.fromtimestamp(self.closed_ms / 1_000, UTC)
+        return time_of(self.closed_ms)
 
     def record(self) -> JsonObject:
         """Return the entry for programs, without the server's description."""

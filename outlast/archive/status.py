@@ -2,14 +2,14 @@
 
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive.archive import Archive
 from outlast.archive.sweep import NotArchived, closed_executions, missing_one, retention_of
-from outlast.clock import now_ms
+from outlast.clock import now
 
 LATE_SHARE = 0.5
 """The part of the retention after which a history that is not archived is late."""
@@ -49,7 +49,7 @@ class ArchiveStatus:
     gaps: tuple[Gap, ...]
     deletions: int
     interrupted: int
-    at: datetime = field(default_factory=lambda: datetime.fromtimestamp(now_ms() / 1_000, UTC))
+    at: datetime = field(default_factory=now)
 
     @property
     def late(self) -> tuple[NotArchived, ...]:

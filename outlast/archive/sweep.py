@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -22,7 +22,7 @@ from outlast.archive.archive import Archive, digest_of_run
 from outlast.archive.entries import ArchivedHistory
 from outlast.archive.tombstones import deleted_runs, removed_executions
 from outlast.bodies import DOORS
-from outlast.clock import now_ms
+from outlast.clock import now_ms, time_of
 from outlast.contract import names
 from outlast.visibility.queries import equals
 
@@ -67,7 +67,7 @@ class NotArchived:
     @property
     def closed(self) -> datetime:
         """When the history ended."""
-        return datetime.fromtimestamp(self.closed_ms / 1_000, UTC)
+        return time_of(self.closed_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,8 +229,8 @@ async def last_look(archive: Archive, namespace: str, task_queue: str) -> LastLo
         return None
     complete = mark.get("complete_ms")
     return LastLook(
-        at=_time(mark["swept_ms"]),
-        complete=None if complete is None else _time(complete) + OVERLAP,
+        at=time_of(mark["swept_ms"]),
+        complete=None if complete is None else time_of(complete) + OVERLAP,
     )
 
 
@@ -251,10 +251,6 @@ async def _mark_in(archive: Archive, name: str) -> dict[str, int]:
     return {name: one for name, one in found.items() if one <= latest}
 
 
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1_000, UTC)
-
-
 async def closed_executions(
     client: Client, task_queue: str, since_ms: int | None
 ) -> AsyncGenerator[list[WorkflowExecutionInfo]]:
@@ -266,8 +262,7 @@ async def closed_executions(
     types = " OR ".join(f"WorkflowType = '{one}'" for one in ARCHIVED)
     terms = [f"({types})", "ExecutionStatus != 'Running'"]
     if since_ms is not None:
-        since = datetime.fromtimestamp(since_ms / 1_000, UTC)
-        terms.append(f"CloseTime >= '{since.strftime('%Y-%m-%dT%H:%M:%SZ')}'")
+        terms.append(f"CloseTime >= '{time_of(since_ms).strftime('%Y-%m-%dT%H:%M:%SZ')}'")
     if task_queue and (queue := equals("TaskQueue", task_queue)):
         terms.append(queue)
     token = b""

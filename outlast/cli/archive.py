@@ -219,7 +219,7 @@ def _show_deleted(made: "Sequence[Tombstone]") -> None:
     for one in made:
         terminal.say(
             console,
-            f"Deleted {_histories(len(one.removed))}; the tombstone is "
+            f"Deleted {counted(len(one.removed), 'history')}; the tombstone is "
             f"deleted/{one.run}/{one.asked_ms}.json.",
         )
         for session in one.sessions:
@@ -288,16 +288,12 @@ async def _in_words(client: "Client", call: Awaitable[T]) -> T:
         raise search_error(client.namespace, error) from error
 
 
-def _histories(count: int) -> str:
-    return "1 history" if count == 1 else f"{count:,} histories"
-
-
 def _show_status(found: "ArchiveStatus") -> None:
     console = terminal.out()
     share = f" of {found.size:,}" if found.size else ""
     terminal.say(
         console,
-        f"{_histories(found.histories)} of {counted(found.runs, 'run')}, "
+        f"{counted(found.histories, 'history')} of {counted(found.runs, 'run')}, "
         f"{found.stored:,}{share} bytes. The server keeps closed histories for {rough(found.retention)}.",
     )
     if not found.missing:
@@ -305,7 +301,7 @@ def _show_status(found: "ArchiveStatus") -> None:
     else:
         oldest = rough(max(found.left(found.missing[0]), timedelta(0)))
         style = "bold red" if found.late else "yellow"
-        words = f"{_histories(len(found.missing))} not archived yet"
+        words = f"{counted(len(found.missing), 'history')} not archived yet"
         terminal.say(console, (words, style), f"; the server keeps the oldest for {oldest} more:")
         for one in found.missing[:MOST_SHOWN]:
             closed = f", closed {shown_time(one.closed_ms)}, task queue "

@@ -1,10 +1,11 @@
 """The checks of `outlast doctor` that say whether the archive works and loses nothing."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from outlast.agents.errors import AgentsException, ContentUnavailable
 from outlast.cli.findings import Finding, missing, ok, optional
+from outlast.clock import now
 from outlast.rendering import counted, rough
 
 if TYPE_CHECKING:
@@ -86,14 +87,14 @@ async def _sweep(archive: "Archive", namespace: str, task_queue: str) -> Finding
             f"no worker of the task queue {queue} has looked for closed histories yet. {how}, or "
             "name its queue with --task-queue",
         )
-    now = datetime.now(UTC)  # noqa: TID251  compared with the clock of another process
-    since = rough(now - look.at)
-    if now - look.at > max(LOOKS_WITHIN, 2 * archive.every):
+    at = now()  # compared with the clock of another process
+    since = rough(at - look.at)
+    if at - look.at > max(LOOKS_WITHIN, 2 * archive.every):
         return missing(
             _SWEEP, f"the workers of the task queue {queue} last looked {since} ago. {how}"
         )
     if look.complete is None or look.at - look.complete > LOOKS_WITHIN:
-        behind = "ever" if look.complete is None else f"for {rough(now - look.complete)}"
+        behind = "ever" if look.complete is None else f"for {rough(at - look.complete)}"
         return missing(
             _SWEEP,
             f"a worker of the task queue {queue} looked {since} ago, but could not archive all of "
@@ -122,7 +123,7 @@ async def _compared(client: "Client", archive: "Archive") -> list[Finding]:
         found.append(
             missing(
                 "lost histories",
-                f"neither the server nor the archive has {_histories(len(status.gaps))} of {whose}: "
+                f"neither the server nor the archive has {counted(len(status.gaps), 'history')} of {whose}: "
                 "readers begin after them. Let the server keep histories for longer, such as "
                 f"`temporal operator namespace update --retention 30d -n {client.namespace}`",
             )
@@ -146,14 +147,14 @@ def _expiring(status: "ArchiveStatus") -> Finding:
     verb = "expires" if count == 1 else "expire"
     return missing(
         _EXPIRY,
-        f"{_histories(count)} {verb} before anybody has archived it, the first {when}: {first.run_id!r} of the task "
+        f"{counted(count, 'history')} {verb} before anybody has archived it, the first {when}: {first.run_id!r} of the task "
         f"queue {first.task_queue!r}. Start a worker of this queue with the archive; its log says "
         "why if it cannot store them",
     )
 
 
 def _all_well(status: "ArchiveStatus") -> str:
-    there = f"{_histories(status.histories)} of {counted(status.runs, 'run')}"
+    there = f"{counted(status.histories, 'history')} of {counted(status.runs, 'run')}"
     if not status.missing:
         return f"{there}, and all that the server will delete"
     left = rough(max(status.left(status.missing[0]), timedelta(0)))
@@ -161,7 +162,3 @@ def _all_well(status: "ArchiveStatus") -> str:
         f"{there}; {len(status.missing):,} more wait for the next look, and the server keeps the "
         f"oldest of them for {left}"
     )
-
-
-def _histories(count: int) -> str:
-    return "1 history" if count == 1 else f"{count:,} histories"

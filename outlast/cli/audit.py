@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
@@ -13,6 +13,7 @@ from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.terminal import Column
+from outlast.clock import now
 from outlast.rendering import rough
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ async def audit(
     _check_options(run_id, since, form, summary=summary, chain=chain, verify=verify, head=head)
     if verify:
         return await audit_verification.verify(caller, run_id or "", head or [])
-    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
+    begins = None if since is None else past_time(since, now())
     connection = await caller.connect()
     async with terminal.waiting(terminal.err(), "reading histories"):
         log = await _read(connection.client, run_id, begins, limit)

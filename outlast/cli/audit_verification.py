@@ -1,19 +1,20 @@
 """`outlast audit --verify`: what is wrong with an audit, and what proves the rest."""
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from outlast.agents.errors import UserError
 from outlast.cli import terminal
 from outlast.cli.exit_codes import ExitCode
+from outlast.clock import time_of
 from outlast.contract.identity import (
     PUBLIC_KEYS_VARIABLE,
     IdentityKeyError,
     IdentityKeys,
     keys_from_environment,
 )
+from outlast.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,12 +64,10 @@ async def verify(caller: "Caller", name: str, heads: "Sequence[str]") -> ExitCod
 
 def say_heads(heads: "Sequence[Head]", *, is_sealed: bool, is_whole: bool) -> None:
     """Say what to keep of an export, on standard error."""
-    from outlast.client.audit_chain.entries import entries_text
-
     console = terminal.err()
     for one in heads[:MOST_SHOWN]:
         terminal.say(
-            console, (one.run_id, "bold"), f": {entries_text(one.entries)}, head {one.hash}"
+            console, (one.run_id, "bold"), f": {counted(one.entries, 'entry')}, head {one.hash}"
         )
     if len(heads) > MOST_SHOWN:
         terminal.say(console, f"and {len(heads) - MOST_SHOWN:,} more runs")
@@ -116,7 +115,7 @@ def _show(found: "AuditCheck", *, is_file: bool, is_compared: bool) -> None:
     if is_file and "no key is given" in found.unchecked:
         terminal.say(console, f"Set {PUBLIC_KEYS_VARIABLE} to check signatures.")
     if found.sealed_by:
-        at = datetime.fromtimestamp((found.sealed_ms or 0) / 1_000, UTC).isoformat("T", "seconds")
+        at = time_of(found.sealed_ms or 0).isoformat("T", "seconds")
         terminal.say(console, f"Sealed with the key {found.sealed_by} at {at}, by its own clock.")
     terminal.say(console, *_verdict(found, is_file=is_file, is_compared=is_compared))
 
@@ -131,14 +130,12 @@ def _where(one: "Problem") -> "list[terminal.Part]":
 
 
 def _standing(run: "CheckedRun") -> str:
-    from outlast.client.audit_chain.entries import entries_text
-
     count = run.head.entries
     if run.pinned == count:
-        return f"{entries_text(count)}, pinned."
+        return f"{counted(count, 'entry')}, pinned."
     if run.pinned:
-        return f"{entries_text(count)}, consistent; pinned up to entry {run.pinned}."
-    return f"{entries_text(count)}, consistent, but not pinned."
+        return f"{counted(count, 'entry')}, consistent; pinned up to entry {run.pinned}."
+    return f"{counted(count, 'entry')}, consistent, but not pinned."
 
 
 def _verdict(

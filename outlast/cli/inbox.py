@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
@@ -15,7 +15,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.terminal import Column
-from outlast.clock import now_ms
+from outlast.clock import now, now_ms
 from outlast.rendering import command, counted, excerpt, joined, named, rough
 from outlast.views.records import JsonObject
 from outlast.views.redaction import redaction_of
@@ -78,7 +78,7 @@ async def inbox(
         group=group,
         risk=risk,
         mine=os_user() if mine else None,
-        due_before=None if due is None else _now() + _length(due),
+        due_before=None if due is None else now() + _length(due),
     )
     client = (await caller.connect()).client
     box, reader = Inbox(client), await proof_reader(client)
@@ -286,7 +286,7 @@ def _row_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> InboxRow:
 
 
 def _age(since: datetime) -> str:
-    return rough(_now() - since)
+    return rough(now() - since)
 
 
 def _row_of_run(entry: "InboxEntry") -> InboxRow:
@@ -387,10 +387,6 @@ def _say_change(console: terminal.Screen, kind: str, listed: _Listed) -> None:
             f"{line.run_id} {line.request_id}".strip(),
         )
         terminal.say_columns(console, *cells, line.what, line.why or "-", widths=[7, 6, 6, 0, 0, 0])
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(now_ms() / 1000, UTC)
 
 
 def _due(left_ms: int) -> str:

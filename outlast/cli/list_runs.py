@@ -1,6 +1,5 @@
 """`outlast list`: finds runs by their search attributes."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -10,6 +9,7 @@ from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
+from outlast.clock import now
 from outlast.rendering import rough
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def list_runs(
     from outlast.client import runs
 
     client = (await caller.connect()).client
-    begins = None if since is None else past_time(since, datetime.now(UTC))  # noqa: TID251
+    begins = None if since is None else past_time(since, now())
     criteria = runs.RunFilter(
         status=status,
         agent=agent,
@@ -120,10 +120,6 @@ def _amount(run: "ListedRun") -> str:
     return "-" if run.cost is None else amount(run.cost)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251
-
-
 _COLUMNS: "tuple[Column[ListedRun], ...]" = (
     # An id stays whole for copying, even if it does not fit into a line.
     Column("ID", lambda run: run.run_id, folds=True),
@@ -135,8 +131,8 @@ _COLUMNS: "tuple[Column[ListedRun], ...]" = (
     ),
     Column("COST", _amount, numbers=True, left_out=3),
     # Estimates for people, so the clock of this machine is good enough.
-    Column("AGE", lambda run: rough(_now() - run.started), numbers=True, left_out=4),
+    Column("AGE", lambda run: rough(now() - run.started), numbers=True, left_out=4),
     Column(
-        "TOOK", lambda run: rough((run.closed or _now()) - run.started), numbers=True, left_out=1
+        "TOOK", lambda run: rough((run.closed or now()) - run.started), numbers=True, left_out=1
     ),
 )

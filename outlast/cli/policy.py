@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -16,6 +16,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.terminal import Column
+from outlast.clock import now
 from outlast.contract import names
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ async def try_on_runs(
         since: How far back, such as 12h or 30d, or a date.
     """
     policies = ApprovalFile.load(file)
-    start = past_time(since, datetime.now(UTC))  # noqa: TID251  for a query
+    start = past_time(since, now())
     connection = await caller.connect()
     async with terminal.waiting(terminal.err(), "reading runs"):
         tried, unread = await try_policies(connection.client, policies, start, limit=limit)

@@ -1,7 +1,7 @@
 """`outlast schedule`: starts runs, and sends messages, at set times."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
 import typer
@@ -11,7 +11,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.durations import coming_time, length_option
 from outlast.cli.terminal import Column
-from outlast.clock import now_ms
+from outlast.clock import ms_of, now
 from outlast.rendering import command, excerpt, joined, named, rough, shown_time
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class When:
         """Return the times; one without a time zone is this machine's."""
         from outlast.client.schedules import Times
 
-        once = None if self.at is None else coming_time(self.at, "--at", _now())
+        once = None if self.at is None else coming_time(self.at, "--at", now())
         if once is not None and once.tzinfo is None and self.time_zone is None:
             here = once.astimezone()
             if here.replace(tzinfo=None, fold=0) != once.replace(fold=0):
@@ -161,7 +161,7 @@ async def create(
     schedules = Schedules(client, task_queue=task_queue)
     made = await schedules.create(schedule_id, text, when.times(), **chosen)
     first = made.next[:1]
-    due = f" First at {shown_time(_ms(first[0]))}." if first else ""
+    due = f" First at {shown_time(ms_of(first[0]))}." if first else ""
     caller.show(
         made.record(), "Created ", schedule_id, ": ", _does(made), ", ", made.when, ".", due
     )
@@ -193,7 +193,7 @@ async def show(caller: Caller, schedule_id: ScheduleId) -> None:
     say_facts(console, _facts(found))
     for one in found.recent:
         what = one.status if not one.problem else joined(one.status, ": ", excerpt(one.problem))
-        cells = (shown_time(_ms(one.at)), one.run_id)
+        cells = (shown_time(ms_of(one.at)), one.run_id)
         terminal.say_columns(console, *cells, what, widths=[0, 0])
 
 
@@ -254,7 +254,7 @@ def _does(one: "Schedule") -> str:
 
 
 def _facts(one: "Schedule") -> list[tuple[str, str]]:
-    coming = ", ".join(shown_time(_ms(at)) for at in one.next[:_NEXT_SHOWN])
+    coming = ", ".join(shown_time(ms_of(at)) for at in one.next[:_NEXT_SHOWN])
     counts = f"{one.fired:,} times, {one.skipped:,} skipped, {one.missed:,} missed"
     facts = [
         ("when", one.when),
@@ -270,24 +270,16 @@ def _facts(one: "Schedule") -> list[tuple[str, str]]:
 
 
 def _next(one: "Schedule") -> str:
-    return rough(one.next[0] - _now()) if one.next and one.status == "active" else "-"
+    return rough(one.next[0] - now()) if one.next and one.status == "active" else "-"
 
 
 def _last(one: "Schedule") -> str:
-    return f"{rough(_now() - one.recent[-1].at)} ago" if one.recent else "-"
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(now_ms() / 1000, UTC)
+    return f"{rough(now() - one.recent[-1].at)} ago" if one.recent else "-"
 
 
 def _point_to(caller: Caller, schedule_id: str) -> None:
     if not caller.as_json:
         terminal.say(terminal.err(), "See it: `", command("schedule show", schedule_id), "`.")
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
 
 
 _COLUMNS: "tuple[Column[Schedule], ...]" = (

@@ -9,7 +9,7 @@ import shlex
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -652,91 +652,76 @@ def _variables(value: Any) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """One row: something that is checked."""
 
     name: str
     fine: str
     find: Callable[[Situation], Iterable[Weakness]]
+    _: KW_ONLY
     needs_target: bool = False
 
 
 CHECKS: Final = (
-    Check(name="open-files", fine="others read neither data nor key files", find=_open_files),
-    Check(name="environment", fine="no keys in the environment", find=_keys_in_environment),
+    Check("open-files", "others read neither data nor key files", _open_files),
+    Check("environment", "no keys in the environment", _keys_in_environment),
+    Check("own-keys", "each key is for one thing", _keys_for_several),
     Check(
-        name="own-keys",
-        fine="each key is for one thing",
-        find=_keys_for_several,
+        "api-keys",
+        "each API key is for its own conversations, or for some tenants or agents",
+        _keys_without_scope,
     ),
+    Check("tls", "no connection without TLS leaves this machine", _without_tls),
+    Check("addresses", "no address outside of this machine is used without TLS", _plain_addresses),
+    Check("traces", "spans have no content", _traces),
+    Check("codec", "payloads are encrypted, or stay here", _without_codec),
     Check(
-        name="api-keys",
-        fine="each API key is for its own conversations, or for some tenants or agents",
-        find=_keys_without_scope,
-    ),
-    Check(name="tls", fine="no connection without TLS leaves this machine", find=_without_tls),
-    Check(
-        name="addresses",
-        fine="no address outside of this machine is used without TLS",
-        find=_plain_addresses,
-    ),
-    Check(name="traces", fine="spans have no content", find=_traces),
-    Check(name="codec", fine="payloads are encrypted, or stay here", find=_without_codec),
-    Check(
-        name="notifiers",
-        fine="notices are encrypted and stay outside of your network",
-        find=_notifiers,
+        "notifiers",
+        "notices are encrypted and stay outside of your network",
+        _notifiers,
         needs_target=True,
     ),
     Check(
-        name="policies",
-        fine="high risk has an audience, and people prove who they are",
-        find=_policies,
+        "policies",
+        "high risk has an audience, and people prove who they are",
+        _policies,
         needs_target=True,
     ),
     Check(
-        name="identity",
-        fine="the worker checks who decides, and cannot sign itself",
-        find=_unproven,
+        "identity",
+        "the worker checks who decides, and cannot sign itself",
+        _unproven,
+        needs_target=True,
+    ),
+    Check("notes", "notes without a proof are not taken where there are keys", _unsigned_notes),
+    Check(
+        "loosening",
+        "no table of the operators loosens the code's policies",
+        _loosening_tables,
         needs_target=True,
     ),
     Check(
-        name="notes",
-        fine="notes without a proof are not taken where there are keys",
-        find=_unsigned_notes,
-    ),
-    Check(
-        name="loosening",
-        fine="no table of the operators loosens the code's policies",
-        find=_loosening_tables,
+        "mcp-tools",
+        "no MCP server adds a tool that runs without a person, where others need one",
+        _unlisted_tools,
         needs_target=True,
     ),
     Check(
-        name="mcp-tools",
-        fine="no MCP server adds a tool that runs without a person, where others need one",
-        find=_unlisted_tools,
+        "hosted-tools",
+        "no provider calls tools of an MCP server without a person",
+        _hosted_tools,
         needs_target=True,
     ),
     Check(
-        name="hosted-tools",
-        fine="no provider calls tools of an MCP server without a person",
-        find=_hosted_tools,
+        "shells",
+        "commands of models are confined, or approved by people",
+        _shells,
         needs_target=True,
     ),
-    Check(
-        name="shells",
-        fine="commands of models are confined, or approved by people",
-        find=_shells,
-        needs_target=True,
-    ),
-    Check(name="ports", fine="compose publishes ports on this machine only", find=_compose_ports),
-    Check(name="passwords", fine="compose has no known passwords", find=_compose_passwords),
-    Check(
-        name="commands",
-        fine="compose lets nobody decide just because they can log in",
-        find=_compose_commands,
-    ),
+    Check("ports", "compose publishes ports on this machine only", _compose_ports),
+    Check("passwords", "compose has no known passwords", _compose_passwords),
+    Check("commands", "compose lets nobody decide just because they can log in", _compose_commands),
 )
 """Every check of `outlast doctor --security`. A new one is a row."""
 

@@ -1,7 +1,6 @@
 """`outlast waits` and `finish`: what tools wait for outside of their runs, and its delivery."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,7 @@ from outlast.cli import options, server, terminal
 from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.json_values import json_option
 from outlast.cli.terminal import Column
+from outlast.clock import ms_of, now
 from outlast.rendering import command, excerpt, joined, json_text, named, rough, shown_time
 from outlast.views.records import Json, JsonObject
 
@@ -25,10 +25,10 @@ _COLUMNS: "tuple[Column[PendingWait], ...]" = (
     Column("CALL", lambda one: one.call_id, folds=True),
     Column("TOOL", lambda one: one.tool, widest=32, left_out=3),
     Column("WAITS FOR", lambda one: one.name, folds=True),
-    Column("FOR", lambda one: rough(_now() - one.since), numbers=True, left_out=2),
+    Column("FOR", lambda one: rough(now() - one.since), numbers=True, left_out=2),
     Column(
         "ENDS IN",
-        lambda one: "never" if one.until is None else rough(one.until - _now()),
+        lambda one: "never" if one.until is None else rough(one.until - now()),
         numbers=True,
     ),
     Column("TOKEN", lambda one: one.token, folds=True, left_out=1),
@@ -207,7 +207,7 @@ def show_how_to_finish(console: terminal.Screen, found: "Sequence[PendingWait]")
     for one in found:
         headline = joined(one.run_id, " waits for ", named(one.name))
         terminal.say(console, (headline, "bold yellow"))
-        until = "without an end" if one.until is None else shown_time(_ms(one.until))
+        until = "without an end" if one.until is None else shown_time(ms_of(one.until))
         schema = [("schema", excerpt(json_text(one.schema)))] if one.schema is not None else []
         from outlast.cli.view import say_facts  # imports what is slow
 
@@ -215,7 +215,7 @@ def show_how_to_finish(console: terminal.Screen, found: "Sequence[PendingWait]")
             console,
             [
                 ("tool", joined(named(one.tool), ", called by ", named(one.agent))),
-                ("since", shown_time(_ms(one.since))),
+                ("since", shown_time(ms_of(one.since))),
                 ("until", until),
                 *schema,
                 ("token", one.token),
@@ -223,11 +223,3 @@ def show_how_to_finish(console: terminal.Screen, found: "Sequence[PendingWait]")
         )
         target = one.run_id if len(found) == 1 else f"{one.run_id}/{one.call_id}"
         terminal.say(console, "  ", command("finish", target, options="--value JSON"))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251  estimates for people
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)

@@ -32,6 +32,7 @@ from outlast.client.runs import (
     texts_of,
 )
 from outlast.client.transport.outages import patience_of
+from outlast.clock import now, time_of
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Person, Risk
@@ -129,14 +130,10 @@ def held_conversation(run: AnyState) -> HeldConversation | None:
         began_ms = state.inbox[0].at_ms
     return HeldConversation(
         by=hold.by,
-        since=_time(hold.at_ms),
+        since=time_of(hold.at_ms),
         messages=messages,
-        waiting_since=_time(began_ms) if messages else None,
+        waiting_since=time_of(began_ms) if messages else None,
     )
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,7 +542,7 @@ async def _bounded(
         count: counts what a search finds.
         needed: how many are wanted; there are more at some time.
     """
-    low = high = datetime.now(UTC)  # noqa: TID251  an estimate to begin with
+    low = high = now()
     span = _SPAN
     while await count(until(low)) >= needed and span < _LONGEST_SPAN:
         low, high, span = low - span, low, span * 4

@@ -9,7 +9,6 @@ from outlast.client.audit_chain.entries import (
     SEAL_ACTION,
     SEALED,
     Head,
-    entries_text,
     entry_hash,
     heads_of,
     is_empty,
@@ -26,6 +25,7 @@ from outlast.contract.identity import (
     proof_problem,
 )
 from outlast.loop.values import JsonObject
+from outlast.rendering import counted
 
 Result: TypeAlias = Literal["wrong", "pinned", "not pinned"]
 
@@ -329,7 +329,7 @@ def _pin_earlier(
 def _changed_since(run_id: str, before: Sequence[Line], now: Sequence[Line]) -> Problem | None:
     count = len(before)
     if not now:
-        text = f"The run has {entries_text(count)} in the earlier audit, and none in this one."
+        text = f"The run has {counted(count, 'entry')} in the earlier audit, and none in this one."
         return Problem(text=text, run_id=run_id)
     for number, (then, line) in enumerate(zip(before, now, strict=False), start=1):
         if names := _differs(_entry(then), _entry(line)):
@@ -338,7 +338,7 @@ def _changed_since(run_id: str, before: Sequence[Line], now: Sequence[Line]) -> 
             return _problem(text, line, number)
     if len(now) < count:
         text = (
-            f"The earlier audit has {entries_text(count - len(now))} more of this run, from entry "
+            f"The earlier audit has {counted(count - len(now), 'entry')} more of this run, from entry "
             f"{len(now) + 1} on: they are missing."
         )
         return Problem(text=text, run_id=run_id, number=len(now) + 1)

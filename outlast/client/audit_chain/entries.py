@@ -182,7 +182,7 @@ def seal_line(heads: Sequence[Head], place: Place, proof: str) -> JsonObject:
     parts = parse_proof(proof)
     blank = AuditRecord(at_ms=0, event="ignored", run_id=place.run_id, root_run_id=place.run_id)
     blank = replace(blank, at_ms=parts.at_ms if parts else 0)
-    note = f"{entries_text(sum(one.entries for one in heads))} of {counted(len(heads), 'run')}"
+    note = f"{counted(sum(one.entries for one in heads), 'entry')} of {counted(len(heads), 'run')}"
     return {
         **blank.record(),
         "event": SEALED,
@@ -196,8 +196,3 @@ def seal_line(heads: Sequence[Head], place: Place, proof: str) -> JsonObject:
         "chain": "",
         "hash": "",
     }
-
-
-def entries_text(count: int) -> str:
-    """Return a number of entries with its noun."""
-    return "1 entry" if count == 1 else f"{count:,} entries"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
@@ -22,10 +21,11 @@ from outlast.client.audit_chain.signatures import (
     says_verified,
 )
 from outlast.client.transport.run_address import unless_gone
-from outlast.clock import now_ms
+from outlast.clock import now_ms, time_of
 from outlast.contract.identity import IdentityKeyError, IdentityKeys, Place
 from outlast.loop.values import JsonObject
 from outlast.proofs import identity_keys
+from outlast.rendering import counted
 from outlast.views.proofs import Proof
 
 
@@ -193,17 +193,10 @@ async def _removed(client: Client, archive: Archive, run_id: str) -> list[str]:
     """Return what was deleted of a run on request, in words."""
     found = await tombstones(archive, client.namespace, run_id)
     return [
-        f"{run_id}: {_histories(len(one.removed))} deleted on request of {one.by} at {_time(one.asked_ms)}."
+        f"{run_id}: {counted(len(one.removed), 'history')} {'was' if len(one.removed) == 1 else 'were'} "
+        f"deleted on request of {one.by} at {time_of(one.asked_ms).isoformat(timespec='seconds')}."
         for one in found
     ]
-
-
-def _histories(count: int) -> str:
-    return "1 history was" if count == 1 else f"{count:,} histories were"
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="seconds")
 
 
 async def _other_than_archived(client: Client, archive: Archive, run_id: str) -> list[Problem]:

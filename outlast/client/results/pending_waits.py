@@ -1,10 +1,11 @@
 """The calls of a run that wait for something outside of it."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from outlast.agents.context.wait_address import WaitAddress
+from outlast.clock import time_of
 from outlast.views.run import AnyState, loop_state
 
 
@@ -51,8 +52,8 @@ def pending_waits(run: AnyState) -> tuple[PendingWait, ...]:
             tool=call.name,
             call_id=call.call_id,
             name=parked.wait.name,
-            since=_time(parked.since_ms),
-            until=None if parked.ends_ms is None else _time(parked.ends_ms),
+            since=time_of(parked.since_ms),
+            until=None if parked.ends_ms is None else time_of(parked.ends_ms),
             schema=parked.wait.schema,
             token=WaitAddress(
                 state.run_id,
@@ -65,7 +66,3 @@ def pending_waits(run: AnyState) -> tuple[PendingWait, ...]:
         for call in state.calls
         if (parked := call.outside) is not None
     )
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
