@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
@@ -15,14 +14,15 @@ from outlast.cli.caller import Caller, on_server
 from outlast.cli.described import described
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.record import RedactBy, Unredacted, redactor
-from outlast.cli.search import Search, in_files
+from outlast.cli.search import Search
 from outlast.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.client.recordings import Recording, UnreadRun
+    from outlast.client.recordings import Recording
     from outlast.evals import RunCase, RunDataset
+    from outlast.evals.task import Task
     from outlast.views.records import JsonObject
 
 DataSet: TypeAlias = Annotated[
@@ -68,30 +68,22 @@ async def dataset(
             "Name a run, or files, or which runs: `outlast evals dataset refunds.yaml --since 30d`."
         )
     added = _Added.to(file, redactor(redact, app_dir))
-    if files:
-        runs = in_files(files)
-    else:
-        client = (await caller.connect()).client
-        runs = search.read_runs(client, run_ids or (), redact=not unredacted)
-    async with (
-        terminal.waiting(terminal.err(), "reading histories") as shown,
-        aclosing(runs) as found,
-    ):
-        async for one in found:
+    reading = search.reading(caller, run_ids or (), files, redact=not unredacted)
+    async with reading as runs:
+        async for one in runs:
             added.add(one)
-            shown.update(counted(len(added.cases), "case"))
     added.save(file)
     caller.show(
         {
             "dataset": str(file),
             "added": len(added.cases),
-            "unread": added.unread,
+            "unread": runs.unread,
             "left_out": added.left_out,
         },
         f"{counted(len(added.cases), 'case')} added to {file}.",
     )
     search.warn_if_cut()
-    is_whole = not (added.unread or added.left_out or search.is_cut)
+    is_whole = not (runs.unread or added.left_out or search.is_cut)
     return ExitCode.OK if is_whole else ExitCode.FAILED
 
 
@@ -102,7 +94,6 @@ class _Added:
     dataset: "RunDataset"
     change: "Callable[[JsonObject], JsonObject | None]"
     cases: "dict[str, RunCase]" = field(default_factory=dict[str, "RunCase"])
-    unread: int = 0
     left_out: int = 0
 
     @classmethod
@@ -113,15 +104,11 @@ class _Added:
         exists = checked_path(file).exists()
         return cls(load_dataset(file) if exists else dataset_of([], name=file.stem), change)
 
-    def add(self, one: "Recording | UnreadRun") -> None:
+    def add(self, one: "Recording") -> None:
         """Add a run, unless the data set has it, or it has no case."""
-        from outlast.client.recordings import Recording, UnreadRun
+        from outlast.client.recordings import Recording
         from outlast.evals.datasets import case_of
 
-        if isinstance(one, UnreadRun):
-            self.unread += 1
-            terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
-            return
         document = self.change(one.record())
         if document is None or one.run_id in self._names:
             return
@@ -182,24 +169,29 @@ def run(
         evaluators (MODULE:NAME): A list of evaluator classes of your own that the file names.
     """
     _require_extra()
-    from outlast.evals import check_report, load_dataset, load_report, save_report
+    from outlast.cli.application import load_config
+    from outlast.evals import check_report, load_dataset, load_report, save_report, task_of
+    from outlast.models import MultiProvider
 
-    own = _evaluator_types(evaluators, app_dir)
-    chosen = _chosen(load_dataset(file, evaluators=own), cases, file)
+    known = load_dataset(file, evaluators=_evaluator_types(evaluators, app_dir))
+    chosen = _chosen(known, cases, file)
     before = None if baseline is None else load_report(baseline)
-    given = _Given(
-        target, app_dir, recorded, tuple(real_tools or ()), approvals, concurrency, repeat
-    )
-    report = asyncio.run(given.evaluate(chosen))
+    config: dict[str, Any] = dict(load_config(target, app_dir))
+    model = None if recorded else config.get("model_provider") or MultiProvider()
+    files, real = approvals or config.get("approvals"), tuple(real_tools or ())
+    run_case = task_of(config["agents"], model=model, real_tools=real, approvals=files)
+    given = {"name": target, "max_concurrency": concurrency, "repeat": repeat}
+    evaluated = _evaluated(chosen, run_case, model, config.get("model_provider"), given)
+    report = asyncio.run(evaluated)
     if output is not None:
         save_report(report, output)
     checked = check_report(report, bar=bar, baseline=before)
+    screen = terminal.out()
     if as_json:
         terminal.print_json(checked.record())
     else:
-        screen = terminal.out()
-        terminal.say_text(screen, report.render(width=screen.width, baseline=before))
-        terminal.say_text(screen, checked.report())
+        for text in (report.render(width=screen.width, baseline=before), checked.report()):
+            terminal.say_text(screen, text)
     if not checked.is_good:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -227,47 +219,21 @@ def _evaluator_types(target: str | None, app_dir: Path) -> Sequence[type[Any]]:
     return listed
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """How a command evaluates."""
+async def _evaluated(
+    chosen: "RunDataset", run_case: "Task", model: Any, own: Any, options: "dict[str, Any]"
+) -> Any:
+    """Return the report of an evaluation; a model that is nobody's own is closed after it."""
+    from outlast.evals.judge import judging_with
 
-    target: str
-    app_dir: Path
-    recorded: bool
-    real_tools: tuple[str, ...]
-    approvals: Path | None
-    concurrency: int
-    repeat: int
-
-    async def evaluate(self, chosen: "RunDataset") -> Any:
-        from outlast.cli.application import load_config
-        from outlast.evals import task_of
-        from outlast.evals.judge import judging_with
-        from outlast.models import MultiProvider
-
-        config: dict[str, Any] = dict(load_config(self.target, self.app_dir))
-        model = None if self.recorded else config.get("model_provider") or MultiProvider()
-        run_case = task_of(
-            config["agents"],
-            model=model,
-            real_tools=self.real_tools,
-            approvals=self.approvals or config.get("approvals"),
-        )
-        times = f" {self.repeat:,} times" if self.repeat > 1 else ""
-        said = f"running {counted(len(chosen.cases), 'case')}{times}"
-        try:
-            with judging_with(config.get("model_provider")):
-                async with terminal.waiting(terminal.err(), said):
-                    return await chosen.evaluate(
-                        run_case,
-                        name=self.target,
-                        max_concurrency=self.concurrency,
-                        repeat=self.repeat,
-                        progress=False,
-                    )
-        finally:
-            if model is not None and config.get("model_provider") is None:
-                await model.aclose()
+    times = f" {options['repeat']:,} times" if options["repeat"] > 1 else ""
+    said = f"running {counted(len(chosen.cases), 'case')}{times}"
+    try:
+        with judging_with(own):
+            async with terminal.waiting(terminal.err(), said):
+                return await chosen.evaluate(run_case, progress=False, **options)
+    finally:
+        if model is not None and own is None:
+            await model.aclose()
 
 
 def _require_extra() -> None:

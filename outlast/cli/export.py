@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
@@ -19,7 +18,7 @@ from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent
-    from outlast.client.recordings import Recording, UnreadRun
+    from outlast.client.recordings import Recording
     from outlast.client.recordings.reading import Key
 
 
@@ -52,19 +51,15 @@ async def export(
     convert = _lines_of(form, target, app_dir, redacts=redacts)
     change = redactor(redact, app_dir)
     written = _Written(output, can_resume=form == "jsonl" and run_id is None)
-    client = (await caller.connect()).client
-    redact_now = redacts and form == "jsonl"
+    redact_now, named = redacts and form == "jsonl", () if run_id is None else (run_id,)
     with written:
-        async with (
-            terminal.waiting(terminal.err(), "reading histories") as shown,
-            aclosing(search.read(client, run_id, redact=redact_now, skip=written.has)) as runs,
-        ):
+        async with search.reading(caller, named, redact=redact_now, skip=written.has) as runs:
             async for one in runs:
                 await written.add(one, convert, change)
-                shown.update(f"{written.runs:,} runs")
     written.report()
     search.warn_if_cut()
-    return ExitCode.FAILED if written.lacks or search.is_cut else ExitCode.OK
+    is_whole = not (runs.unread or written.lacks or search.is_cut)
+    return ExitCode.OK if is_whole else ExitCode.FAILED
 
 
 Convert = Callable[["Recording"], Any]
@@ -102,12 +97,11 @@ class _Written:
     """What an export has written: to a file that may have earlier lines, or to the terminal.
 
     Attributes:
-        lacks: how many runs cannot be read, have lost histories, or have left out examples.
+        lacks: how many runs have lost histories, or have left out examples.
     """
 
     path: Path | None
     can_resume: bool
-    runs: int = 0
     lines: int = 0
     lacks: int = 0
     has: "set[Key]" = field(default_factory=set["Key"])
@@ -147,18 +141,11 @@ class _Written:
 
     async def add(
         self,
-        one: "Recording | UnreadRun",
+        one: "Recording",
         convert: Convert,
         change: Callable[[JsonObject], JsonObject | None],
     ) -> None:
         """Write what comes of a run."""
-        from outlast.client.recordings import UnreadRun
-
-        self.runs += 1
-        if isinstance(one, UnreadRun):
-            self.lacks += 1
-            terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
-            return
         documents, notes, is_lacking = await convert(one)
         self.lacks += is_lacking
         for document in documents:

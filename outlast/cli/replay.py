@@ -14,13 +14,13 @@ from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.search import Search, in_files
+from outlast.cli.search import Search
 from outlast.rendering import counted, named
 from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent
-    from outlast.client.recordings import Recording, UnreadRun
+    from outlast.client.recordings import Recording
     from outlast.testing import Lanes, ModelLimit, Replay
 
 
@@ -63,26 +63,21 @@ async def replay(
     replayer = _Replayer.of(target, baseline, app_dir, approvals=approvals, calls=call_models)
     replayer.set_limit(max_calls, max_cost)
     tally = _Tally(only_changed=changed, as_json=caller.as_json)
-    if files:
-        runs = in_files(files)
-    else:
-        runs = search.read((await caller.connect()).client, run_id, redact=False)
+    named = () if run_id is None else (run_id,)
     async with (
         aclosing(replayer),
-        terminal.waiting(terminal.err(), "replaying") as shown,
-        aclosing(runs) as found,
+        search.reading(caller, named, files, what="replaying") as runs,
     ):
-        async for one in found:
+        async for one in runs:
             if not replayer.reached:
                 await tally.add(one, replayer)
             elif files:
                 tally.skip()
             else:
                 break
-            shown.update(f"{tally.count:,} runs")
-    tally.report(replayer.reached)
+    tally.report(replayer.reached, unread=runs.unread)
     search.warn_if_cut()
-    is_good = tally.is_good and not replayer.reached and not search.is_cut
+    is_good = tally.is_good and not (replayer.reached or runs.unread or search.is_cut)
     return ExitCode.OK if is_good else ExitCode.FAILED
 
 
@@ -150,16 +145,11 @@ class _Replayer:
         from outlast.testing import replay as replay_run
         from outlast.testing import replay_lanes
 
-        given: dict[str, Any] = {
-            "model": self.model,
-            "approvals": self.approvals,
-            "limit": self.limit,
-        }
+        given: Any = {"model": self.model, "approvals": self.approvals, "limit": self.limit}
         if self.baseline is None:
             return await replay_run(recording, self.candidate, **given)
-        return await replay_lanes(
-            recording, baseline=self.baseline, candidate=self.candidate, **given
-        )
+        lanes: Any = {"baseline": self.baseline, "candidate": self.candidate}
+        return await replay_lanes(recording, **lanes, **given)
 
     async def aclose(self) -> None:
         """Close the connections to models, if they were called."""
@@ -173,7 +163,7 @@ class _Tally:
 
     Attributes:
         left_out: how many runs were not replayed, or not to their end.
-        lacking: how many of them cannot be read, or have an agent that the target lacks.
+        lacking: how many of them have an agent that the target lacks.
     """
 
     only_changed: bool
@@ -184,16 +174,11 @@ class _Tally:
     lacking: int = 0
     kinds: Counter[str] = field(default_factory=Counter[str])
 
-    async def add(self, one: "Recording | UnreadRun", replayer: _Replayer) -> None:
+    async def add(self, one: "Recording", replayer: _Replayer) -> None:
         """Replay a run, and show what differs."""
-        from outlast.client.recordings import UnreadRun
         from outlast.testing.run_replay import AgentMissingError
 
         self.count += 1
-        if isinstance(one, UnreadRun):
-            self.lacking += 1
-            self._leave_out(f"Not read: {one.run_id}. ", one.why)
-            return
         try:
             tried = await replayer.replay(one)
         except UserError as error:
@@ -227,7 +212,7 @@ class _Tally:
         """Whether runs were replayed, all went the same way, and none lacks what it needs."""
         return not self.differs and not self.lacking and self.count > self.left_out
 
-    def report(self, reached: str) -> None:
+    def report(self, reached: str, *, unread: int) -> None:
         """Say how many runs would go another way, and how many were left out."""
         if reached:
             terminal.say(terminal.err(), reached, " The runs after it were not replayed.")
@@ -235,7 +220,8 @@ class _Tally:
         said = (
             f"{self.differs:,} of {counted(self.count - self.left_out, 'run')} would go another way"
         )
-        left_out = f" {counted(self.left_out, 'run')} left out." if self.left_out else ""
+        number = self.left_out + unread
+        left_out = f" {counted(number, 'run')} left out." if number else ""
         terminal.say(
             terminal.err(), f"{said}: {kinds}.{left_out}" if kinds else f"{said}.{left_out}"
         )

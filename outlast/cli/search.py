@@ -1,7 +1,7 @@
 """The options with which commands choose runs of a server, to read their histories."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from outlast.cli import options, terminal
+from outlast.cli.caller import say_limit
 from outlast.cli.durations import past_time
 from outlast.contract.names import ListedStatus
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from outlast.cli.caller import Caller
     from outlast.client.recordings import Recording, UnreadRun
     from outlast.client.recordings.reading import Key
     from outlast.client.runs import RunFilter
@@ -88,23 +90,37 @@ class Search:
             archived=self.archived,
         )
 
-    async def read_runs(
-        self, client: "Client", run_ids: Sequence[str], *, redact: bool
-    ) -> "AsyncGenerator[Recording | UnreadRun]":
-        """Yield the recordings of the named runs, or of all that match if none is named."""
-        for run_id in dict.fromkeys(run_ids) or (None,):
-            async with aclosing(self.read(client, run_id, redact=redact)) as found:
-                async for one in found:
-                    yield one
+    @asynccontextmanager
+    async def reading(
+        self,
+        caller: "Caller",
+        run_ids: Sequence[str] = (),
+        files: Sequence[Path] | None = None,
+        *,
+        redact: bool = False,
+        skip: "set[Key] | None" = None,
+        what: str = "reading histories",
+    ) -> "AsyncGenerator[Reading]":
+        """Read the runs in files, the named runs of the server, or all that match.
 
-    async def read(
-        self, client: "Client", run_id: str | None, *, redact: bool, skip: "set[Key] | None" = None
+        A spinner says how many were read while the block runs.
+        """
+        if files:
+            runs = _in_files(files)
+        else:
+            client = (await caller.connect()).client
+            runs = self._read(client, run_ids, redact=redact, skip=skip or set())
+        async with terminal.waiting(terminal.err(), what) as shown, aclosing(runs):
+            yield Reading(runs, shown)
+
+    async def _read(
+        self, client: "Client", run_ids: Sequence[str], *, redact: bool, skip: "set[Key]"
     ) -> "AsyncGenerator[Recording | UnreadRun]":
-        """Yield the recording of one run, or those of all that match, without those to skip."""
         from outlast.client.recordings import record_run, record_runs
 
-        if run_id is not None:
+        for run_id in dict.fromkeys(run_ids):
             yield await record_run(client, run_id, redact=redact)
+        if run_ids:
             return
         runs = record_runs(
             client,
@@ -113,7 +129,7 @@ class Search:
             query=self.query,
             limit=self.limit + 1,
             redact=redact,
-            skip=skip or set(),
+            skip=skip,
             archived=self.archived,
         )
         number = 0
@@ -128,12 +144,37 @@ class Search:
     def warn_if_cut(self) -> None:
         """Print on standard error that more runs match than were read."""
         if self.is_cut:
-            words = f"Limited to {self.limit:,} runs: there are more, see --limit."
-            terminal.say(terminal.err(), words)
+            say_limit(self.limit, " runs", is_sure=True)
 
 
-async def in_files(files: list[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
-    """Yield the recordings in files."""
+@dataclass
+class Reading:
+    """The runs that a command reads, of which some cannot be read.
+
+    Attributes:
+        count: how many came so far.
+        unread: how many of them cannot be read.
+    """
+
+    runs: "AsyncGenerator[Recording | UnreadRun]"
+    shown: terminal.Waiting
+    count: int = 0
+    unread: int = 0
+
+    async def __aiter__(self) -> "AsyncGenerator[Recording]":
+        from outlast.client.recordings import UnreadRun
+
+        async for one in self.runs:
+            self.count += 1
+            if isinstance(one, UnreadRun):
+                self.unread += 1
+                terminal.say(terminal.err(), f"Not read: {one.run_id}. ", one.why)
+            else:
+                yield one
+            self.shown.update(f"{self.count:,} runs")
+
+
+async def _in_files(files: Sequence[Path]) -> "AsyncGenerator[Recording | UnreadRun]":
     from outlast.testing import load_runs
 
     for file in files:

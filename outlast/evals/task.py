@@ -1,18 +1,16 @@
 """The task of an evaluation: today's agents on the input of a case, in memory."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from pathlib import Path
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, Unpack
 
 from pydantic_evals import increment_eval_metric
 
 from outlast.agents.agent import Agent
-from outlast.agents.approvals.policy_file import ApprovalFile
+from outlast.client.start.options import check_names
 from outlast.evals.datasets import CaseInput
 from outlast.evals.trajectory import Trajectory, trajectory_of
-from outlast.ports.model import Model, ModelProvider
 from outlast.pricing import Pricing
-from outlast.testing.run_replay import OnUnknown, Replay, replay
+from outlast.testing.run_replay import Replay, ReplayOptions, replay
 
 Task: TypeAlias = Callable[[CaseInput], Awaitable[Trajectory]]
 """A task for `Dataset.evaluate`."""
@@ -25,12 +23,8 @@ class CaseFailed(Exception):
 def task_of(
     agents: Agent[Any] | Sequence[Agent[Any]],
     *,
-    model: Model | ModelProvider | None = None,
-    real_tools: Collection[str] = (),
-    on_unknown: OnUnknown | None = None,
-    context: Any = None,
-    approvals: str | Path | ApprovalFile | None = None,
     pricing: Pricing | None = None,
+    **options: Unpack[ReplayOptions],
 ) -> Task:
     """Return the task that runs agents on the cases of a data set, in memory.
 
@@ -39,26 +33,14 @@ def task_of(
 
     Args:
         agents: the agents; those that they hand over to are found.
-        model: makes the replies; default: they are as recorded, which costs nothing.
-        real_tools: the names of the tools that really run, even if the call is recorded.
-        on_unknown: answers the other calls that are not recorded; by default, the model reads that
-            there is no result.
-        context: the context, if it has parts that are no JSON.
-        approvals: the operators' file of approval policies, if workers have one.
         pricing: prices of models; default: `Pricing.load()`.
+        **options: those of `outlast.testing.replay`, such as a `model` that makes the replies.
     """
+    check_names(options, ReplayOptions, caller="task_of")
     prices = Pricing.load() if pricing is None else pricing
 
     async def run_agents(case: CaseInput) -> Trajectory:
-        replayed = await replay(
-            case.recording,
-            agents,
-            model=model,
-            real_tools=real_tools,
-            on_unknown=on_unknown,
-            context=context,
-            approvals=approvals,
-        )
+        replayed = await replay(case.recording, agents, **options)
         unrecorded = [str(one) for one in replayed.unknown]
         made = trajectory_of(replayed.now, unrecorded=unrecorded, pricing=prices)
         _count(made)

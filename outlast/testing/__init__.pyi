@@ -14,6 +14,7 @@ from outlast.testing.run import record_in_memory as record_in_memory
 from outlast.testing.run import run_in_memory as run_in_memory
 from outlast.testing.run_replay import Replay as Replay
 from outlast.testing.run_replay import ReplayedCall as ReplayedCall
+from outlast.testing.run_replay import ReplayOptions as ReplayOptions
 from outlast.testing.run_replay import UnknownCall as UnknownCall
 from outlast.testing.run_replay import replay as replay
 from outlast.testing.scripted_calls import computer_call as computer_call

@@ -2,18 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from outlast.agents.agent import Agent
-from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.client.recordings.comparison import Difference
 from outlast.client.recordings.recording import Recording
 from outlast.loop.values import JsonObject
-from outlast.ports.model import Model, ModelProvider
 from outlast.rendering import joined
-from outlast.testing.model_limit import ModelLimit
-from outlast.testing.run_replay import OnUnknown, Replay, replay
+from outlast.testing.run_replay import Replay, ReplayOptions, replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +114,7 @@ async def replay_lanes(
     *,
     baseline: Agent[Any] | Sequence[Agent[Any]],
     candidate: Agent[Any] | Sequence[Agent[Any]],
-    model: Model | ModelProvider | None = None,
-    on_unknown: OnUnknown | None = None,
-    context: Any = None,
-    approvals: str | Path | ApprovalFile | None = None,
-    limit: ModelLimit | None = None,
+    **options: Unpack[ReplayOptions],
 ) -> Lanes:
     """Replay a run with the old and the new version of its agents.
 
@@ -130,26 +122,12 @@ async def replay_lanes(
         recording: the recorded run.
         baseline: the old version of the agents.
         candidate: the new version.
-        model: makes the replies of both versions; default: they are as recorded. A model that has
-            another prompt decides otherwise, and a recorded one does not.
-        on_unknown: answers tool calls that are not recorded.
-        context: the context, if it has parts that are no JSON.
-        approvals: the operators' file of approval policies, if workers have one.
-        limit: what `model` may be called for by both versions together.
+        **options: those of `replay`; a `model` makes the replies of both versions, and its `limit` is
+            for both together. A model that has another prompt decides otherwise, and a recorded
+            one does not.
 
     Raises:
         UserError: the recording cannot be replayed.
     """
-    old, new = [
-        await replay(
-            recording,
-            agents,
-            model=model,
-            on_unknown=on_unknown,
-            context=context,
-            approvals=approvals,
-            limit=limit,
-        )
-        for agents in (baseline, candidate)
-    ]
+    old, new = [await replay(recording, one, **options) for one in (baseline, candidate)]
     return Lanes(recording=recording, baseline=old, candidate=new)

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.bodies import DOORS, BodyRefused
 from outlast.client.recordings.recording import Recording
-from outlast.testing.run_replay import OnUnknown, Replay, replay
+from outlast.testing.run_replay import Replay, ReplayOptions, replay
 
 ARGUMENT: Final = "replay"
 """The parameter of a test that gets the replay."""
@@ -52,8 +52,7 @@ def replays(
     path: str | Path,
     *,
     agents: Agent[Any] | Sequence[Agent[Any]],
-    on_unknown: OnUnknown | None = None,
-    context: Any = None,
+    **options: Unpack[ReplayOptions],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a test that replays recordings against today's agents.
 
@@ -66,8 +65,7 @@ def replays(
     Args:
         path: a file, or a pattern such as `runs/*.json`, beside the file of the test.
         agents: today's agents; those that they hand over to are found.
-        on_unknown: answers tool calls that are not recorded.
-        context: the context, if it has parts that are no JSON.
+        **options: those of `replay`.
 
     Raises:
         UserError: no file fits.
@@ -79,10 +77,7 @@ def replays(
 
         async def made() -> list[Replay]:
             recordings = [one for file in files for one in load_runs(file)]
-            return [
-                await replay(one, agents, on_unknown=on_unknown, context=context)
-                for one in recordings
-            ]
+            return [await replay(one, agents, **options) for one in recordings]
 
         return _test_of(test, made, wants=wants)
 

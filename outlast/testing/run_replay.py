@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
@@ -27,6 +27,7 @@ from outlast.client.recordings.comparison import Difference, differences
 from outlast.client.recordings.recorder import Recorder, canonical
 from outlast.client.recordings.recording import FROM_OUTSIDE, STEPS, Entry, Recording
 from outlast.client.results.pending_waits import pending_waits
+from outlast.client.start.options import check_names
 from outlast.contract import blobs, history, records
 from outlast.loop import invariants
 from outlast.loop.approvals import ApprovalRequest, Decision
@@ -177,16 +178,30 @@ class Replay:
         return "\n".join(lines)
 
 
+class ReplayOptions(TypedDict, total=False):
+    """The options of a replay.
+
+    Attributes:
+        on_unknown: answers tool calls that are not recorded; by default, they fail.
+        model: makes the replies instead of the recording: for example with another prompt.
+        real_tools: names of tools that run, even if the recording has a result for the call.
+        context: the context, if it has parts that are no JSON.
+        approvals: the operators' file of approval policies, if workers have one.
+        limit: what `model` may be called for; the replay stops where it is reached.
+    """
+
+    on_unknown: OnUnknown | None
+    model: Model | ModelProvider | None
+    real_tools: Collection[str]
+    context: Any
+    approvals: str | Path | ApprovalFile | None
+    limit: ModelLimit | None
+
+
 async def replay(
     recording: Recording,
     agents: Agent[Any] | Sequence[Agent[Any]],
-    *,
-    on_unknown: OnUnknown | None = None,
-    model: Model | ModelProvider | None = None,
-    real_tools: Collection[str] = (),
-    context: Any = None,
-    approvals: str | Path | ApprovalFile | None = None,
-    limit: ModelLimit | None = None,
+    **options: Unpack[ReplayOptions],
 ) -> Replay:
     """Replay a recorded run against agents, without a server and without calling their tools.
 
@@ -198,28 +213,13 @@ async def replay(
     Args:
         recording: the recorded run.
         agents: today's agents; those that they hand over to are found.
-        on_unknown: answers tool calls that are not recorded; by default, they fail.
-        model: makes the replies instead of the recording: for example with another prompt.
-        real_tools: names of tools that run, even if the recording has a result for the call.
-        context: the context, if it has parts that are no JSON.
-        approvals: the operators' file of approval policies, if workers have one.
-        limit: what `model` may be called for; the replay stops where it is reached.
+        **options: see `ReplayOptions`.
 
     Raises:
         UserError: the recording cannot be replayed, or no agent has one of the `real_tools`.
     """
-    listed = [agents] if isinstance(agents, Agent) else list(agents)
-    file = ApprovalFile.load(approvals) if isinstance(approvals, str | Path) else approvals
-    replayed = _Replay(
-        recording,
-        listed,
-        on_unknown=on_unknown,
-        model=model,
-        real_tools=real_tools,
-        context=context,
-        approvals=file,
-        limit=limit,
-    )
+    check_names(options, ReplayOptions, caller="replay")
+    replayed = _Replay(recording, [agents] if isinstance(agents, Agent) else agents, options)
     await replayed.run()
     now = replayed.recorder.recording()
     found = differences(recording, now, is_cut=bool(replayed.stopped))
@@ -400,17 +400,12 @@ class _Current:
 
 class _Replay:
     def __init__(
-        self,
-        recording: Recording,
-        agents: Sequence[Agent[Any]],
-        *,
-        on_unknown: OnUnknown | None,
-        model: Model | ModelProvider | None,
-        real_tools: Collection[str],
-        context: Any,
-        approvals: ApprovalFile | None,
-        limit: ModelLimit | None,
+        self, recording: Recording, agents: Sequence[Agent[Any]], options: ReplayOptions
     ) -> None:
+        context, model = options.get("context"), options.get("model")
+        approvals, limit = options.get("approvals"), options.get("limit")
+        if isinstance(approvals, str | Path):
+            approvals = ApprovalFile.load(approvals)
         _check(recording, context)
         self.recorder = Recorder()
         self.refused: list[Difference] = []
@@ -419,14 +414,14 @@ class _Replay:
         self.stopped = ""
         self._is_over = False
         self._recording = recording
-        self._on_unknown = on_unknown
+        self._on_unknown = options.get("on_unknown")
         self._model = _RecordedModel()
         self._calls_model = model is not None
         provider: ModelProvider = self._model
         if model is not None:
             provider = _Given(model)
         self._limit = limit if self._calls_model and limit is not None else ModelLimit()
-        self._real_tools = real_tools
+        self._real_tools = real_tools = options.get("real_tools", ())
         stand_in = None if self._calls_model else self._model.get_model(None)
         registry = _ReplayedRegistry(agents, self._answer, real_tools, stand_in)
         if recording.start.agent not in registry.names:
