@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from outlast.cli import terminal
-from outlast.cli.dev_worker import STOP_SECONDS, ReadyProcess
+from outlast.cli.dev_worker import ReadyProcess
 
 
 class DevDesk:
@@ -52,17 +52,9 @@ class DevDesk:
             self._watcher.cancel()
         if process is None:
             return
-        process.retire()
-        ending = asyncio.create_task(process.ended())
-        await asyncio.wait({ending}, timeout=STOP_SECONDS)
-        process.kill()
-        await ending
+        await process.stop()
 
     async def _report_end(self, process: ReadyProcess) -> None:
-        code = await process.ended()
+        await process.ended()
         self._process = None
-        terminal.say(
-            terminal.err(),
-            ("the desk has ended", "bold red"),
-            f", with exit code {code}. Save a file to start it again.",
-        )
+        await process.report_end("desk")

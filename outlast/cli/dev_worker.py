@@ -77,6 +77,20 @@ class ReadyProcess(WorkerProcess):
         await asyncio.wait(self._pumps)
         return await self._process.wait()
 
+    async def stop(self) -> None:
+        """End the process: what runs in it has a few seconds."""
+        self.retire()
+        ending = asyncio.create_task(self.ended())
+        await asyncio.wait({ending}, timeout=STOP_SECONDS)
+        self.kill()
+        await ending
+
+    async def report_end(self, what: str) -> None:
+        """Say that the process has ended, when it has."""
+        code = await self.ended()
+        words = f", with exit code {code}. Save a file to start it again."
+        terminal.say(terminal.err(), (f"the {what} has ended", "bold red"), words)
+
     async def _pump_output(self) -> None:
         assert self._process.stdout is not None  # noqa: S101  it is a pipe
         async for line in self._process.stdout:
@@ -167,26 +181,14 @@ class DevWorker:
         """Stop all workers: those with running calls have a few seconds."""
         for watcher in self._watchers:
             watcher.cancel()
-        for one in self._all:
-            one.retire()
-        ending = [asyncio.create_task(one.ended()) for one in self._all]
-        if ending:
-            await asyncio.wait(ending, timeout=STOP_SECONDS)
-        for one in self._all:
-            one.kill()
-        if ending:
-            await asyncio.wait(ending)
+        await asyncio.gather(*(one.stop() for one in self._all))
 
     async def _report_end(self, worker: ReadyProcess) -> None:
-        code = await worker.ended()
+        await worker.ended()
         self._all.discard(worker)
         if worker is self._current:
             self._current = None
-            terminal.say(
-                terminal.err(),
-                ("the worker has ended", "bold red"),
-                f", with exit code {code}. Save a file to start it again.",
-            )
+            await worker.report_end("worker")
 
 
 def watched(location: Location) -> tuple[Path, bool]:
