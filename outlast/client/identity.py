@@ -328,16 +328,28 @@ def token_claims(
         UserError: the key or another argument is wrong, or the package `PyJWT` is missing.
     """
     _check_arguments(issuer, audience, key, jwks, algorithms)
-    return _verified_claims(
-        token,
-        key,
-        jwks,
-        issuer=issuer,
-        audience=audience,
-        algorithms=list(algorithms),
-        leeway=leeway_seconds,
-        options={"require": list(required)},
-    )
+    jwt = _jwt()
+    if not isinstance(cast("object", token), str) or not token.isascii():
+        raise IdentityRefused("The token is no text of a JSON Web Token.")
+    if len(token) > LONGEST_TOKEN:
+        raise IdentityRefused(f"The token has {len(token):,} characters, of {LONGEST_TOKEN:,}.")
+    try:
+        return jwt.decode(
+            token,
+            key if jwks is None else _key_of(token, jwks, jwt),
+            issuer=issuer,
+            audience=audience,
+            algorithms=list(algorithms),
+            leeway=leeway_seconds,
+            options={"require": list(required)},
+        )
+    except jwt.InvalidTokenError as error:
+        raise IdentityRefused(_reason(error, jwt)) from None
+    except (jwt.PyJWTError, ValueError, TypeError) as error:
+        raise UserError(
+            f"The key of {issuer} cannot check this token ({type(error).__name__}). Pass its public "
+            "key as PEM, or its key set as jwks=, and matching algorithms=."
+        ) from None
 
 
 def person_of_claims(
@@ -363,27 +375,6 @@ def person_of_claims(
         _groups_of(claims.get(groups_claim), groups_claim),
         method,
     )
-
-
-def _verified_claims(
-    token: str, key: str | bytes | None, jwks: Mapping[str, Any] | None, **checks: Any
-) -> dict[str, Any]:
-    """Return the claims of a token that passes PyJWT with the options in `checks`."""
-    jwt = _jwt()
-    if not isinstance(cast("object", token), str) or not token.isascii():
-        raise IdentityRefused("The token is no text of a JSON Web Token.")
-    if len(token) > LONGEST_TOKEN:
-        raise IdentityRefused(f"The token has {len(token):,} characters, of {LONGEST_TOKEN:,}.")
-    try:
-        chosen = key if jwks is None else _key_of(token, jwks, jwt)
-        return jwt.decode(token, chosen, **checks)
-    except jwt.InvalidTokenError as error:
-        raise IdentityRefused(_reason(error, jwt)) from None
-    except (jwt.PyJWTError, ValueError, TypeError) as error:
-        raise UserError(
-            f"The key of {checks['issuer']} cannot check this token ({type(error).__name__}). Pass "
-            "its public key as PEM, or its key set as jwks=, and matching algorithms=."
-        ) from None
 
 
 def _jwt() -> Any:
