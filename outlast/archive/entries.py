@@ -127,17 +127,7 @@ class Tombstone:
 
     def record(self) -> JsonObject:
         """Return the tombstone as JSON."""
-        return {
-            "run": self.run,
-            "by": self.by,
-            "asked_ms": self.asked_ms,
-            "finished_ms": self.finished_ms,
-            "why": self.why,
-            "person": self.person,
-            "removed": list(self.removed),
-            "left": list(self.left),
-            "sessions": list(self.sessions),
-        }
+        return _fields(self)
 
 
 def encoded(record: JsonObject) -> bytes:
@@ -231,7 +221,7 @@ def _record(kind: type[R], record: JsonObject, what: str) -> R:
         raise ArchiveDamaged(f"{what} lacks a part: {error}") from None
 
 
-def _fields(entry: ArchivedHistory) -> JsonObject:
+def _fields(entry: ArchivedHistory | Tombstone) -> JsonObject:
     return {one.name: getattr(entry, one.name) for one in dataclasses.fields(entry)}
 
 

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 from statistics import median
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client
@@ -69,7 +69,7 @@ from outlast.loop.run_changes import (
 )
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
-from outlast.rendering import LONGEST_READ, cut
+from outlast.rendering import LONGEST_READ, cut, iso_time
 from outlast.views.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.views.run import AnyState, loop_state
 from outlast.visibility.queries import equals, time_text
@@ -201,25 +201,15 @@ class AuditRecord:
 
     def record(self) -> JsonObject:
         """Return the entry as JSON, with every field, and times as text."""
-        written: JsonObject = {}
-        for name, value in _json_fields(self).items():
-            is_time = name.endswith("at_ms")
-            written[name.removesuffix("_ms")] = _written(value) if is_time else value
-        return written
-
-
-def _json_fields(record: AuditRecord) -> JsonObject:
-    fields = asdict(replace(record, signed=None, seen=None))
-    fields["seen"] = signed_value(record.seen)
-    del fields["signed"]
-    written: JsonObject = json.loads(json.dumps(fields))
-    return written
-
-
-def _written(at_ms: int | None) -> str | None:
-    if at_ms is None:
-        return None
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        fields = asdict(replace(self, signed=None, seen=None))
+        fields["seen"] = signed_value(self.seen)
+        del fields["signed"]
+        written: JsonObject = json.loads(json.dumps(fields))
+        times = {name for name in written if name.endswith("at_ms") and written[name] is not None}
+        return {
+            name.removesuffix("_ms"): iso_time(cast("int", value)) if name in times else value
+            for name, value in written.items()
+        }
 
 
 FIELDS: Final = tuple(AuditRecord(at_ms=0, event="vote", run_id="", root_run_id="").record())
@@ -273,10 +263,8 @@ def records_between(
                 yield _of_ignored(ignored, event, blank)
             case WaitBegan() | WaitEnded():
                 yield _of_wait(change, after, blank)
-            case NoticeUndelivered(notice=lost):
-                yield _of_undelivered(lost, blank)
-            case NoticeDelivered(notice=delivered):
-                yield _of_delivered(delivered, blank)
+            case NoticeUndelivered(notice=notice) | NoticeDelivered(notice=notice):
+                yield _of_notice(notice, blank)
             case _:
                 pass
 
@@ -291,25 +279,15 @@ def finished(one: AuditRecord, redaction: Redaction) -> AuditRecord:
     )
 
 
-def _of_undelivered(lost: Undelivered, blank: AuditRecord) -> AuditRecord:
-    return replace(
-        blank,
-        at_ms=lost.at_ms,
-        event="undelivered",
-        request_id=_text(lost.request_id),
-        channel=_text(lost.notifier),
-        note=f"{lost.event}: {lost.why}",
-    )
-
-
-def _of_delivered(one: Delivered, blank: AuditRecord) -> AuditRecord:
+def _of_notice(one: Delivered | Undelivered, blank: AuditRecord) -> AuditRecord:
+    is_lost = isinstance(one, Undelivered)
     return replace(
         blank,
         at_ms=one.at_ms,
-        event="notified",
+        event="undelivered" if is_lost else "notified",
         request_id=_text(one.request_id),
         channel=_text(one.notifier),
-        note=one.event,
+        note=f"{one.event}: {one.why}" if is_lost else one.event,
     )
 
 
@@ -317,28 +295,22 @@ def _of_wait(change: WaitBegan | WaitEnded, after: LoopState, blank: AuditRecord
     one = replace(blank, kind="wait", agent=_text(after.agent))
     if isinstance(change, WaitBegan):
         call, parked = change.call, change.parked
-        return replace(
-            one,
-            at_ms=parked.since_ms,
-            event="wait_began",
-            tool=_text(call.name),
-            call_id=_text(call.call_id),
-            wait=_text(parked.wait.name),
-            due_at_ms=parked.ends_ms,
-        )
+        one = replace(one, event="wait_began", at_ms=parked.since_ms, due_at_ms=parked.ends_ms)
+        return _of_tool(one, call.name, call.call_id, parked.wait.name)
     receipt = change.receipt
     return replace(
-        one,
+        _of_tool(one, receipt.tool, receipt.call_id, receipt.name),
         at_ms=receipt.at_ms,
         event="wait_timed_out" if receipt.timed_out else "delivered",
-        tool=_text(receipt.tool),
-        call_id=_text(receipt.call_id),
-        wait=_text(receipt.name),
         delivery_id=_text(receipt.delivery_id),
         by=_text(receipt.source),
         verified=None if receipt.timed_out else receipt.verified,
         note=_LATER if receipt.verified is None else "",
     )
+
+
+def _of_tool(one: AuditRecord, tool: str, call_id: str, wait: str) -> AuditRecord:
+    return replace(one, tool=_text(tool), call_id=_text(call_id), wait=_text(wait))
 
 
 def _of_request(
@@ -754,11 +726,8 @@ class _Reading:
                 run_id=execution.run_id,
                 root_run_id=execution.root_run_id,
             )
-            found = (
-                *(_of_undelivered(one, blank) for one in late.undelivered),
-                *(_of_delivered(one, blank) for one in late.delivered),
-            )
-            records.update(dict.fromkeys(found))
+            notices = (*late.undelivered, *late.delivered)
+            records.update(dict.fromkeys(_of_notice(one, blank) for one in notices))
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound("Its history is no longer retained.") from error

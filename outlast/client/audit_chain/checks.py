@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.client.audit_chain.entries import (
@@ -51,12 +51,7 @@ class Problem:
 
     def record(self) -> JsonObject:
         """Return the problem as JSON."""
-        return {
-            "text": self.text,
-            "line": self.line,
-            "run_id": self.run_id,
-            "number": self.number,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

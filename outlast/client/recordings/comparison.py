@@ -4,7 +4,7 @@ Texts are not compared: two answers in other words are the same decision.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -97,14 +97,7 @@ class Difference:
 
     def record(self) -> JsonObject:
         """Return the difference as JSON."""
-        return {
-            "kind": self.kind,
-            "question": self.question,
-            "turn": self.turn,
-            "agent": self.agent,
-            "was": self.was,
-            "now": self.now,
-        }
+        return asdict(self)
 
 
 def differences(was: Recording, now: Recording, *, is_cut: bool = False) -> tuple[Difference, ...]:

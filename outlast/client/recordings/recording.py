@@ -18,48 +18,21 @@ from outlast.loop.values import Failure, Json, JsonObject
 FORMAT: Final = "outlast.recording"
 VERSION: Final = 1
 
-EntryKind: TypeAlias = Literal[
-    "message",
-    "prepared",
-    "model",
-    "tool",
-    "agent",
-    "handoff",
-    "input_check",
-    "answer_check",
-    "summary",
-    "request",
-    "action",
-    "delivery",
-    "time",
-    "cancel",
-    "retry",
-    "withdraw",
-    "line",
-    "answer",
-    "end",
-    "lost",
+StepKind: TypeAlias = Literal[
+    "prepared", "model", "tool", "agent", "handoff", "input_check", "answer_check", "summary"
 ]
+"""What a worker carried out."""
+
+OutsideKind: TypeAlias = Literal[
+    "message", "action", "delivery", "time", "cancel", "retry", "withdraw"
+]
+"""What came from people and programs, or with time."""
+
+EntryKind: TypeAlias = Literal[StepKind, OutsideKind, "request", "line", "answer", "end", "lost"]
 """What an entry is about: a message, a step of the run with its result, or something from outside."""
 
-STEPS: Final[frozenset[EntryKind]] = frozenset(
-    {
-        "prepared",
-        "model",
-        "tool",
-        "agent",
-        "handoff",
-        "input_check",
-        "answer_check",
-        "summary",
-    }
-)
-"""Kinds of entries that a worker carried out."""
-
-FROM_OUTSIDE: Final[frozenset[EntryKind]] = frozenset(
-    {"message", "action", "delivery", "time", "cancel", "retry", "withdraw"}
-)
-"""Kinds of entries that came from people and programs, or with time."""
+STEPS: Final[frozenset[EntryKind]] = frozenset(get_args(StepKind))
+FROM_OUTSIDE: Final[frozenset[EntryKind]] = frozenset(get_args(OutsideKind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
