@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from outlast.cli.caller import PersonCaller, by_person
+from outlast.cli.caller import PersonCaller, on_server
 
 if TYPE_CHECKING:
     from outlast.client.people.actions import AsideReceipt
@@ -26,7 +26,7 @@ _Part: TypeAlias = Annotated[
 ]
 
 
-@by_person
+@on_server
 async def set_aside(
     caller: PersonCaller,
     item: _Item,
@@ -48,7 +48,7 @@ async def set_aside(
     _show(caller, receipt, f"The model does not read {_named(item, part)} any more.")
 
 
-@by_person
+@on_server
 async def take_back(caller: PersonCaller, item: _Item, part: _Part = None) -> None:
     """Let the model read an item again that a person or a provider's refusal set aside."""
     handle = await caller.handle()

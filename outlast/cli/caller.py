@@ -2,18 +2,17 @@
 
 import asyncio
 import functools
-import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from operator import methodcaller
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import options, server, terminal
-from outlast.cli.described import parameters_of, summary_of
+from outlast.cli.described import described
 from outlast.cli.exit_codes import ExitCode
 from outlast.contract.names import METHOD_NAMED
 from outlast.rendering import command
@@ -142,53 +141,12 @@ def use_codec(codec: str | None) -> None:
         os.environ["OUTLAST_CODEC"] = codec
 
 
-def _with_options(kind: type[Caller]) -> Callable[[Main], Callable[..., None]]:
-    """Return a decorator that makes an async function a command with a caller's options.
+def on_server(main: Main) -> Callable[..., None]:
+    """Make an async function, whose first argument is a `Caller`, a command that uses a server."""
 
-    The function gets the caller first. Shared arguments come before its own, shared options after
-    them. A parameter of the function that is a dataclass stands for one option for each field. The
-    docstrings of both describe options; see `described`.
-    """
-    shared = inspect.signature(kind).parameters.values()
-    arguments = [one for one in shared if one.default is inspect.Parameter.empty]
-    common = [one for one in shared if one.default is not inspect.Parameter.empty]
+    @functools.wraps(main)
+    def run(**given: Any) -> None:
+        if code := asyncio.run(main(**given)):
+            raise typer.Exit(code)
 
-    def decorate(main: Main) -> Callable[..., None]:
-        taken = parameters_of(main)[1:]
-        groups = {one.name: group for one in taken if (group := _group_of(one)) is not None}
-        own = [
-            option
-            for one in taken
-            for option in (parameters_of(groups[one.name]) if one.name in groups else (one,))
-        ]
-
-        @functools.wraps(main)
-        def run(**given: Any) -> None:
-            caller = kind(**{one.name: given.pop(one.name) for one in shared})
-            for name, group in groups.items():
-                values = {one.name: given.pop(one.name) for one in parameters_of(group)}
-                given[name] = group(**values)
-            if code := asyncio.run(main(caller, **given)):
-                raise typer.Exit(code)
-
-        by_name = inspect.Parameter.KEYWORD_ONLY
-        parameters = [one.replace(kind=by_name) for one in (*arguments, *own, *common)]
-        vars(run)["__signature__"] = inspect.Signature(parameters)
-        run.__doc__ = summary_of(main)
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
-        return run
-
-    return decorate
-
-
-def _group_of(parameter: inspect.Parameter) -> Callable[..., Any] | None:
-    """Return the dataclass whose fields are options; None for a parameter that is one option."""
-    found: Any = parameter.annotation
-    return found if isinstance(found, type) and is_dataclass(found) else None
-
-
-on_server: Final = _with_options(Caller)
-"""Makes an async function, whose first argument is a `Caller`, a command that uses a server."""
-
-by_person: Final = _with_options(PersonCaller)
-"""Makes an async function, whose first argument is a `PersonCaller`, a command on a run."""
+    return described(run)

@@ -9,7 +9,7 @@ import typer
 
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
-from outlast.cli.caller import PersonCaller, by_person
+from outlast.cli.caller import PersonCaller, on_server
 from outlast.cli.consent import Consent, Digest, Yes
 from outlast.clock import now_ms
 from outlast.rendering import command, decision_command, shown_time
@@ -57,7 +57,7 @@ _QUESTIONS: Final[dict["DecisionType", str]] = {
 }
 
 
-@by_person
+@on_server
 async def approve(
     caller: PersonCaller,
     approval: ApprovalId = None,
@@ -76,7 +76,7 @@ async def approve(
     await chosen.decide(consent, "approve", **remembered)
 
 
-@by_person
+@on_server
 async def edit(
     caller: PersonCaller,
     approval: ApprovalId = None,
@@ -118,7 +118,7 @@ async def edit(
     await chosen.decide(consent, "edit", edited_arguments=wanted, message=message)
 
 
-@by_person
+@on_server
 async def reject(
     caller: PersonCaller,
     approval: ApprovalId = None,
@@ -134,7 +134,7 @@ async def reject(
     await chosen.decide(consent, "reject", message=message, **remembered)
 
 
-@by_person
+@on_server
 async def respond(
     caller: PersonCaller,
     approval: ApprovalId = None,
@@ -159,7 +159,7 @@ async def respond(
     await chosen.decide(consent, "respond", response=said)
 
 
-@by_person
+@on_server
 async def claim(
     caller: PersonCaller,
     approval: ApprovalId = None,
@@ -184,7 +184,7 @@ async def claim(
     chosen.show_claim(receipt, f"{receipt.by} works on {chosen.request.id}{shown}.")
 
 
-@by_person
+@on_server
 async def unclaim(
     caller: PersonCaller,
     approval: ApprovalId = None,
@@ -202,7 +202,7 @@ async def unclaim(
     chosen.show_claim(receipt, f"Nobody works on {chosen.request.id} now.")
 
 
-@by_person
+@on_server
 async def withdraw(caller: PersonCaller, approval: ApprovalId = None) -> None:
     """Take your vote back, while a request still needs others; an edit of yours is void, too."""
     chosen = await _choose(caller, approval, "inbox withdraw")
@@ -213,7 +213,7 @@ async def withdraw(caller: PersonCaller, approval: ApprovalId = None) -> None:
     caller.show(chosen.record(receipt), f"Withdrawn. {now}")
 
 
-@by_person
+@on_server
 async def ask(
     caller: PersonCaller,
     approval: ApprovalId = None,

@@ -6,14 +6,14 @@ A parameter without a default is an argument. Settings such as `min=` are in its
 """
 
 import copy
+import functools
 import inspect
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
+from dataclasses import is_dataclass
+from typing import Annotated, Any, Final, cast, get_args, get_origin
 
 import typer
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SECTION: Final = "\n\nCommand line:\n"
 _ENTRY: Final = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.+)$", re.MULTILINE)
@@ -53,10 +53,33 @@ def _option(parameter: inspect.Parameter, form: list[str], words: str) -> inspec
     return parameter.replace(annotation=Annotated[kind, info])
 
 
-def described(command: F) -> F:
-    """Make a function a command with the options that its docstring describes."""
+def described(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function a command with the options that its docstring describes.
+
+    A parameter that is a dataclass stands for one option for each field, which the docstring of the
+    dataclass describes. Those of the first parameter come last, but its arguments first.
+    """
     taken = parameters_of(command)
-    vars(command)["__signature__"] = inspect.Signature(taken)
-    command.__annotations__ = {one.name: one.annotation for one in taken}
-    command.__doc__ = summary_of(command)
-    return command
+    groups = {
+        one.name: cast("Any", one.annotation) for one in taken if is_dataclass(one.annotation)
+    }
+    options_of = {name: parameters_of(group) for name, group in groups.items()}
+    own = [option for one in taken for option in options_of.get(one.name, [one])]
+    made: Callable[..., Any] = command
+    if groups:
+        shared = options_of.get(taken[0].name, [])
+        arguments = [one for one in shared if one.default is inspect.Parameter.empty]
+        own = [*arguments, *own[len(shared) :], *(one for one in shared if one not in arguments)]
+        own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> Any:
+            for name, group in groups.items():
+                given[name] = group(**{one.name: given.pop(one.name) for one in options_of[name]})
+            return command(**given)
+
+        made = run
+    vars(made)["__signature__"] = inspect.Signature(own)
+    made.__annotations__ = {one.name: one.annotation for one in own}
+    made.__doc__ = summary_of(command)
+    return made

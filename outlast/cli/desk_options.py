@@ -1,10 +1,7 @@
 """The options of `outlast serve` that say who may come in, and what they may do."""
 
-import functools
-import inspect
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -14,7 +11,6 @@ import typer
 
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
-from outlast.cli.described import parameters_of, summary_of
 from outlast.cli.durations import past_time
 from outlast.hosts import is_this_machine
 
@@ -237,20 +233,3 @@ def api_keys() -> dict[str, str]:
             raise UserError(f"{API_KEYS_VARIABLE} names {name.strip()!r:.80} twice.")
         found[name.strip()] = key.strip()
     return found
-
-
-def with_team(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a login to a command, whose first argument is `TeamOptions`."""
-    shared = parameters_of(TeamOptions)
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        command(TeamOptions(**{one.name: given.pop(one.name) for one in shared}), **given)
-
-    own = parameters_of(command)[1:]
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    parameters = [one.replace(kind=by_name) for one in (*own, *shared)]
-    vars(run)["__signature__"] = inspect.Signature(parameters)
-    run.__doc__ = summary_of(command)
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run

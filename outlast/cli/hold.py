@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlast.agents.errors import UserError
-from outlast.cli.caller import PersonCaller, by_person
+from outlast.cli.caller import PersonCaller, on_server
 
 if TYPE_CHECKING:
     from outlast.client.people.actions import TakeoverReceipt
 
 
-@by_person
+@on_server
 async def hold(
     caller: PersonCaller,
     after_turn: bool = False,
@@ -44,7 +44,7 @@ async def hold(
     _show(caller, receipt, done)
 
 
-@by_person
+@on_server
 async def say(
     caller: PersonCaller,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say to the user.")],
@@ -58,7 +58,7 @@ async def say(
     _show(caller, receipt, done)
 
 
-@by_person
+@on_server
 async def release(
     caller: PersonCaller,
     note: str = "",

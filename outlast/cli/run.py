@@ -8,7 +8,7 @@ import typer
 
 from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
-from outlast.cli.caller import By, Caller, PersonCaller, by_person, on_server, sender
+from outlast.cli.caller import By, Caller, PersonCaller, on_server, sender
 from outlast.cli.exit_codes import ExitCode
 from outlast.rendering import command
 
@@ -80,7 +80,7 @@ async def run(
     return ExitCode.OK
 
 
-@by_person
+@on_server
 async def send(
     caller: PersonCaller,
     text: options.Text,

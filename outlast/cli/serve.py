@@ -13,7 +13,8 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import use_codec
-from outlast.cli.desk_options import TeamOptions, api_keys, with_team
+from outlast.cli.described import described
+from outlast.cli.desk_options import TeamOptions, api_keys
 from outlast.cli.keys import key_file
 from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
@@ -35,7 +36,7 @@ _UNSIGNED = (
 )
 
 
-@with_team
+@described
 def serve(
     team: TeamOptions,
     target: Annotated[str | None, typer.Argument(show_default=False)] = None,
