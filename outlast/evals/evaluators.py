@@ -85,7 +85,7 @@ class AgentPath(Evaluator[Any, Trajectory, Any]):
 class NoEffectWithoutApproval(Evaluator[Any, Trajectory, Any]):
     """Checks that guarded tools ran only after people had approved the call.
 
-    What people decided is read from the run's requests and decisions. What a model says about an
+    The run's recording says of each call whether people had approved it. What a model says about an
     approval counts for nothing.
 
     Attributes:
