@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -141,7 +141,7 @@ class Sweep:
                     self._known.add(missing.execution_id)
                 except (AgentsException, RPCError, ValueError) as error:
                     why = error.message if isinstance(error, AgentsException) else str(error)
-                    failed.append(_because(missing, why))
+                    failed.append(replace(missing, why=why))
 
         async for page in closed_executions(self.client, self.task_queue, since_ms):
             listed.update(one.execution.run_id for one in page)
@@ -301,16 +301,6 @@ def missing_one(info: WorkflowExecutionInfo) -> NotArchived:
         execution_id=info.execution.run_id,
         task_queue=info.task_queue,
         closed_ms=info.close_time.ToMilliseconds(),
-    )
-
-
-def _because(missing: NotArchived, why: str) -> NotArchived:
-    return NotArchived(
-        run_id=missing.run_id,
-        execution_id=missing.execution_id,
-        task_queue=missing.task_queue,
-        closed_ms=missing.closed_ms,
-        why=why,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from outlast.agents.errors import DecisionRefused
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
-from outlast.cli.consent import Consent, Digest, Yes
+from outlast.cli.consent import Consent
 from outlast.cli.exit_codes import ExitCode
 from outlast.clock import now_ms
 from outlast.rendering import DIGEST_SHOWN, command, counted, excerpt
@@ -39,8 +39,8 @@ async def approve_all(
     caller: Caller,
     group: options.Group = None,
     limit: options.Limit = 50,
-    yes: Yes = False,
-    digest: Digest = None,
+    *,
+    consent: Consent,
     by: By = None,
 ) -> ExitCode:
     """Approve what you may decide and its policies allow to be decided together (`bulk = true`).
@@ -48,7 +48,7 @@ async def approve_all(
     Shows what will happen to each request, and asks. A script names the list that somebody has seen
     instead, with --digest, and adds --yes.
     """
-    return await _decide(caller, "approve", None, group, limit, Consent(yes, digest), sender(by))
+    return await _decide(caller, "approve", None, group, limit, consent, sender(by))
 
 
 @on_server
@@ -57,8 +57,8 @@ async def reject_all(
     message: str | None = None,
     group: options.Group = None,
     limit: options.Limit = 50,
-    yes: Yes = False,
-    digest: Digest = None,
+    *,
+    consent: Consent,
     by: By = None,
 ) -> ExitCode:
     """Reject what you may decide and its policies allow to be decided together (`bulk = true`).
@@ -66,7 +66,7 @@ async def reject_all(
     Command line:
         message (--message -m): The reason, for the models to read.
     """
-    return await _decide(caller, "reject", message, group, limit, Consent(yes, digest), sender(by))
+    return await _decide(caller, "reject", message, group, limit, consent, sender(by))
 
 
 async def _decide(

@@ -1,7 +1,7 @@
 """The yes of a person to what a command shows, or of a script to what somebody has seen."""
 
 from dataclasses import dataclass
-from typing import Annotated, Final, TypeAlias
+from typing import Final
 
 import typer
 
@@ -9,25 +9,19 @@ from outlast.agents.errors import UserError
 from outlast.cli import terminal
 from outlast.cli.exit_codes import ExitCode
 
-Yes: TypeAlias = Annotated[
-    bool, typer.Option("--yes", "-y", help="Decide without a question; needs --digest.")
-]
-Digest: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--digest",
-        help="The digest of the request or the list that you have seen, or its beginning; the "
-        "decision counts for nothing else.",
-    ),
-]
-
 SHORTEST_DIGEST: Final = 12
 """The fewest characters of a digest that name a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """The options `--yes` and `--digest`."""
+    """The options `--yes` and `--digest`.
+
+    Command line:
+        yes (--yes -y): Decide without a question; needs --digest.
+        digest: The digest of the request or the list that you have seen, or its beginning; the
+            decision counts for nothing else.
+    """
 
     yes: bool = False
     digest: str | None = None

@@ -10,7 +10,7 @@ import typer
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
 from outlast.cli.caller import PersonCaller, on_server
-from outlast.cli.consent import Consent, Digest, Yes
+from outlast.cli.consent import Consent
 from outlast.clock import now_ms
 from outlast.rendering import command, decision_command, shown_time
 from outlast.views.records import Json, JsonObject
@@ -34,21 +34,35 @@ ApprovalId: TypeAlias = Annotated[
 Message: TypeAlias = Annotated[
     str | None, typer.Option("--message", "-m", help="The reason, for the model to read.")
 ]
-Remember: TypeAlias = Annotated[
-    Literal["tool", "tool_with_args"] | None,
-    typer.Option(
-        "--remember",
-        help="Decide further calls of this tool by this agent, too: all, or those with the same "
-        "arguments.",
-    ),
-]
-Until: TypeAlias = Annotated[
-    Literal["run", "conversation"] | None,
-    typer.Option(
-        "--until",
-        help="How long --remember holds: for this question, or the whole conversation (default).",
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembering:
+    """For which further calls a decision counts.
+
+    Command line:
+        remember: Decide further calls of this tool by this agent, too: all, or those with the same
+            arguments.
+        until: How long --remember holds: for this question, or the whole conversation (default).
+    """
+
+    remember: Literal["tool", "tool_with_args"] | None = None
+    until: Literal["run", "conversation"] | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the decision."""
+        if self.remember is None:
+            return {}
+        until = self.until or "conversation"
+        return {"remember": True, "remember_scope": self.remember, "remember_until": until}
+
+    def __post_init__(self) -> None:
+        if self.remember is None and self.until is not None:
+            raise UserError(
+                "--until says how long --remember holds. Add --remember, or leave both."
+            )
+
+
 _QUESTIONS: Final[dict["DecisionType", str]] = {
     "approve": "Approve it?",
     "edit": "Approve it with these arguments instead?",
@@ -61,19 +75,17 @@ _QUESTIONS: Final[dict["DecisionType", str]] = {
 async def approve(
     caller: PersonCaller,
     approval: ApprovalId = None,
-    remember: Remember = None,
-    until: Until = None,
-    yes: Yes = False,
-    digest: Digest = None,
+    *,
+    remembering: Remembering,
+    consent: Consent,
 ) -> None:
     """Approve a call that waits for a person: it runs as it is.
 
     Shows the request and asks. A script names the arguments that somebody has seen instead, with
     --digest, and adds --yes.
     """
-    consent, remembered = Consent(yes, digest), _remembered(remember, until)
     chosen = await _choose(caller, approval, "approve", consent)
-    await chosen.decide(consent, "approve", **remembered)
+    await chosen.decide(consent, "approve", **remembering.fields())
 
 
 @on_server
@@ -83,8 +95,8 @@ async def edit(
     arguments: str | None = None,
     changes: list[str] | None = None,
     message: Message = None,
-    yes: Yes = False,
-    digest: Digest = None,
+    *,
+    consent: Consent,
 ) -> None:
     """Approve a call with other arguments; the model reads that a person changed them.
 
@@ -99,7 +111,7 @@ async def edit(
     from outlast.cli.argument_changes import with_changes
     from outlast.cli.json_values import json_object, json_option
 
-    consent, wanted = Consent(yes, digest), None
+    wanted = None
     if arguments is not None and changes:
         raise UserError("Write either all arguments (--arguments) or single ones (--set).")
     if arguments is not None:
@@ -123,15 +135,13 @@ async def reject(
     caller: PersonCaller,
     approval: ApprovalId = None,
     message: Message = None,
-    remember: Remember = None,
-    until: Until = None,
-    yes: Yes = False,
-    digest: Digest = None,
+    *,
+    remembering: Remembering,
+    consent: Consent,
 ) -> None:
     """Reject a call that waits for a person; the model reads the message."""
-    consent, remembered = Consent(yes, digest), _remembered(remember, until)
     chosen = await _choose(caller, approval, "reject", consent)
-    await chosen.decide(consent, "reject", message=message, **remembered)
+    await chosen.decide(consent, "reject", message=message, **remembering.fields())
 
 
 @on_server
@@ -140,8 +150,8 @@ async def respond(
     approval: ApprovalId = None,
     text: str | None = None,
     response: str | None = None,
-    yes: Yes = False,
-    digest: Digest = None,
+    *,
+    consent: Consent,
 ) -> None:
     """Answer in place of a call: it does not run, and the model reads your answer.
 
@@ -154,7 +164,6 @@ async def respond(
     if (text is None) == (response is None):
         raise UserError("Write your answer: --text '...', or --response with JSON or @FILE.")
     said: Json = text if response is None else json_option(response, "--response")
-    consent = Consent(yes, digest)
     chosen = await _choose(caller, approval, "inbox respond", consent)
     await chosen.decide(consent, "respond", response=said)
 
@@ -385,17 +394,6 @@ async def find_requests(
 
 
 # --- The decision ---------------------------------------------------------------------------------
-
-
-def _remembered(remember: str | None, until: str | None) -> dict[str, Any]:
-    if remember is None:
-        if until is not None:
-            raise UserError(
-                "--until says how long --remember holds. Add --remember, or leave both."
-            )
-        return {}
-    until = until or "conversation"
-    return {"remember": True, "remember_scope": remember, "remember_until": until}
 
 
 def _further(request: "ApprovalRequest", fields: dict[str, Any]) -> str:

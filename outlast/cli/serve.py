@@ -12,7 +12,7 @@ import typer
 
 from outlast.agents.errors import UserError
 from outlast.cli import options, server, terminal
-from outlast.cli.caller import use_codec
+from outlast.cli.caller import Caller
 from outlast.cli.described import described
 from outlast.cli.desk_options import TeamOptions, api_keys
 from outlast.cli.keys import key_file
@@ -46,10 +46,8 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=LARGEST_PORT)] = DEFAULT_PORT,
     connections: Annotated[int, typer.Option(min=1)] = DEFAULT_CONNECTIONS,
     until_eof: Annotated[bool, typer.Option(hidden=True)] = False,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    codec: options.Codec = None,
-    as_json: options.AsJson = False,
+    *,
+    caller: Caller,
 ) -> None:
     """Serve the desk until Ctrl-C: an inbox, conversations, a chat, and an HTTP API.
 
@@ -63,14 +61,13 @@ def serve(
         connections: How many connections it takes at once.
         until_eof: Also stop when standard input ends.
     """
-    use_codec(codec)
     log_to_standard_error(logging.WARNING)
     check_desk_installed()
     _check_host(host, team)
     login, roles = team.login(), team.roles()
 
     def on_ready(bound: int) -> None:
-        _say_where(host, bound, team.url, as_json=as_json)
+        _say_where(host, bound, team.url, as_json=caller.as_json)
 
     async def work() -> None:
         from outlast.serve.app import desk
@@ -80,7 +77,7 @@ def serve(
         stop = stop_requested()
         if until_eof:
             EndOfInput(stop, within=_LONGEST_END)
-        connection = await server.connect(address, namespace)
+        connection = await caller.connect()
         given = _options(connection, target, app_dir, team)
         given |= {"login": login, "roles": roles, "webhooks": _webhooks(webhooks, app_dir)}
         application = desk(connection.client, **given)

@@ -12,7 +12,7 @@ import typer
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 from outlast.cli import event_loop, options, server, terminal
-from outlast.cli.caller import use_codec
+from outlast.cli.caller import Caller
 from outlast.cli.described import described
 from outlast.cli.outage_log import CORE, OutageLog
 from outlast.cli.process_log import log_to_standard_error
@@ -55,10 +55,8 @@ def worker(
     any_key: bool = False,
     until_eof: Annotated[bool, typer.Option(hidden=True)] = False,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    codec: options.Codec = None,
-    as_json: options.AsJson = False,
+    *,
+    caller: Caller,
 ) -> None:
     """Run your agents until Ctrl-C. Any number of workers may share a task queue.
 
@@ -75,7 +73,6 @@ def worker(
         any_key: Start even without a key for the models, or with a refused one.
         until_eof: Also stop when standard input ends.
     """
-    use_codec(codec)
     log_to_standard_error(logging.INFO if verbose else logging.WARNING)
     if processes > 1:
         given = {**context.params, "debug": bool(context.find_root().obj)}
@@ -97,9 +94,9 @@ def worker(
             end.within = config.get("graceful_shutdown_timeout", _GRACE) + _AFTER_GRACE
         for place in sessions or ():
             allow_place(place)
-        connection = await server.connect(address, namespace)
-        outages.watch(connection.client)
-        await _serve(connection.client, config, stop, any_key, as_json, until_eof, ready_fd)
+        client = (await caller.connect()).client
+        outages.watch(client)
+        await _serve(client, config, stop, any_key, caller.as_json, until_eof, ready_fd)
 
     event_loop.run(work())
 
