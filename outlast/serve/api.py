@@ -23,9 +23,7 @@ from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFoun
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
 from outlast.client.people.actions import (
-    AsideReceipt,
     DecisionReceipt,
-    TakeoverReceipt,
     decision_of,
 )
 from outlast.client.people.nested_requests import (
@@ -86,9 +84,7 @@ from outlast.serve.messages import begin, check_release, check_same, send
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import Refused
-from outlast.serve.routing import PATIENCE, DeskRequest, route
-from outlast.serve.troubles import customer_trouble, seen_troubles
-from outlast.serve.views import (
+from outlast.serve.records import (
     AsideReceiptView,
     BulkOutcomes,
     BulkOutcomeView,
@@ -117,6 +113,8 @@ from outlast.serve.views import (
     request_view,
     run_view,
 )
+from outlast.serve.routing import PATIENCE, DeskRequest, route
+from outlast.serve.troubles import customer_trouble, seen_troubles
 from outlast.views.customer import customer_view
 from outlast.views.records import ApprovalRequest, Decision, DecisionType, Json, JsonObject
 from outlast.views.run import RunSnapshot
@@ -189,7 +187,7 @@ async def _list(asked: DeskRequest, query: RunsQuery) -> RunList:
         page=page_of(query.page),
         patience=PATIENCE,
     )
-    runs = [RunListItem.model_validate(one) for one in page]
+    runs = [RunListItem.of(one) for one in page]
     return RunList(conversations=runs, next=text_of_page(page.next))
 
 
@@ -343,15 +341,17 @@ async def _hold(asked: DeskRequest, body: HoldBody) -> TakeoverReceiptView:
     """Take a conversation over, or hand over what you hold."""
     handle, person = asked.handle, asked.person
     if body.to is not None:
-        return _takeover(await _acted(handle.hand_over(by=person, to=body.to)))
-    return _takeover(await _acted(handle.hold(by=person, mode=body.mode, force=body.force)))
+        return TakeoverReceiptView.of(await _acted(handle.hand_over(by=person, to=body.to)))
+    return TakeoverReceiptView.of(
+        await _acted(handle.hold(by=person, mode=body.mode, force=body.force))
+    )
 
 
 @post(f"{_RUN}/say", "say")
 async def _say(asked: DeskRequest, body: SayBody) -> TakeoverReceiptView:
     """Answer the customer in a conversation that you hold."""
     said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id)
-    return _takeover(await _acted(said))
+    return TakeoverReceiptView.of(await _acted(said))
 
 
 @post(f"{_RUN}/release", "release")
@@ -359,41 +359,23 @@ async def _release(asked: DeskRequest, body: ReleaseBody) -> TakeoverReceiptView
     """Give a conversation back to an agent."""
     await check_release(asked, body.to)
     released = asked.handle.release(by=asked.person, note=body.note, to=body.to)
-    return _takeover(await _acted(released))
+    return TakeoverReceiptView.of(await _acted(released))
 
 
 @post(f"{_RUN}/set-aside", "set_aside")
 async def _set_aside(asked: DeskRequest, body: SetAsideBody) -> AsideReceiptView:
     """Leave an item of the transcript, or a part of it, out of what the model reads."""
     done = asked.handle.set_aside(body.item, by=asked.person, part=body.part, reason=body.reason)
-    return _aside(await _acted(done))
+    receipt = await _acted(done)
+    return AsideReceiptView.of(receipt, set_aside=bool(receipt.parts))
 
 
 @post(f"{_RUN}/take-back", "set_aside")
 async def _take_back(asked: DeskRequest, body: TakeBackBody) -> AsideReceiptView:
     """Let the model read an item again that was set aside."""
     done = asked.handle.take_back(body.item, by=asked.person, part=body.part)
-    return _aside(await _acted(done))
-
-
-def _aside(receipt: AsideReceipt) -> AsideReceiptView:
-    return AsideReceiptView(
-        id=receipt.run_id,
-        item=receipt.item,
-        set_aside=bool(receipt.parts),
-        parts=list(receipt.parts),
-    )
-
-
-def _takeover(receipt: TakeoverReceipt) -> TakeoverReceiptView:
-    return TakeoverReceiptView(
-        id=receipt.run_id,
-        status=receipt.status,
-        by=receipt.by,
-        agent=receipt.agent,
-        approved=list(receipt.approved),
-        is_judged=receipt.is_judged,
-    )
+    receipt = await _acted(done)
+    return AsideReceiptView.of(receipt, set_aside=bool(receipt.parts))
 
 
 @post(f"{_RUN}/cancel", "cancel", status=202)
@@ -418,14 +400,14 @@ async def _waits(asked: DeskRequest) -> WaitList:
     waits = await asked.handle.pending_waits()
     place = partial(Target, run_id=asked.run_id)
     own = [one for one in waits if may(asked.caller, "finish_wait", place(wait=one.name)) is None]
-    return WaitList(waits=[WaitView.model_validate(one) for one in own])
+    return WaitList(waits=[WaitView.of(one) for one in own])
 
 
 @post(f"{_RUN}/waits/finish", "finish_wait")
 async def _finish(asked: DeskRequest, body: FinishBody) -> DeliveryReceiptView:
     """Deliver what a tool waits for, once."""
     receipt = await deliver(asked, body.token, body.value, delivery_id=body.delivery_id)
-    return DeliveryReceiptView(run_id=receipt.run_id, waits_for=receipt.name, at=receipt.at)
+    return DeliveryReceiptView.of(receipt)
 
 
 async def deliver(
@@ -571,17 +553,7 @@ async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:
 
 
 def _receipt_view(receipt: DecisionReceipt, request: ApprovalRequest) -> DecisionReceiptView:
-    return DecisionReceiptView(
-        run_id=receipt.run_id,
-        request_id=receipt.request_id,
-        status=receipt.status,
-        votes=receipt.votes,
-        votes_needed=receipt.votes_needed,
-        by=receipt.by,
-        is_kept=receipt.is_kept,
-        is_queued=receipt.is_queued,
-        words=receipt.words(request),
-    )
+    return DecisionReceiptView.of(receipt, words=receipt.words(request))
 
 
 @post(f"{_REQUEST}/claim", "claim")
@@ -591,7 +563,7 @@ async def _claim(asked: DeskRequest, body: ClaimBody) -> ClaimReceiptView:
     receipt = await handle.claim(
         found.request, by=asked.person, minutes=body.minutes, force=body.force, to=body.to
     )
-    return ClaimReceiptView.model_validate(receipt)
+    return ClaimReceiptView.of(receipt)
 
 
 @post(f"{_REQUEST}/unclaim", "claim")
@@ -599,7 +571,7 @@ async def _unclaim(asked: DeskRequest, body: UnclaimBody) -> ClaimReceiptView:
     """End a claim."""
     found = await find(asked)
     receipt = await asked.handle.unclaim(found.request, by=asked.person, force=body.force)
-    return ClaimReceiptView.model_validate(receipt)
+    return ClaimReceiptView.of(receipt)
 
 
 # --- The inbox -----------------------------------------------------------------------------------
@@ -612,9 +584,9 @@ async def _inbox(asked: DeskRequest, query: InboxQuery) -> InboxList:
     criteria = query.criteria(asked.person) | {"scopes": asked.scopes("inbox")}
     if query.urgent:
         entries = await box.urgent(limit=query.limit, **criteria)
-        return InboxList(items=list(map(InboxItem.model_validate, entries)), next=None)
+        return InboxList(items=list(map(InboxItem.of, entries)), next=None)
     page = await box.list(limit=query.limit, page=page_of(query.page), **criteria)
-    return InboxList(items=list(map(InboxItem.model_validate, page)), next=text_of_page(page.next))
+    return InboxList(items=list(map(InboxItem.of, page)), next=text_of_page(page.next))
 
 
 @get("/api/inbox/events", "inbox", events=INBOX_EVENTS)

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from outlast.serve.access import Action
 from outlast.serve.bodies import Body, Query, read_body, read_query
 from outlast.serve.live import EventName
+from outlast.serve.records import View
 from outlast.serve.routing import DeskRequest, Handler, JSONAnswer
-from outlast.serve.views import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

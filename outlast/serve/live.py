@@ -32,10 +32,7 @@ from outlast.serve.feed import (
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.messages import stream_deadline
 from outlast.serve.problems import problem_of
-from outlast.serve.routing import Desk
-from outlast.serve.sse import EventStream, ServerSentEvent, json_event
-from outlast.serve.troubles import Watch, customer_trouble, seen_troubles
-from outlast.serve.views import (
+from outlast.serve.records import (
     AsideView,
     CustomerConversation,
     CustomerMessageView,
@@ -54,6 +51,9 @@ from outlast.serve.views import (
     trouble_views,
     unread_views,
 )
+from outlast.serve.routing import Desk
+from outlast.serve.sse import EventStream, ServerSentEvent, json_event
+from outlast.serve.troubles import Watch, customer_trouble, seen_troubles
 from outlast.views.customer import shows_text_in_progress
 from outlast.views.proofs import ProofReader
 from outlast.views.records import Person, Status
@@ -395,11 +395,7 @@ async def _inbox_events(
         yield _OPENED
         try:
             async for entries in reader:
-                now = {
-                    one.run_id: InboxItem.model_validate(one)
-                    for one in entries
-                    if _is_wanted(one, query)
-                }
+                now = {one.run_id: InboxItem.of(one) for one in entries if _is_wanted(one, query)}
                 if before is None:
                     yield _event("inbox", InboxEvent(items=list(now.values())), None)
                 else:

@@ -13,8 +13,8 @@ from outlast.serve.access import RULES
 from outlast.serve.api import ENDPOINTS
 from outlast.serve.bodies import FromQuery
 from outlast.serve.endpoints import Endpoint
+from outlast.serve.records import View
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.views import View
 from outlast.views.records import JsonObject
 
 _REFERENCE: Final = "#/components/schemas/{model}"

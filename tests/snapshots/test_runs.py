@@ -13,7 +13,7 @@ from outlast.client.read.events import changes
 from outlast.client.timeline import Timeline
 from outlast.loop.state import LoopState
 from outlast.serve.access import Caller, Program, Staff
-from outlast.serve.views import customer_conversation, run_view
+from outlast.serve.records import customer_conversation, run_view
 from outlast.views.run import snapshot_of
 from tests.snapshots.catalogue import HISTORIES, RecordedRun, runs_of
 from tests.snapshots.kept import FOLDER, compare

@@ -20,8 +20,8 @@ from outlast.pricing import Cost, usd_of
 from outlast.rendering import arguments_text, counted, json_text
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
 from outlast.serve.pages.budgets import Extension, extension_of
+from outlast.serve.records import proof_of_step
 from outlast.serve.troubles import seen_troubles
-from outlast.serve.views import proof_of_step
 from outlast.views.acts import audience_text, deadline_ms, same_person
 from outlast.views.customer import CustomerMessage, customer_view, shows_text_in_progress
 from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader

@@ -13,8 +13,8 @@ from outlast.serve.pages.budgets import extended_by, extension_of
 from outlast.serve.pages.page import Form
 from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.records import RequestView, action_of
 from outlast.serve.routing import DeskRequest
-from outlast.serve.views import RequestView, action_of
 from outlast.views.acts import is_queued
 from outlast.views.records import (
     LONGEST_CLAIM_MINUTES,

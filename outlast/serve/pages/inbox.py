@@ -41,9 +41,9 @@ from outlast.serve.pages.page import (
     version_of,
 )
 from outlast.serve.problems import Refused
+from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
-from outlast.serve.views import RequestView, request_view
 from outlast.views.records import Person, Risk
 from outlast.views.trouble import Trouble
 from outlast.visibility.scopes import RunScope

@@ -50,9 +50,9 @@ from outlast.serve.pages.schema_form import (
     read_form,
 )
 from outlast.serve.problems import Refused
+from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
-from outlast.serve.views import RequestView, request_view
 from outlast.views.acts import options_to_decide
 from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.records import ApprovalRequest, Json

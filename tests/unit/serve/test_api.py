@@ -33,7 +33,7 @@ from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk, EscapedPaths, JSONAnswer
 from outlast.serve.tokens import ConversationTokens
-from outlast.serve.views import TokenView, View
+from outlast.serve.records import TokenView, View
 from tests.unit.client.recorded import FakeClient, Recording, refused
 
 KEY = "a-key-of-a-shop-that-nobody-guesses"

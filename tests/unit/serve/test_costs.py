@@ -8,7 +8,7 @@ import pytest
 
 from outlast.loop.values import ModelUse, Usage
 from outlast.serve.access import Caller, Customer, Program
-from outlast.serve.views import run_view
+from outlast.serve.records import run_view
 from outlast.serve.wires.ag_ui_view import as_messages, view_of_customer
 from outlast.views.customer import customer_view
 from outlast.views.run import snapshot_of

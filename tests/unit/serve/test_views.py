@@ -15,7 +15,7 @@ from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 from outlast.serve.access import Caller, Program, Role, Staff
-from outlast.serve.views import (
+from outlast.serve.records import (
     RequestView,
     customer_conversation,
     request_view,

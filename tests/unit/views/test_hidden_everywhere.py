@@ -23,7 +23,7 @@ from outlast.notifications.texts import arguments_shown
 from outlast.ports.notifier import notification
 from outlast.serve.access import Caller, Program, Staff, groups_of
 from outlast.serve.pages.conversation_view import conversation
-from outlast.serve.views import customer_conversation, request_view, run_view
+from outlast.serve.records import customer_conversation, request_view, run_view
 from outlast.serve.wires.ag_ui_view import view_of_team
 from outlast.views.redaction import shown_notices
 from outlast.views.run import snapshot_of

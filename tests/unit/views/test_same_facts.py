@@ -18,7 +18,7 @@ from outlast.client.timeline import Timeline
 from outlast.loop.state import LoopState
 from outlast.serve.access import Caller, Program, Role, Staff
 from outlast.serve.pages.conversation_view import BADGES, conversation
-from outlast.serve.views import customer_conversation, run_view
+from outlast.serve.records import customer_conversation, run_view
 from outlast.serve.wires.ag_ui_view import Said, view_of_customer, view_of_team
 from outlast.views.customer import customer_view
 from outlast.views.proofs import NO_PROOFS

@@ -20,7 +20,7 @@ from outlast.serve.access import Staff
 from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.pages.filters import FILTERS
 from outlast.serve.troubles import customer_trouble
-from outlast.serve.views import customer_conversation, run_view
+from outlast.serve.records import customer_conversation, run_view
 from outlast.views.run import snapshot_of
 from outlast.views.trouble import (
     QUIET,

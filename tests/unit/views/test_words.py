@@ -35,7 +35,7 @@ from outlast.rendering import shown_time
 from outlast.serve.access import Staff
 from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.pages.decisions import words_of
-from outlast.serve.views import request_view
+from outlast.serve.records import request_view
 from outlast.views import words
 from outlast.views.proofs import NO_PROOFS
 from outlast.views.run import snapshot_of

@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from outlast import clock
 from outlast.agents.items.call_outputs import output_content
@@ -30,7 +30,6 @@ from outlast.views.proofs import NO_PROOFS, Proof, ProofReader
 from outlast.views.records import (
     ApprovalRequest,
     ApprovalStatus,
-    Customer,
     Failure,
     Item,
     ItemKind,
@@ -38,8 +37,6 @@ from outlast.views.records import (
     JsonObject,
     Risk,
     Status,
-    Usage,
-    Vote,
     VoteType,
 )
 from outlast.views.redaction import Redaction
@@ -68,13 +65,38 @@ class View(BaseModel):
     """A part of an answer. A field that the caller may not see is absent."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True, extra="forbid", from_attributes=True, populate_by_name=True
+        frozen=True, extra="forbid", populate_by_name=True
     )
+
+    @classmethod
+    def of(cls, source: object, **own: Any) -> Self:
+        """Return the view of a record.
+
+        A field that may be absent is never copied: its caller has to say that it may be seen.
+
+        Args:
+            source: the record, whose attributes are the fields that are not among `own`. Another
+                name of an attribute is the `validation_alias` of its field.
+            **own: fields of the view.
+        """
+        copied = {
+            name: getattr(source, str(field.validation_alias or name))
+            for name, field in cls.model_fields.items()
+            if name not in own and field.is_required()
+        }
+        return cls(**copied, **own)
 
     def record(self) -> JsonObject:
         """Return the view as JSON, without absent fields."""
         return self.model_dump(mode="json", exclude_unset=True)
 
+
+def _time(at: object) -> object:
+    """Return a time of a run, in milliseconds since the epoch, as a time."""
+    return datetime.fromtimestamp(at / 1000, UTC) if isinstance(at, int) else at
+
+
+Moment: TypeAlias = Annotated[datetime, BeforeValidator(_time)]
 
 _PROOF: Final = (
     "Whether it is proven who did it. `proven`: the desk has checked the signature. `accepted`: the "
@@ -125,7 +147,7 @@ class VoteView(View):
     by: str | None
     proof: Proof = Field(description=_PROOF)
     counts: bool = Field(description="Whether the vote is for the present arguments.")
-    at: datetime
+    at: Moment
     message: str | None
 
 
@@ -133,7 +155,7 @@ class ClaimView(View):
     """A person works on a request, and nobody else decides it until then."""
 
     by: str
-    until: datetime
+    until: Moment = Field(validation_alias="until_ms")
 
 
 class AsideView(View):
@@ -144,7 +166,7 @@ class AsideView(View):
         description="The index of the part of its content; null for all of it."
     )
     by: str = Field(description="Who set it aside; empty if the model's provider refused it.")
-    at: datetime
+    at: Moment = Field(validation_alias="at_ms")
     reason: str | None = Field(
         default=None, description="For those who may see arguments and outputs."
     )
@@ -154,7 +176,7 @@ class HoldView(View):
     """A person has the conversation."""
 
     by: str
-    since: datetime
+    since: Moment = Field(validation_alias="at_ms")
 
 
 # --- Requests ------------------------------------------------------------------------------------
@@ -163,7 +185,7 @@ class HoldView(View):
 class DeadlineView(View):
     """When something happens to a request that nobody decides, and what."""
 
-    at: datetime
+    at: Moment = Field(validation_alias="at_ms")
     then: str
 
 
@@ -205,16 +227,16 @@ class RequestView(View):
     votes: list[VoteView]
     votes_counted: int
     votes_needed: int
-    requested_at: datetime
-    due_at: datetime | None = Field(description="The first of its deadlines.")
-    expires_at: datetime | None
+    requested_at: Moment = Field(validation_alias="requested_at_ms")
+    due_at: Moment | None = Field(description="The first of its deadlines.")
+    expires_at: Moment | None = Field(validation_alias="expires_at_ms")
     deadlines: list[DeadlineView] = Field(
         description="What happens where nobody decides, soonest first; nothing in a pause."
     )
     paused: bool = Field(description="Whether no time passes, as a person has the conversation.")
     claim: ClaimView | None
     settled_by: str | None
-    settled_at: datetime | None
+    settled_at: Moment | None = Field(validation_alias="decided_at_ms")
     void: str | None = Field(
         description="Why its decision does not count any more; null if it does."
     )
@@ -256,29 +278,25 @@ def request_view(
             "arguments_schema": request.schema,
             "model_words": words,
         }
-    return RequestView(
-        id=request.id,
+    due = deadlines(request)
+    return RequestView.of(
+        shown,
         run_id=request.run_id or state.run_id,
-        kind=request.kind,
-        status=request.status,
-        name=request.name,
-        agent=request.agent,
-        handoff_path=list(request.handoff_path),
         headline=_headline(shown, shows_arguments=bool(payloads)),
         digest=request.digest,
-        args_digest=request.args_digest,
         edited=request.edited is not None,
-        redacted=list(terms.redact),
-        reason=shown.reason,
+        redacted=terms.redact,
         effect=terms.effect,
         risk=terms.risk,
         policy=terms.policy,
+        due_at=due[0].at_ms if due else None,
+        deadlines=[DeadlineView.of(one) for one in due],
+        paused=request.paused_at_ms is not None,
         void=None if again is None else redaction_for(caller, state).text(void_words(again)),
         takeover=terms.takeover,
         response_schema=terms.response_schema,
         decisions=list(_decisions(request, caller, target)),
         **_people(shown, now_ms, proofs.of_votes(request, state)),
-        **_times(request),
         **payloads,
     )
 
@@ -293,28 +311,12 @@ def _people(request: ApprovalRequest, now_ms: int, proofs: Sequence[Proof]) -> d
         "groups": list(dict.fromkeys(name for one in audiences for name in one.groups)),
         "people": list(dict.fromkeys(name for one in audiences for name in one.subjects)),
         "votes": [
-            _vote_view(vote, proof, counts=vote in standing)
+            VoteView.of(vote.decision, proof=proof, counts=vote in standing, at=vote.at_ms)
             for vote, proof in zip(request.votes, proofs, strict=True)
         ],
         "votes_counted": len(standing),
         "votes_needed": request.terms.quorum,
-        "claim": ClaimView(by=claim.by, until=_time(claim.until_ms))
-        if claim is not None and has_claim
-        else None,
-        "settled_by": request.settled_by,
-    }
-
-
-def _times(request: ApprovalRequest) -> dict[str, Any]:
-    """Return the fields of a request about when."""
-    due = deadlines(request)
-    return {
-        "requested_at": _time(request.requested_at_ms),
-        "due_at": _time(due[0].at_ms) if due else None,
-        "expires_at": _time_or_none(request.expires_at_ms),
-        "deadlines": [DeadlineView(at=_time(one.at_ms), then=one.then) for one in due],
-        "paused": request.paused_at_ms is not None,
-        "settled_at": _time_or_none(request.decided_at_ms),
+        "claim": ClaimView.of(claim) if has_claim else None,
     }
 
 
@@ -322,17 +324,6 @@ def _headline(request: ApprovalRequest, *, shows_arguments: bool) -> str:
     if request.kind == "budget":
         return named(budget_line(request.arguments) or request.name)
     return named(request_line(request)) if shows_arguments else named(request.name)
-
-
-def _vote_view(vote: Vote, proof: Proof, *, counts: bool) -> VoteView:
-    return VoteView(
-        type=vote.decision.type,
-        by=vote.decision.by,
-        proof=proof,
-        counts=counts,
-        at=_time(vote.at_ms),
-        message=vote.decision.message,
-    )
 
 
 def _decisions(request: ApprovalRequest, caller: Caller, target: Target) -> Iterable[ActionView]:
@@ -418,14 +409,7 @@ def _item_view(
             content = {"text": hides.text(text_of(raw))}
         case _:
             pass
-    return ItemView(
-        index=index,
-        kind=item.kind,
-        by=_who(item, state),
-        agent=item.agent,
-        turn=item.turn,
-        **content,
-    )
+    return ItemView.of(item, index=index, by=_who(item, state), **content)
 
 
 def _item_views(state: RunSnapshot, hides: Redaction, *, sees_payloads: bool) -> Iterable[ItemView]:
@@ -463,8 +447,10 @@ class StepView(View):
     by: str = Field(description="The person who did it.")
     proof: Proof | None = Field(description=f"{_PROOF} null where no person did something.")
     turn: int
-    began_at: datetime
-    ended_at: datetime | None = Field(description="null while it goes on.")
+    began_at: Moment = Field(validation_alias="at_ms")
+    ended_at: Moment | None = Field(
+        validation_alias="ended_ms", description="null while it goes on."
+    )
     seconds: float | None
     model: str
     tried: list[str] = Field(
@@ -480,7 +466,10 @@ class StepView(View):
     request_id: str = Field(description="The request for a person's decision.")
     effect: int = Field(description="Its number in the history; 0 for none.")
     items: list[int] = Field(description="Indices of its transcript items.")
-    replaced: int = Field(description="How many items of what the model reads a summary replaces.")
+    replaced: int = Field(
+        validation_alias="entries",
+        description="How many items of what the model reads a summary replaces.",
+    )
     text: str | None = Field(default=None, description="What was said, a note or a summary.")
 
 
@@ -505,40 +494,23 @@ def _step_view(
     text: dict[str, Any] = {}
     if sees_payloads or step.kind in _SAID:
         text = {"text": hides.text(step.text)}
-    return StepView(
-        number=step.number,
-        kind=step.kind,
-        status=step.status,
-        name=step.name,
-        agent=step.agent,
-        by=step.by,
+    return StepView.of(
+        step,
         proof=proof_of_step(step, state, proofs),
-        turn=step.turn,
-        began_at=_time(step.at_ms),
-        ended_at=_time_or_none(step.ended_ms),
         seconds=None if took is None else took / 1000,
-        model=step.model,
-        tried=list(step.tried),
-        usage=_usage_view(step.usage) if has_usage else None,
+        tried=step.tried,
+        usage=UsageView.of(step.usage) if has_usage else None,
         cost=_cost_of_step(step) if has_usage else None,
-        calls=list(step.calls),
         guardrails=[_check_view(one, hides, sees_payloads=sees_payloads) for one in step.checks],
         failure=_failure_view(step.failure, hides, sees_payloads=sees_payloads),
-        lacks=step.lacks,
-        nested_id=step.nested_id,
         request_id="" if step.request is None else step.request.id,
-        effect=step.effect,
-        items=list(step.items),
-        replaced=step.entries,
         **text,
     )
 
 
 def _check_view(one: Check, hides: Redaction, *, sees_payloads: bool) -> GuardrailView:
     info: dict[str, Any] = {"info": hides.json(one.info)} if sees_payloads else {}
-    return GuardrailView(
-        name=one.name, stage=one.stage, tripped=one.tripped, behavior=one.behavior, **info
-    )
+    return GuardrailView.of(one, **info)
 
 
 def _failure_view(
@@ -547,18 +519,7 @@ def _failure_view(
     if failure is None:
         return None
     message: dict[str, Any] = {"message": hides.text(failure.message)} if sees_payloads else {}
-    return FailureView(code=failure.code, **message)
-
-
-def _usage_view(usage: Usage) -> UsageView:
-    return UsageView(
-        requests=usage.requests,
-        input_tokens=usage.input_tokens,
-        cached_tokens=usage.cached_tokens,
-        output_tokens=usage.output_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        total_tokens=usage.total_tokens,
-    )
+    return FailureView.of(failure, **message)
 
 
 # --- Costs ---------------------------------------------------------------------------------------
@@ -583,7 +544,7 @@ class UnreadView(View):
     """A message of the customer that the run has not taken yet."""
 
     id: str
-    at: datetime
+    at: Moment = Field(validation_alias="at_ms")
     text: str
 
 
@@ -591,10 +552,8 @@ def unread_views(state: RunSnapshot, caller: Caller) -> list[UnreadView]:
     """Return the messages that a run has not taken yet, as a caller of the team sees them."""
     hides = redaction_for(caller, state)
     return [
-        UnreadView(
-            id=message.id,
-            at=_time(message.at_ms),
-            text=hides.text("\n".join(text_of(readable(raw)) for raw in message.content)),
+        UnreadView.of(
+            message, text=hides.text("\n".join(text_of(readable(raw)) for raw in message.content))
         )
         for message in state.unread
     ]
@@ -604,13 +563,7 @@ def aside_views(state: RunSnapshot, caller: Caller) -> list[AsideView]:
     """Return what the model does not read any more, as a caller of the team sees it."""
     hides, shows = redaction_for(caller, state), sees_payloads(caller)
     return [
-        AsideView(
-            item=one.item,
-            part=one.part,
-            by=one.by,
-            at=_time(one.at_ms),
-            **({"reason": hides.text(one.reason)} if shows else {}),
-        )
+        AsideView.of(one, **({"reason": hides.text(one.reason)} if shows else {}))
         for one in set_aside(state)
     ]
 
@@ -624,14 +577,7 @@ class CustomerView(View):
 
 
 def _hold_view(state: RunSnapshot) -> HoldView | None:
-    hold = state.hold
-    if hold is None or state.outcome is not None:
-        return None
-    return HoldView(by=hold.by, since=_time(hold.at_ms))
-
-
-def _customer_view(one: Customer) -> CustomerView | None:
-    return CustomerView(id=one.id, name=one.name, language=one.language) if one.id else None
+    return None if state.hold is None or state.outcome is not None else HoldView.of(state.hold)
 
 
 class TroubleView(View):
@@ -639,12 +585,15 @@ class TroubleView(View):
 
     kind: TroubleKind
     words: str = Field(description="The trouble in words, which are the same at any time.")
-    since: datetime | None = Field(description="null if that is not known.")
+    since: Moment | None = Field(
+        validation_alias="since_ms", description="null if that is not known."
+    )
     what: str = Field(description="What waits or fails: an effect, a decision, a task queue.")
     why: str | None = Field(default=None, description="The reason; empty if there is none.")
     attempt: int = Field(description="How many attempts have failed.")
-    next_at: datetime | None = Field(
-        description="When the next attempt begins; null if that is not known, or it has begun."
+    next_at: Moment | None = Field(
+        validation_alias="next_ms",
+        description="When the next attempt begins; null if that is not known, or it has begun.",
     )
 
 
@@ -652,13 +601,9 @@ def trouble_views(found: Iterable[Trouble], caller: Caller) -> list[TroubleView]
     """Return what keeps a run from going on, as a caller of the team sees it."""
     shows = sees_payloads(caller)
     return [
-        TroubleView(
-            kind=one.kind,
+        TroubleView.of(
+            one,
             words=trouble_words(one if shows else replace(one, why="")),
-            since=_time_or_none(one.since_ms),
-            what=one.what,
-            attempt=one.attempt,
-            next_at=_time_or_none(one.next_ms),
             **({"why": one.why} if shows else {}),
         )
         for one in found
@@ -668,7 +613,7 @@ def trouble_views(found: Iterable[Trouble], caller: Caller) -> list[TroubleView]
 class RunView(View):
     """A run as the team sees it."""
 
-    id: str
+    id: str = Field(validation_alias="run_id")
     status: Status
     customer: CustomerView | None = Field(description="The person for whom it works.")
     agent: str
@@ -682,15 +627,17 @@ class RunView(View):
     usage: UsageView
     cost: CostView
     failure: FailureView | None
-    started_at: datetime
-    updated_at: datetime
+    started_at: Moment = Field(validation_alias="started_at_ms")
+    updated_at: Moment = Field(validation_alias="updated_at_ms")
     is_open: bool
     unread: list[UnreadView] = Field(description="Messages that the run has not taken yet.")
     set_aside: list[AsideView] = Field(
         description="What the model does not read any more, because its provider refused it or a "
         "person set it aside."
     )
-    parent: str | None = Field(description="The run that it is nested in.")
+    parent: str | None = Field(
+        validation_alias="parent_id", description="The run that it is nested in."
+    )
     forked_from: str | None = Field(description="The run that it began as a copy of.")
     actions: list[ActionView]
     requests: list[RequestView]
@@ -741,26 +688,17 @@ def run_view(
     if steps is not None:
         see_step = partial(_step_view, state=state, hides=hides, proofs=proofs, sees_payloads=shows)
         done = {"steps": list(map(see_step, steps))}
-    return RunView(
-        id=state.run_id,
-        status=state.status,
-        customer=_customer_view(state.customer),
-        agent=state.agent,
-        handoff_path=list(state.handoff_path),
+    return RunView.of(
+        state,
+        customer=CustomerView.of(state.customer) if state.customer.id else None,
         waits_for=waits_for(state),
         trouble=trouble_views(found, caller),
         hold=_hold_view(state),
-        turns=state.turns,
-        usage=_usage_view(state.usage),
+        usage=UsageView.of(state.usage),
         cost=_cost_view(Cost.of_state(state)),
         failure=_failure_view(state.failure, hides, sees_payloads=shows),
-        started_at=_time(state.started_at_ms),
-        updated_at=_time(state.updated_at_ms),
-        is_open=state.is_open,
         unread=unread_views(state, caller),
         set_aside=aside_views(state, caller),
-        parent=state.parent_id,
-        forked_from=state.forked_from,
         actions=[ActionView(name=one, problem=may(caller, one, target)) for one in _RUN_ACTIONS],
         requests=[see(one, words=said.get(one.request.id, "")) for one in requests],
         items=list(_item_views(state, hides, sees_payloads=shows)),
@@ -781,8 +719,8 @@ class RunListItem(View):
     )
     waits_for: str
     pending_requests: int = Field(validation_alias="approvals")
-    started_at: datetime = Field(validation_alias="started")
-    closed_at: datetime | None = Field(validation_alias="closed")
+    started_at: Moment = Field(validation_alias="started")
+    closed_at: Moment | None = Field(validation_alias="closed")
     nested: bool = Field(validation_alias="is_nested")
 
 
@@ -834,27 +772,17 @@ class CustomerConversation(View):
 
 def new_conversation(run_id: str) -> CustomerConversation:
     """Return a conversation that has not begun."""
-    return CustomerConversation(
-        id=run_id,
-        messages=[],
-        unread=[],
-        works=False,
-        has_ended=False,
-        waits_for=None,
-        trouble=None,
-    )
+    return customer_conversation(RunSnapshot()).model_copy(update={"id": run_id})
 
 
 def customer_conversation(state: RunSnapshot, trouble: str = "") -> CustomerConversation:
     """Return what the customer of a run sees of it, and of what keeps it from going on."""
     view, see = customer_view(state), partial(_customer_message, state.run_id)
-    return CustomerConversation(
+    return CustomerConversation.of(
+        view,
         id=state.run_id,
         messages=list(map(see, view.messages)),
         unread=list(map(see, view.unread)),
-        works=view.works,
-        has_ended=view.has_ended,
-        waits_for=view.waits_for,
         trouble=trouble or None,
     )
 
@@ -870,14 +798,7 @@ def _customer_message(run_id: str, message: CustomerMessage) -> CustomerMessageV
         )
         for at, part in enumerate(message.attachments)
     ]
-    return CustomerMessageView(
-        id=message.id,
-        by=message.by,
-        text=message.text,
-        attachments=attachments,
-        left_out=message.left_out,
-        is_cut_short=message.is_cut_short,
-    )
+    return CustomerMessageView.of(message, attachments=attachments)
 
 
 # --- The inbox -----------------------------------------------------------------------------------
@@ -894,9 +815,9 @@ class InboxItem(View):
     people: list[str] = Field(description="The groups and people who may decide.")
     for_anybody: bool
     risk: Risk
-    due_at: datetime | None = Field(validation_alias="due")
+    due_at: Moment | None = Field(validation_alias="due")
     held_by: str
-    started_at: datetime = Field(validation_alias="started")
+    started_at: Moment = Field(validation_alias="started")
 
 
 class InboxList(View):
@@ -939,8 +860,8 @@ class WaitView(View):
     tool: str
     call_id: str
     waits_for: str = Field(validation_alias="name")
-    since: datetime
-    until: datetime | None = Field(description="When the wait ends by itself; null for never.")
+    since: Moment
+    until: Moment | None = Field(description="When the wait ends by itself; null for never.")
     value_schema: dict[str, Any] | None = Field(
         validation_alias="schema", description="JSON Schema of the value; null for any value."
     )
@@ -957,8 +878,8 @@ class DeliveryReceiptView(View):
     """A delivery that a run has taken, or that the server keeps for it."""
 
     run_id: str
-    waits_for: str
-    at: datetime | None = Field(
+    waits_for: str = Field(validation_alias="name")
+    at: Moment | None = Field(
         description="When it came; of a second delivery, when the first did. null if no worker was "
         "there: the server keeps it, and the run takes or refuses it when a worker starts."
     )
@@ -967,7 +888,7 @@ class DeliveryReceiptView(View):
 class TakeoverReceiptView(View):
     """Who has the conversation now."""
 
-    id: str
+    id: str = Field(validation_alias="run_id")
     status: Status
     by: str | None = Field(description="The person who has it; null for nobody.")
     agent: str = Field(description="The agent that answers when nobody has it.")
@@ -978,7 +899,7 @@ class TakeoverReceiptView(View):
 class AsideReceiptView(View):
     """The receipt for setting an item aside, or taking it back."""
 
-    id: str
+    id: str = Field(validation_alias="run_id")
     item: int
     set_aside: bool = Field(description="Whether something of the item is set aside.")
     parts: list[int | None] = Field(
@@ -1055,7 +976,7 @@ class ClaimReceiptView(View):
     run_id: str
     request_id: str
     by: str | None
-    until: datetime | None
+    until: Moment | None
 
 
 class RequestList(View):
@@ -1070,11 +991,3 @@ class RequestList(View):
 def sees_payloads(caller: Caller) -> bool:
     """Whether a caller may see arguments, outputs and reasoning."""
     return may(caller, "view_payloads") is None
-
-
-def _time(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
-
-
-def _time_or_none(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else _time(at_ms)
