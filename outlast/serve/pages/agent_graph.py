@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -292,3 +292,40 @@ def _with_visits(node: AgentNode, way: Way, *, is_active: bool) -> AgentNode:
     # Tools of MCP servers, and those of agents that are defined elsewhere.
     parts += [Part(kind="tool", name=name, calls=count) for name, count in sorted(left.items())]
     return replace(node, visits=visits, parts=tuple(parts), is_active=is_active)
+
+
+# --- Columns ---------------------------------------------------------------------------------------
+
+
+def columns_of(graph: AgentGraph) -> list[list[int]]:
+    """Return the numbers of the agents by how many ways each is away from where the graph starts.
+
+    The graph starts at the agent from which most others are reached.
+    """
+    after = [[edge.target for edge in graph.edges if edge.source == at] for at in _range(graph)]
+    layers = dict[int, int]()
+    while left := [at for at in _range(graph) if at not in layers]:
+        start = max(left, key=lambda at: (len(_reached(at, after, left)), len(set(after[at])), -at))
+        layers[start] = 0
+        waiting = [start]
+        for at in waiting:
+            new = [one for one in dict.fromkeys(after[at]) if one not in layers]
+            layers |= dict.fromkeys(new, layers[at] + 1)
+            waiting += new
+    columns: list[list[int]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
+    for at in _range(graph):
+        columns[layers[at]].append(at)
+    return columns
+
+
+def _range(graph: AgentGraph) -> range:
+    return range(len(graph.nodes))
+
+
+def _reached(start: int, after: Sequence[Sequence[int]], among: Collection[int]) -> set[int]:
+    seen, waiting = {start}, [start]
+    for at in waiting:
+        new = [one for one in dict.fromkeys(after[at]) if one in among and one not in seen]
+        seen.update(new)
+        waiting += new
+    return seen

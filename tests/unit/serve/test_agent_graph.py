@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from outlast import Agent, Handoff, function_tool, handoff, input_guardrail, output_guardrail
 from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput
 from outlast.agents.tools.hosted import WebSearchTool
@@ -12,9 +14,11 @@ from outlast.loop.state import LoopState
 from outlast.serve.pages.agent_graph import (
     MOST_AGENTS,
     AgentEdge,
+    AgentGraph,
     AgentNode,
     Part,
     Way,
+    columns_of,
     graph_of,
     way_of,
     with_way,
@@ -153,3 +157,25 @@ def test_the_way_of_a_run_is_read_from_its_state() -> None:
     assert way_of(snapshot_of(state)) == Way(("Triage", "Orders"), counts)
     assert way_of(snapshot_of(replace(state, handoff_path=()))).path == ("Orders",)
     assert way_of(snapshot_of(LoopState())) == Way((), Counter())
+
+
+@pytest.mark.parametrize(
+    ("count", "ways", "expected"),
+    [
+        (0, [], []),
+        (1, [], [[0]]),
+        (1, [(0, 0)], [[0]]),
+        (3, [], [[0, 1, 2]]),
+        (3, [(0, 1), (1, 2)], [[0], [1], [2]]),
+        (3, [(1, 0), (1, 2)], [[1], [0, 2]]),
+        (3, [(0, 1), (0, 2), (1, 0), (2, 0)], [[0], [1, 2]]),
+        (3, [(2, 0), (2, 1), (0, 2), (1, 2)], [[2], [0, 1]]),
+        (2, [(0, 1), (1, 0)], [[0], [1]]),
+    ],
+)
+def test_the_agent_that_leads_to_most_others_comes_first(
+    count: int, ways: list[tuple[int, int]], expected: list[list[int]]
+) -> None:
+    nodes = tuple(AgentNode(name=f"{number}") for number in range(count))
+    edges = tuple(AgentEdge(source=one, target=to, kind="hands over") for one, to in ways)
+    assert columns_of(AgentGraph(nodes, edges)) == expected

@@ -7,28 +7,21 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.tools.definition import FunctionTool
 from outlast.loop.items import Item
 from outlast.loop.state import LoopState
 from outlast.serve.access import RoleRules
-from outlast.serve.pages.agent_graph import graph_of
-from outlast.serve.pages.agent_picture import MOST_ROWS, WIDTH, fitted, picture_of
 from tests.unit.serve.chat_desk import place, team, token
 from tests.unit.serve.test_agent_graph import support
 from tests.unit.serve.test_chat import COOKIE, HARMFUL, HOSTILE
 
-SVG = "{http://www.w3.org/2000/svg}"
+PICTURE = re.compile(r'<div class="graph">.*?</div>\n</div>\n</div>', re.DOTALL)
 
 
 def picture(text: str) -> ET.Element:
     """Return the picture in a page; it has to be well-formed."""
-    found = re.search(r'<svg class="graph".*?</svg>', text, re.DOTALL)
+    found = PICTURE.search(text)
     assert found is not None
-    return ET.fromstring(f'<g xmlns="{SVG[1:-1]}">{found[0]}</g>')
-
-
-async def _invoked(_context: Any, _arguments: str) -> str:
-    return ""
+    return ET.fromstring(found[0].removesuffix("\n</div>"))
 
 
 def named(name: str) -> Agent[Any]:
@@ -42,14 +35,18 @@ async def test_the_page_draws_and_lists_all_agents() -> None:
         shown = await client.get("/agents")
     assert shown.status_code == 200
     drawn = picture(shown.text)
-    names = [one.text for one in drawn.iter(f"{SVG}text") if one.get("class") == "node-name"]
-    assert names == ["Triage", "Billing", "Orders", "Writer"]
-    ways = [one for one in drawn.iter(f"{SVG}path") if (one.get("class") or "").startswith("way")]
-    assert len(ways) == 4
-    about = drawn.find(f".//{SVG}desc")
-    assert about is not None
-    assert "Triage hands over to Billing." in (about.text or "")
-    assert "Billing runs, as a tool, Writer." in (about.text or "")
+    columns = [one for one in drawn.iter("div") if one.get("class") == "graph-column"]
+    names = [[one.text for one in column.iter("h2")] for column in columns]
+    assert names == [["Triage"], ["Billing", "Orders"], ["Writer"]]
+    ways = [
+        (one.get("data-way"), one.get("class")) for one in drawn.iter("li") if one.get("data-way")
+    ]
+    assert ways == [
+        ("agent-1", "way"),
+        ("agent-2", "way"),
+        ("agent-3", "way is-tool"),
+        ("agent-0", "way"),
+    ]
     assert re.findall(r'id="agent-(\d)-name"', shown.text) == ["0", "1", "2", "3"]
     assert "A person decides before an answer leaves." in shown.text
     assert "style=" not in shown.text
@@ -72,7 +69,7 @@ async def test_a_run_marks_its_way() -> None:
     assert "has the run" in shown
     assert "SECRET" not in shown
     taken = [one for one in picture(shown).iter() if "is-taken" in (one.get("class") or "")]
-    assert len([one for one in taken if one.tag == f"{SVG}g"]) == 3
+    assert len([one for one in taken if one.tag == "section"]) == 3
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -113,27 +110,3 @@ async def test_only_the_team_sees_the_agents() -> None:
     async with viewer.client() as client:
         shown = await client.get("/agents")
         assert (shown.status_code, "Try an agent" in shown.text) == (200, False)
-
-
-def test_a_box_has_few_rows_and_keeps_those_that_ran() -> None:
-    tools: list[Any] = [
-        FunctionTool(
-            name=f"tool_{number}",
-            description="",
-            params_json_schema={"type": "object", "properties": {}},
-            on_invoke_tool=_invoked,
-        )
-        for number in range(30)
-    ]
-    (card,) = picture_of(graph_of([Agent[Any](name="A", tools=tools)])).cards
-    assert len(card.rows) == MOST_ROWS
-    assert card.rows[-1].name == f"and {30 - MOST_ROWS + 1} more"
-    assert card.rows[-1].y < card.height
-
-
-@pytest.mark.parametrize("text", ["A", "W" * 100, "表" * 100, "a\u202eb" * 50, "x y " * 50])
-def test_a_name_is_cut_to_the_room_that_it_has(text: str) -> None:
-    shown = fitted(text, WIDTH, 14)
-    assert len(shown) <= 40
-    assert "\u202e" not in shown
-    assert shown == text or shown.endswith("…")

@@ -31,9 +31,9 @@ from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.keys import ApiKeys
 from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
+from outlast.serve.records import TokenView, View
 from outlast.serve.routing import Desk, EscapedPaths, JSONAnswer
 from outlast.serve.tokens import ConversationTokens
-from outlast.serve.records import TokenView, View
 from tests.unit.client.recorded import FakeClient, Recording, refused
 
 KEY = "a-key-of-a-shop-that-nobody-guesses"

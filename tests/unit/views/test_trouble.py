@@ -19,8 +19,8 @@ from outlast.loop.values import Failure
 from outlast.serve.access import Staff
 from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.pages.filters import FILTERS
-from outlast.serve.troubles import customer_trouble
 from outlast.serve.records import customer_conversation, run_view
+from outlast.serve.troubles import customer_trouble
 from outlast.views.run import snapshot_of
 from outlast.views.trouble import (
     QUIET,

@@ -324,6 +324,28 @@
     }
   });
 
+  // --- The picture of the agents: a line from each row that leads to one ---------------------------
+
+  const graph = document.querySelector(".graph");
+
+  function wayOf(row) {
+    const [card, target] = [row.closest(".node"), document.getElementById(row.dataset.way)].map((one) => one.getBoundingClientRect());
+    const base = graph.getBoundingClientRect();
+    const line = row.getBoundingClientRect();
+    const [isLevel, isForward] = [card.left === target.left, card.left < target.left];
+    const from = (isLevel || isForward ? card.right : card.left) - base.left;
+    const to = (isForward ? target.left : target.right) - base.left;
+    const [y, end] = [line.top + Math.min(12, line.height / 2) - base.top, target.top + 24 - base.top];
+    const bend = isLevel ? 40 : (isForward ? 1 : -1) * Math.max(28, Math.abs(to - from) / 2);
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    path.setAttribute("d", `M${from} ${y}C${from + bend} ${y} ${to + (isLevel ? bend : -bend)} ${end} ${to} ${end}`);
+    path.setAttribute("class", row.className);
+    path.setAttribute("marker-end", `url(#arrow${row.matches(".is-taken") ? "-taken" : ""})`);
+    return path;
+  }
+
+  if (graph) new ResizeObserver(() => graph.querySelector(".ways g").replaceChildren(...all("[data-way]", graph).map(wayOf))).observe(graph);
+
   showState();
   followEnds();
   showAddressed();
