@@ -1,40 +1,30 @@
 """The routes that take deliveries: the receiver and the description of the desk's API share them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-_RECEIPT: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {
-            "run_id": {"type": "string"},
-            "name": {"type": "string", "description": "The name of the wait."},
-            "at": {
-                "type": ["string", "null"],
-                "format": "date-time",
-                "description": "When the run took the value; of a repetition, when it took the "
-                "first. null if no worker was there: the server keeps the value.",
-            },
-        },
-        "required": ["run_id", "name", "at"],
-    }
+_TEXT: Final[dict[str, Any]] = {"type": "string"}
+
+
+def _object(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object that has all of these."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+_RECEIPT: Final = _object(
+    run_id=_TEXT,
+    name=_TEXT | {"description": "The name of the wait."},
+    at={
+        "type": ["string", "null"],
+        "format": "date-time",
+        "description": "When the run took the value; of a repetition, when it took the first. null "
+        "if no worker was there: the server keeps the value.",
+    },
 )
-_WOKEN: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {"run_id": {"type": "string"}, "woken": {"type": "boolean"}},
-        "required": ["run_id", "woken"],
-    }
-)
-_SENT: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "type": "object",
-        "properties": {"run_id": {"type": "string"}, "message_id": {"type": "string"}},
-        "required": ["run_id", "message_id"],
-    }
-)
+_SENT: Final = _object(run_id=_TEXT, message_id=_TEXT)
+_WOKEN: Final = _object(run_id=_TEXT, woken={"type": "boolean"})
+_DONE: Final = {"type": "array", "items": {"anyOf": [_RECEIPT, _SENT, _WOKEN]}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +47,7 @@ class DeliveryEndpoint:
     summary: str
     description: str
     path_parameter: tuple[str, str]
-    query: Mapping[str, str]
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
     answers: Mapping[int, str]
     schema: Mapping[str, Any]
 
@@ -69,18 +59,14 @@ WAIT_URL: Final = DeliveryEndpoint(
     description="For whoever has a URL of `ToolContext.wait_url`. The body is the value. A receiver "
     "has this route if OUTLAST_DELIVERY_KEYS is set.",
     path_parameter=("token", "The token of the wait."),
-    query=MappingProxyType(
-        {
-            "expires": "Until when the URL counts, in seconds since the epoch.",
-            "signature": "The signature of the token and the time.",
-        }
-    ),
-    answers=MappingProxyType(
-        {
-            200: "The run has taken the value.",
-            202: "No worker is there: the server keeps the value for the run.",
-        }
-    ),
+    query={
+        "expires": "Until when the URL counts, in seconds since the epoch.",
+        "signature": "The signature of the token and the time.",
+    },
+    answers={
+        200: "The run has taken the value.",
+        202: "No worker is there: the server keeps the value for the run.",
+    },
     schema=_RECEIPT,
 )
 
@@ -91,29 +77,8 @@ WEBHOOK: Final = DeliveryEndpoint(
     description="For the service that signs the webhook, in headers of its own. A receiver has this "
     "route if it was given webhooks, as by `outlast serve --webhooks`.",
     path_parameter=("name", "The name of the webhook, such as `github`."),
-    query=MappingProxyType({}),
-    answers=MappingProxyType({200: "What the webhook did, or the challenge of a new address."}),
-    schema=MappingProxyType(
-        {
-            "anyOf": [
-                {
-                    "type": "object",
-                    "properties": {
-                        "done": {
-                            "type": "array",
-                            "items": {"anyOf": [dict(_RECEIPT), dict(_SENT), dict(_WOKEN)]},
-                        }
-                    },
-                    "required": ["done"],
-                },
-                {
-                    "type": "object",
-                    "properties": {"challenge": {"type": "string"}},
-                    "required": ["challenge"],
-                },
-            ]
-        }
-    ),
+    answers={200: "What the webhook did, or the challenge of a new address."},
+    schema={"anyOf": [_object(done=_DONE), _object(challenge=_TEXT)]},
 )
 
 DELIVERY_ENDPOINTS: Final = (WAIT_URL, WEBHOOK)

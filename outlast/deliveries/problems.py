@@ -1,7 +1,9 @@
-"""What goes wrong with a delivery, as a status and a sentence for whoever reads the sender's log."""
+"""What goes wrong in a request, as a status and a sentence; what a sender of deliveries reads of it."""
 
 import json
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, cast
 
@@ -18,6 +20,7 @@ from outlast.client.transport.outages import is_transient
 logger: Final = get_logger(__name__)
 
 RETRY_SECONDS: Final = 5
+NO_STORE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _URL_STATUSES: Final = {"malformed": 400, "forged": 403, "expired": 410}
 
@@ -32,26 +35,64 @@ _STATUSES: Final[dict[type[Exception], int]] = {
     errors.ContentUnavailable: 503,
     errors.ServerUnavailable: 503,
     errors.AgentsException: 503,
+    TimeoutError: 503,
 }
-"""The status of each error, of the most special class first."""
+"""The status of each error of a delivery, of the most special class first."""
 
 _NOT_NOW: Final = "The run cannot take it now. Send it again, with the same delivery id."
 
 
-class Refused(Exception):
-    """A request is refused.
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a request failed: what every form of answer shows.
 
     Attributes:
         status: the HTTP status.
         code: a stable name for programs.
         message: the reason, in a sentence for people.
+        headers: further headers of the answer.
     """
+
+    status: int
+    code: str
+    message: str
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Refused(Exception):
+    """A request is refused; the arguments are those of its `Problem`."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
+
+
+def problem_in(
+    error: Exception, statuses: Mapping[type[Exception], int], codes: Mapping[type[Exception], str]
+) -> Problem | None:
+    """Return the problem that an error stands for; None for an error that nobody expects.
+
+    Args:
+        error: the error.
+        statuses: the status of each kind of error, of the most special class first.
+        codes: the codes of errors that have none themselves.
+    """
+    match error:
+        case Refused():
+            return Problem(error.status, error.code, error.message)
+        case HTTPException():
+            words = str(getattr(error, "words", f"{error.detail}."))
+            code = error.detail.lower().replace(" ", "_")
+            return Problem(error.status_code, code, words, {**(error.headers or {})})
+        case RPCError() if is_transient(error):
+            message = "The Temporal server does not answer. Try again in a moment."
+            return Problem(503, "server_unavailable", message)
+        case _:
+            status = next((one for kind, one in statuses.items() if isinstance(error, kind)), None)
+            code = codes.get(type(error)) or str(getattr(error, "code", "refused"))
+            return None if status is None else Problem(status, code, str(error))
 
 
 class JSONAnswer(JSONResponse):
@@ -85,35 +126,23 @@ def _finite(value: Any) -> Any:
 
 def answer_of(error: Exception) -> JSONAnswer:
     """Return the answer for an error; nothing of an unexpected one is shown."""
-    status, code, message = _problem_of(error)
-    content = {"error": {"code": code, "message": message}}
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    if isinstance(error, HTTPException):
-        headers |= error.headers or {}
-    if status == 503:
-        headers["Retry-After"] = str(RETRY_SECONDS)
-    return JSONAnswer(content, status, headers)
-
-
-def _problem_of(error: Exception) -> tuple[int, str, str]:
-    match error:
-        case Refused():
-            return error.status, error.code, error.message
-        case WaitUrlRefused():
-            return _URL_STATUSES[error.reason], error.reason, str(error)
-        case HTTPException():
-            return error.status_code, error.detail.lower().replace(" ", "_"), f"{error.detail}."
-        case TimeoutError():
-            return 503, "not_now", _NOT_NOW
-        case RPCError() if is_transient(error):
-            return 503, "not_now", _NOT_NOW
-        case _:
-            pass
-    status = next((one for kind, one in _STATUSES.items() if isinstance(error, kind)), 500)
-    if status == 500:
+    if isinstance(error, WaitUrlRefused):
+        error = Refused(_URL_STATUSES[error.reason], error.reason, str(error))
+    problem = problem_in(error, _STATUSES, {})
+    if problem is None:
         logger.error("A delivery failed", exc_info=error)
-        return 500, "internal_error", "The receiver failed. Its log says why."
-    if status == 503:  # the reason is about our machines, which is no matter of the sender's
+        problem = Problem(500, "internal_error", "The receiver failed. Its log says why.")
+    if problem.status == 503 and not isinstance(error, Refused):
+        # The reason is about our machines, which is no matter of the sender's.
         logger.warning("A delivery is refused for now: %r", error)
-        return 503, "not_now", _NOT_NOW
-    return status, str(getattr(error, "code", "refused")), str(error)
+        problem = Problem(503, "not_now", _NOT_NOW)
+    headers = NO_STORE | problem.headers
+    if problem.status == 503:
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    return error_answer(problem, headers)
+
+
+def error_answer(problem: Problem, headers: Mapping[str, str]) -> JSONAnswer:
+    """Return a problem as JSON."""
+    content = {"error": {"code": problem.code, "message": problem.message}}
+    return JSONAnswer(content, problem.status, headers)

@@ -30,7 +30,7 @@ from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.handle import RunHandle
 from outlast.deliveries.bodies import BodyReader, delivery_id_of, value_of
 from outlast.deliveries.endpoints import WAIT_URL, WEBHOOK
-from outlast.deliveries.problems import JSONAnswer, answer_of
+from outlast.deliveries.problems import NO_STORE, JSONAnswer, answer_of
 from outlast.deliveries.receipts import known_receipt, token_of
 from outlast.deliveries.webhooks import (
     Deliver,
@@ -44,8 +44,6 @@ from outlast.ports.engine import check_client
 
 PATIENCE_SECONDS: Final = 8.0
 """How long a request waits for the run. Most senders give up after ten seconds, and then repeat."""
-
-_NO_STORE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def deliveries_app(
@@ -117,7 +115,7 @@ class _Receiver:
         delivery_id = delivery_id_of(request.headers, body)
         async with asyncio.timeout(self.patience):
             receipt = await self._finish(token, value, delivery_id, "HTTP")
-        return JSONAnswer(_shown(receipt), 202 if receipt.at is None else 200, _NO_STORE)
+        return JSONAnswer(_shown(receipt), 202 if receipt.at is None else 200, NO_STORE)
 
     async def take_webhook(self, request: Request) -> Response:
         """Do what a verified webhook means for runs."""
@@ -127,7 +125,7 @@ class _Receiver:
         verified = scheme.verify(request.headers, body, time.time())
         challenge = challenge_of(body)
         if challenge is not None:
-            return JSONAnswer({"challenge": challenge}, headers=_NO_STORE)
+            return JSONAnswer({"challenge": challenge}, headers=NO_STORE)
         delivery_id = f"{name}:{verified.delivery_id}"
         if len(delivery_id) > LONGEST_ID:
             digest = hashlib.sha256(delivery_id.encode(errors="surrogatepass")).hexdigest()
@@ -137,7 +135,7 @@ class _Receiver:
             outcomes = await self.webhooks.outcomes(name, request.headers, body, verified)
             for place, outcome in enumerate(outcomes):
                 done.append(await self._do(outcome, delivery_id, place, f"webhook {name}"))
-        return JSONAnswer({"done": done}, headers=_NO_STORE)
+        return JSONAnswer({"done": done}, headers=NO_STORE)
 
     async def _do(self, outcome: Outcome, delivery_id: str, place: int, source: str) -> JsonObject:
         if isinstance(outcome, Deliver):

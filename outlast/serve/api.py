@@ -36,6 +36,7 @@ from outlast.client.people.words import read_words
 from outlast.client.runs import RunFilter, list_runs
 from outlast.client.timeline import Timeline
 from outlast.client.transport.run_address import no_such_run
+from outlast.deliveries.problems import Refused
 from outlast.serve.access import (
     Action,
     Customer,
@@ -83,7 +84,6 @@ from outlast.serve.live import (
 from outlast.serve.messages import begin, check_release, check_same, send
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
 from outlast.serve.pictures import readable_pictures
-from outlast.serve.problems import Refused
 from outlast.serve.records import (
     AsideReceiptView,
     BulkOutcomes,

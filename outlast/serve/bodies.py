@@ -16,7 +16,7 @@ from outlast.client.inbox import InboxCriteria
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE
 from outlast.contract.names import ListedStatus
-from outlast.serve.problems import Refused
+from outlast.deliveries.problems import Refused
 from outlast.serve.routing import read_within
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
 from outlast.views.records import (

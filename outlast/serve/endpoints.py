@@ -7,11 +7,12 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from starlette.responses import Response
 
+from outlast.deliveries.problems import JSONAnswer
 from outlast.serve.access import Action
 from outlast.serve.bodies import Body, Query, read_body, read_query
 from outlast.serve.live import EventName
 from outlast.serve.records import View
-from outlast.serve.routing import DeskRequest, Handler, JSONAnswer
+from outlast.serve.routing import DeskRequest, Handler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

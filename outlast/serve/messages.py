@@ -10,6 +10,7 @@ from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
+from outlast.deliveries.problems import Refused
 from outlast.serve.access import (
     Caller,
     Customer,
@@ -21,7 +22,7 @@ from outlast.serve.access import (
     tenant_to_begin,
 )
 from outlast.serve.pictures import readable_pictures
-from outlast.serve.problems import Refused, problem_of
+from outlast.serve.problems import problem_of
 from outlast.serve.routing import PATIENCE, Desk, DeskRequest
 from outlast.views import records
 from outlast.views.customer import is_other_message

@@ -25,13 +25,13 @@ from starlette.routing import Route
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.agents.logs import get_logger
 from outlast.client.identity import person_of_claims
+from outlast.deliveries.problems import Problem, Refused
 from outlast.hosts import is_this_machine
 from outlast.rendering import excerpt
 from outlast.serve.access import Staff
 from outlast.serve.login import TeamLogin, forget_session, note_session
 from outlast.serve.oidc_provider import Provider, ProviderUnavailable, Tokens
 from outlast.serve.pages.page import link, page
-from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import Desk, DeskRequest, check_origin, route
 from outlast.serve.staff_sessions import CookieJar, SessionRules, StaffSession
 from outlast.views.records import Person

@@ -5,8 +5,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from outlast.deliveries.problems import Problem
 from outlast.serve.access import Customer
-from outlast.serve.problems import Problem
 from outlast.serve.routing import DeskRequest, Handler, ShowProblem, as_json
 
 _HEADERS: Final = {

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from PIL import Image, ImageOps
 
 from outlast.agents.items.pictures import data_url, flaw_of, new_pictures, split_data_url
-from outlast.serve.problems import Refused
+from outlast.deliveries.problems import Refused
 from outlast.serve.uploads import LARGEST_FILE, READ_PICTURES, picture_type, plain_name
 from outlast.views.records import JsonObject
 

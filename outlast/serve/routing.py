@@ -28,7 +28,7 @@ from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts
 from outlast.client.transport.run_address import no_such_run
-from outlast.deliveries.problems import JSONAnswer
+from outlast.deliveries.problems import Problem, Refused, error_answer
 from outlast.hosts import is_this_machine
 from outlast.proofs import proof_reader
 from outlast.serve.access import (
@@ -50,7 +50,7 @@ from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import cookies_to_set
-from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.problems import problem_of
 from outlast.serve.sse import EventStream, Streams
 from outlast.serve.tokens import ConversationTokens, bearer_of
 from outlast.serve.troubles import RunTroubles
@@ -274,8 +274,7 @@ ShowProblem: TypeAlias = Callable[[Request, Problem], Response]
 
 def as_json(_request: Request, problem: Problem) -> Response:
     """Return a problem as our API has it."""
-    content = {"error": {"code": problem.code, "message": problem.message}}
-    return JSONAnswer(content, problem.status, problem.headers)
+    return error_answer(problem, problem.headers)
 
 
 def route(

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import quote
 
 from outlast.agents.items.pictures import MEDIA_TYPES, data_url, media_type_of
-from outlast.serve.problems import Refused
+from outlast.deliveries.problems import Refused
 from outlast.views.records import JsonObject
 
 MOST_FILES: Final = 10

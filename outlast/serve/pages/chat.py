@@ -26,6 +26,7 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import IdentityRefused, RunNotFound, UserError
 from outlast.agents.logs import get_logger
+from outlast.deliveries.problems import Problem, Refused
 from outlast.serve import uploads
 from outlast.serve.access import Customer, Staff, Target, is_scoped, may
 from outlast.serve.content import file_answer, file_of
@@ -52,7 +53,7 @@ from outlast.serve.pages.parts import (
     parts_before,
     wanted_key,
 )
-from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.views.customer import CustomerMessage, CustomerView

@@ -24,6 +24,7 @@ from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.timeline import Step
 from outlast.clock import now_ms
+from outlast.deliveries.problems import Problem, Refused
 from outlast.dev.data_dir import run_link
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target, redaction_for
@@ -55,7 +56,6 @@ from outlast.serve.pages.page import (
 )
 from outlast.serve.pages.parts import wanted_key
 from outlast.serve.pages.schema_form import parse_json
-from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.views.proofs import ProofReader

@@ -7,12 +7,13 @@ from typing import Any, Final, Literal, cast
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
 from outlast.client.people.nested_requests import FoundRequest, find_request
+from outlast.deliveries.problems import Problem, Refused
 from outlast.rendering import named
 from outlast.serve.access import Caller, Target, redaction_for
 from outlast.serve.pages.budgets import extended_by, extension_of
 from outlast.serve.pages.page import Form
 from outlast.serve.pages.schema_form import parse_json
-from outlast.serve.problems import Problem, Refused, problem_of
+from outlast.serve.problems import problem_of
 from outlast.serve.records import RequestView, action_of
 from outlast.serve.routing import DeskRequest
 from outlast.views.acts import is_queued

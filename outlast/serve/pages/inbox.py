@@ -23,6 +23,7 @@ from outlast.client.inbox import (
 )
 from outlast.client.people.nested_requests import found_requests
 from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
+from outlast.deliveries.problems import Refused
 from outlast.rendering import counted
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE
@@ -40,7 +41,6 @@ from outlast.serve.pages.page import (
     show_page,
     version_of,
 )
-from outlast.serve.problems import Refused
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent

@@ -20,9 +20,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from outlast.clock import now_ms
+from outlast.deliveries.problems import Problem, Refused
 from outlast.serve.access import Caller, Staff
 from outlast.serve.pages import filters
-from outlast.serve.problems import Problem, Refused
 from outlast.serve.routing import Desk, DeskRequest, route
 
 _STATIC: Final = files("outlast.serve.pages") / "static"

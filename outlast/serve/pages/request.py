@@ -14,6 +14,7 @@ from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.people.words import model_words
 from outlast.clock import now_ms
+from outlast.deliveries.problems import Refused
 from outlast.serve.access import groups_of, redaction_for, request_for
 from outlast.serve.feed import Cut, Ended
 from outlast.serve.login import ThisMachine
@@ -49,7 +50,6 @@ from outlast.serve.pages.schema_form import (
     parse_json,
     read_form,
 )
-from outlast.serve.problems import Refused
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent

@@ -28,9 +28,10 @@ from outlast.a2a.protocol import (
 )
 from outlast.agents.errors import AgentsException
 from outlast.bodies import DOORS, loads
+from outlast.deliveries.problems import JSONAnswer, Problem, Refused
 from outlast.serve.messages import startable_agent, stream_deadline
-from outlast.serve.problems import Problem, Refused, problem_of
-from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, read_within, route
+from outlast.serve.problems import problem_of
+from outlast.serve.routing import DeskRequest, Handler, read_within, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.wires.a2a_card import card_of
 from outlast.serve.wires.a2a_tasks import (

@@ -31,10 +31,10 @@ from outlast.agents.items.pictures import data_url
 from outlast.client.people.nested_requests import find_request
 from outlast.client.runs import RunFilter, find_runs
 from outlast.contract.failures import CANCELLED
+from outlast.deliveries.problems import Refused
 from outlast.serve.access import Customer, Staff, Target
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.messages import accept_message, state_if_any
-from outlast.serve.problems import Refused
 from outlast.serve.routing import DeskRequest
 from outlast.serve.troubles import told_trouble
 from outlast.serve.uploads import with_name

@@ -12,10 +12,11 @@ from starlette.routing import BaseRoute
 
 import outlast
 from outlast.agents.agent import Agent
+from outlast.deliveries.problems import JSONAnswer
 from outlast.serve.access import Action, Customer, Target
 from outlast.serve.messages import stream_deadline
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
-from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
+from outlast.serve.routing import DeskRequest, Handler, route
 from outlast.serve.sse import EventStream
 from outlast.serve.wires.ag_ui_input import read_input
 from outlast.serve.wires.ag_ui_stream import RunStream

@@ -19,6 +19,7 @@ from ag_ui.core import (
 from outlast.agents.errors import RunNotFound, UserError
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import found_requests
+from outlast.deliveries.problems import Refused
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
 from outlast.serve.customer_input import customer_message_id
 from outlast.serve.feed import (
@@ -29,7 +30,7 @@ from outlast.serve.feed import (
 )
 from outlast.serve.messages import accept_message, check_same, is_about_message
 from outlast.serve.pictures import readable_pictures
-from outlast.serve.problems import Refused, problem_of
+from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import ServerSentEvent, json_event
 from outlast.serve.troubles import Watch, told_trouble

@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, RunClosed, UserError
 from outlast.client.people.nested_requests import find_request
+from outlast.deliveries.problems import JSONAnswer, Problem, Refused
 from outlast.serve.access import Customer, Staff, Target
 from outlast.serve.customer_input import MOST_PARTS, customer_input, customer_message_id
 from outlast.serve.histories import json_history
@@ -26,8 +27,8 @@ from outlast.serve.messages import (
     stream_deadline,
 )
 from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other_sites
-from outlast.serve.problems import Problem, Refused, problem_of
-from outlast.serve.routing import DeskRequest, Handler, JSONAnswer, route
+from outlast.serve.problems import problem_of
+from outlast.serve.routing import DeskRequest, Handler, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.troubles import told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps

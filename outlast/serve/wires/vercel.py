@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, DecisionRefused, UserError
 from outlast.client.people.nested_requests import find_request, found_requests
+from outlast.deliveries.problems import Refused
 from outlast.serve.access import Caller, Staff, Target
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input
@@ -24,7 +25,7 @@ from outlast.serve.messages import (
     stream_deadline,
 )
 from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
-from outlast.serve.problems import Refused, problem_of
+from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.troubles import Watch, told_trouble

@@ -23,6 +23,7 @@ from outlast.client.identity import person
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.deliveries import WebhookEvent, Webhooks, github
 from outlast.deliveries.endpoints import DELIVERY_ENDPOINTS
+from outlast.deliveries.problems import JSONAnswer
 from outlast.deliveries.receiver import delivery_routes
 from outlast.serve import api, openapi
 from outlast.serve.access import RULES, Role, RoleRules
@@ -32,7 +33,7 @@ from outlast.serve.keys import ApiKeys
 from outlast.serve.live import EVENTS
 from outlast.serve.login import ThisMachine
 from outlast.serve.records import TokenView, View
-from outlast.serve.routing import Desk, EscapedPaths, JSONAnswer
+from outlast.serve.routing import Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
 from tests.unit.client.recorded import FakeClient, Recording, refused
 

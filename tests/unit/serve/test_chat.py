@@ -20,6 +20,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, ServerUnavailable, UserError
 from outlast.client.read.events import StreamedState
 from outlast.client.results.result_members import RunSnapshot
+from outlast.deliveries.problems import Refused
 from outlast.loop.aside import Aside
 from outlast.loop.items import Item
 from outlast.loop.machine import advance
@@ -29,7 +30,6 @@ from outlast.serve.access import RoleRules
 from outlast.serve.feed import FeedLimits
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.parts import SHOWN
-from outlast.serve.problems import Refused
 from outlast.streams.delta_reader import UNJUDGED
 from outlast.views.customer import customer_view
 from outlast.views.run import loop_state, snapshot_of

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from outlast.deliveries.problems import Refused
 from outlast.loop.values import JsonObject
 from outlast.serve import pictures
 from outlast.serve.pictures import checked_picture, readable_pictures
-from outlast.serve.problems import Refused
 from outlast.serve.uploads import with_name
 from tests.pictures import (
     BMP,
