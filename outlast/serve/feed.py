@@ -130,8 +130,8 @@ class FeedLimits:
 
     Attributes:
         readers_per_run: how many readers a run may have in this process.
-        readers_per_person: how many readers a person may have in this process, over all runs. A
-            person, or a customer, may have as many streams, of every kind.
+        readers_per_person: how many streams a person, or a customer, may have in this process, of
+            every kind.
         streams: how many streams this process sends at once, to everybody.
         streams_per_program: how many streams a program with an API key may have in this process: one
             for each customer who waits, often.
@@ -174,7 +174,7 @@ class Feed:
 
     @asynccontextmanager
     async def reader(
-        self, run_id: str, after: Cursor | None = None, *, person: str = ""
+        self, run_id: str, after: Cursor | None = None
     ) -> "AsyncGenerator[FeedReader]":
         """Read a run along.
 
@@ -184,18 +184,16 @@ class Feed:
         Args:
             run_id: the run.
             after: the cursor of the last thing that the reader got; `Cursor()` for everything.
-            person: who reads, for the limit; empty for nobody in particular.
 
         Raises:
-            TooManyReaders: the run or the person has too many readers.
+            TooManyReaders: the run has too many readers.
         """
-        self._check_person(person)
         run = self._followed(run_id)
         if len(run.readers) >= self._limits.readers_per_run:
             raise TooManyReaders(
                 f"{len(run.readers)} readers follow the run {run_id!r} already. Try again later."
             )
-        reader = FeedReader(run, after, person, self._limits.lag.total_seconds())
+        reader = FeedReader(run, after, self._limits.lag.total_seconds())
         run.readers.add(reader)
         if run.idle is not None:
             run.idle.cancel()
@@ -213,13 +211,6 @@ class Feed:
             run.cut_all()
             self._end(run)
         await asyncio.gather(*(run.task for run in runs if run.task), return_exceptions=True)
-
-    def _check_person(self, person: str) -> None:
-        count = sum(one.person == person for run in self._runs.values() for one in run.readers)
-        if person and count >= self._limits.readers_per_person:
-            raise TooManyReaders(
-                f"{person!r} has {count} readers already. Close a page, or try again later."
-            )
 
     def _followed(self, run_id: str) -> "_Run":
         run = self._runs.get(run_id)
@@ -426,17 +417,15 @@ class FeedReader:
         cursor: the position.
         busy_since: since when the reader has not come for the next thing, in the event loop's time.
         is_cut: whether it was too slow.
-        person: who reads; empty for nobody in particular.
         text: the text in progress up to the cursor.
         turn: the number of the model call that writes it; 0 without a text.
         is_unjudged: whether no guardrail and no person will judge that text.
     """
 
-    def __init__(self, run: _Run, after: Cursor | None, person: str, lag: float) -> None:
+    def __init__(self, run: _Run, after: Cursor | None, lag: float) -> None:
         self.cursor: Cursor = after or Cursor()
         self.busy_since: float | None = asyncio.get_running_loop().time()
         self.is_cut = False
-        self.person = person
         self.text = ""
         self.turn = 0
         self.is_unjudged = False

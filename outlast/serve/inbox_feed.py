@@ -14,11 +14,8 @@ from typing import Final, Self
 from temporalio.client import Client
 
 from outlast.client.inbox import Inbox, InboxCriteria, InboxEntry, accepted, urgency
-from outlast.serve.feed import TooManyReaders
 from outlast.views.records import Person, Risk
 from outlast.visibility.scopes import RunScope
-
-READERS_PER_PERSON: Final = 30
 
 _PAUSES: Final = 2
 """How many times as long as a look takes the server is left alone after it, at least."""
@@ -126,32 +123,21 @@ class InboxFeed:
         return followed.filtered.get(wanted) or tuple(accepted(followed.entries, **wanted.criteria))
 
     @asynccontextmanager
-    async def reader(
-        self, client: Client, wanted: InboxFilter, *, person: str = ""
-    ) -> "AsyncGenerator[InboxReader]":
+    async def reader(self, client: Client, wanted: InboxFilter) -> "AsyncGenerator[InboxReader]":
         """Read the entries of a filter, the most urgent first, and again after each change.
 
         Args:
             client: connected to the runs' server.
             wanted: the filter.
-            person: who reads, for the limit; empty for nobody in particular.
-
-        Raises:
-            TooManyReaders: the person has too many readers.
         """
         followed = self._followed
-        readers = [] if followed is None else followed.readers
-        if person and sum(one.person == person for one in readers) >= READERS_PER_PERSON:
-            raise TooManyReaders(
-                f"{person!r} reads the inbox {READERS_PER_PERSON} times already. Close a page."
-            )
         if followed is None:
             followed = self._followed = _Followed()
             followed.task = asyncio.create_task(self._follow(client, followed))
         if followed.idle is not None:
             followed.idle.cancel()
             followed.idle = None
-        reader = InboxReader(followed, wanted, person)
+        reader = InboxReader(followed, wanted)
         followed.readers.append(reader)
         try:
             yield reader
@@ -199,12 +185,10 @@ class InboxReader:
 
     Attributes:
         wanted: which entries it reads.
-        person: who reads; empty for nobody in particular.
     """
 
-    def __init__(self, followed: _Followed, wanted: InboxFilter, person: str) -> None:
+    def __init__(self, followed: _Followed, wanted: InboxFilter) -> None:
         self.wanted = wanted
-        self.person = person
         self._followed = followed
         self._seen: tuple[InboxEntry, ...] | None = None
 

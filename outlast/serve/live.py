@@ -15,7 +15,7 @@ from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemS
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
-from outlast.serve.access import Caller, Customer, Staff, redaction_for
+from outlast.serve.access import Caller, Customer, redaction_for
 from outlast.serve.bodies import InboxStreamQuery
 from outlast.serve.content import whole_state
 from outlast.serve.cursor import Cursor
@@ -219,7 +219,7 @@ async def event_stream(
     """Return the live stream of a run for a caller.
 
     Raises:
-        TooManyReaders: the run or the caller has too many readers.
+        TooManyReaders: the run has too many readers.
         RunNotFound: there is no such run.
     """
     if run_id not in desk.feed.followed:
@@ -245,11 +245,10 @@ async def _taken(entries: FeedReader, watch: Watch) -> AsyncGenerator[FeedEntry 
 async def _staff_events(
     desk: Desk, caller: Caller, run_id: str, after: Cursor | None
 ) -> AsyncGenerator[ServerSentEvent]:
-    person = caller.person.subject if isinstance(caller, Staff) else ""
     proofs, lists = await desk.proofs(), _Lists(caller)
     see = partial(request_view, caller=caller, proofs=proofs)
     async with (
-        desk.feed.reader(run_id, after, person=person) as entries,
+        desk.feed.reader(run_id, after) as entries,
         desk.troubles.watch(run_id, lambda: entries.state) as watch,
         aclosing(_taken(entries, watch)) as taken,
     ):
@@ -376,9 +375,6 @@ async def inbox_stream(
         person: who reads it.
         query: what they want of it.
         scopes: the runs that they see; empty for all.
-
-    Raises:
-        TooManyReaders: the person has too many readers.
     """
     events = _inbox_events(desk, person, query, scopes)
     await anext(events)
@@ -391,7 +387,7 @@ async def _inbox_events(
     mine = person if query.mine else None
     wanted = InboxFilter(mine=mine, group=query.group or "", risk=query.risk, scopes=scopes)
     before: dict[str, InboxItem] | None = None
-    async with desk.inboxes.reader(desk.client, wanted, person=person.subject) as reader:
+    async with desk.inboxes.reader(desk.client, wanted) as reader:
         yield _OPENED
         try:
             async for entries in reader:
@@ -520,7 +516,7 @@ async def _customer_events(
 ) -> AsyncGenerator[ServerSentEvent]:
     before: ServerSentEvent | None = None
     async with (
-        desk.feed.reader(run_id, after, person=f"customer of {run_id}") as entries,
+        desk.feed.reader(run_id, after) as entries,
         desk.troubles.watch(run_id, lambda: entries.state) as watch,
         aclosing(_taken(entries, watch)) as taken,
     ):

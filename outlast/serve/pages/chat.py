@@ -316,14 +316,11 @@ async def _file(asked: DeskRequest) -> Response:
 
 async def _events(asked: DeskRequest) -> Response:
     await asked.handle.check()
-    caller = asked.caller
-    is_staff = isinstance(caller, Staff)
-    person = caller.person.subject if is_staff else f"customer of {asked.run_id}"
-    events = await _begun(_stream(asked, person))
-    return EventStream(events, until=stream_deadline(caller))
+    events = await _begun(_stream(asked))
+    return EventStream(events, until=stream_deadline(asked.caller))
 
 
-def _stream(asked: DeskRequest, person: str) -> AsyncGenerator[ServerSentEvent]:
+def _stream(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     def message(one: CustomerMessage, is_unread: bool) -> str:  # noqa: FBT001
         return _message(asked, one, is_unread=is_unread)
 
@@ -331,7 +328,7 @@ def _stream(asked: DeskRequest, person: str) -> AsyncGenerator[ServerSentEvent]:
         return fragment(asked, "chat_status.html", view=view)
 
     first = wanted_key(asked.http.query_params, "first")
-    return chat_events(asked.desk, asked.run_id, person, PageContent(message, status, first))
+    return chat_events(asked.desk, asked.run_id, PageContent(message, status, first))
 
 
 async def _begun(events: AsyncGenerator[ServerSentEvent]) -> AsyncGenerator[ServerSentEvent]:

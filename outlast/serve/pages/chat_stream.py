@@ -87,11 +87,11 @@ class PageContent:
 
 
 async def chat_events(
-    desk: Desk, run_id: str, person: str, page: PageContent
+    desk: Desk, run_id: str, page: PageContent
 ) -> AsyncGenerator[ServerSentEvent]:
     """Yield what a page lacks, until the conversation ends."""
     async with (
-        desk.feed.reader(run_id, person=person) as entries,
+        desk.feed.reader(run_id) as entries,
         desk.troubles.watch(run_id, lambda: entries.state) as watch,
     ):
         yield ServerSentEvent("{}", OPEN)

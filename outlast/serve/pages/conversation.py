@@ -97,8 +97,7 @@ class _Present:
 
 
 async def _present(asked: DeskRequest) -> _Present:
-    person = asked.person.subject
-    async with asked.desk.feed.reader(asked.run_id, person=person) as entries:
+    async with asked.desk.feed.reader(asked.run_id) as entries:
         entry = await anext(entries)
         if not isinstance(entry, Snapshot):
             raise Refused(503, "shutting_down", "The desk is shutting down. Try again.")
@@ -189,9 +188,9 @@ def _screen(asked: DeskRequest, proofs: ProofReader) -> "_Screen":
 
 
 async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[ServerSentEvent]:
-    person, run_id = asked.person.subject, asked.run_id
+    run_id = asked.run_id
     async with (
-        asked.desk.feed.reader(run_id, person=person) as entries,
+        asked.desk.feed.reader(run_id) as entries,
         asked.desk.troubles.watch(run_id, lambda: entries.state) as watch,
     ):
         has_begun = False
@@ -461,7 +460,7 @@ def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:
 async def _until_shown(asked: DeskRequest) -> None:
     """Wait until the page that a browser without scripts loads next has what its viewer did."""
     _, place = await asked.handle.present()
-    async with asked.desk.feed.reader(asked.run_id, person=asked.person.subject) as entries:
+    async with asked.desk.feed.reader(asked.run_id) as entries:
         await entries.until_read(place)
 
 

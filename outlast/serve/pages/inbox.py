@@ -192,10 +192,10 @@ async def _live(asked: DeskRequest) -> Response:
 
 async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     """Yield a remark, and then the list whenever it is not what the page has."""
-    wanted, person = _wanted(asked), asked.person.subject
+    wanted = _wanted(asked)
     seen = asked.http.query_params.get("seen")
     inboxes, client = asked.desk.inboxes, asked.desk.client
-    async with inboxes.reader(client, wanted.filter, person=person) as reader:
+    async with inboxes.reader(client, wanted.filter) as reader:
         yield ServerSentEvent("", "opened")
         try:
             async for entries in reader:

@@ -153,7 +153,7 @@ async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     """Yield the event `opened`, and then each region of the page whenever it has changed."""
     seen = asked.http.query_params.get("seen", "")  # what the page has, or had
     async with (
-        asked.desk.feed.reader(asked.run_id, None, person=asked.person.subject) as entries,
+        asked.desk.feed.reader(asked.run_id) as entries,
         asked.desk.troubles.watch(asked.run_id, lambda: entries.state) as watch,
     ):
         yield ServerSentEvent("", "opened")

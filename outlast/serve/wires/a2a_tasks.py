@@ -33,6 +33,7 @@ from outlast.client.runs import RunFilter, find_runs
 from outlast.contract.failures import CANCELLED
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import Customer, Staff, Target
+from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.messages import accept_message, state_if_any
 from outlast.serve.routing import DeskRequest
@@ -42,7 +43,6 @@ from outlast.serve.wires.a2a_events import STATES, TaskProgress
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
 from outlast.serve.wires.answer_stream import (
     NestedRequests,
-    answer_reader,
     follow_steps,
     knows_message,
     take_present_steps,
@@ -329,7 +329,7 @@ async def read_task(call: A2ACall, task_id: TaskId, wait: timedelta = timedelta(
     asked = call.asked
     await _check_known(call, task_id)
     progress, steps = _progress(call, task_id)
-    async with answer_reader(asked.desk, asked.caller, task_id.run_id) as reader:
+    async with asked.desk.feed.reader(task_id.run_id, Cursor()) as reader:
         await reader.until_present()
         nested = NestedRequests(asked.desk, asked.caller)
         await take_present_steps(
@@ -358,7 +358,7 @@ async def follow_task(call: A2ACall, task_id: TaskId) -> AsyncGenerator[JsonObje
     progress, steps = _progress(call, task_id)
     has_begun = False
     async with (
-        answer_reader(asked.desk, asked.caller, task_id.run_id) as reader,
+        asked.desk.feed.reader(task_id.run_id, Cursor()) as reader,
         asked.desk.troubles.watch(task_id.run_id, lambda: reader.state) as watch,
     ):
         await reader.until_present()
@@ -384,7 +384,7 @@ def _progress(call: A2ACall, task_id: TaskId) -> tuple[TaskProgress, AnswerSteps
 
 
 async def _check_known(call: A2ACall, task_id: TaskId) -> None:
-    async with answer_reader(call.asked.desk, call.asked.caller, task_id.run_id) as reader:
+    async with call.asked.desk.feed.reader(task_id.run_id, Cursor()) as reader:
         if not await knows_message(reader, task_id.message_id):
             raise no_task(str(task_id))
 

@@ -153,10 +153,9 @@ class RunStream:
 
     async def _entries(self, stack: AsyncExitStack) -> FeedReader | None:
         """Return a reader that knows the present state of the run; None if there is no run."""
-        person = self._staff.person.subject if self._staff is not None else ""
         feed = self._asked.desk.feed
         is_followed = self._run_id in feed.followed
-        opened = feed.reader(self._run_id, person=person)
+        opened = feed.reader(self._run_id)
         try:
             entries = await stack.enter_async_context(opened)
             await entries.until_present()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from typing import Final
 
@@ -19,14 +19,6 @@ from outlast.views.run import reported_requests
 
 _WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
 """Statuses in which a run waits for people or for something outside, which may take days."""
-
-
-def answer_reader(
-    desk: Desk, caller: Caller, run_id: str
-) -> AbstractAsyncContextManager[FeedReader]:
-    """Return a reader of a run from its beginning on, for a caller."""
-    person = caller.person.subject if isinstance(caller, Staff) else ""
-    return desk.feed.reader(run_id, Cursor(), person=person)
 
 
 async def knows_message(reader: FeedReader, message_id: str) -> bool:

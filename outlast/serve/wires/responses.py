@@ -18,6 +18,7 @@ from outlast.agents.errors import AgentsException, RunClosed, UserError
 from outlast.client.people.nested_requests import find_request
 from outlast.deliveries.problems import JSONAnswer, Problem, Refused
 from outlast.serve.access import Customer, Staff, Target
+from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import MOST_PARTS, customer_input, customer_message_id
 from outlast.serve.histories import json_history
 from outlast.serve.messages import (
@@ -34,7 +35,6 @@ from outlast.serve.troubles import told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.answer_stream import (
     NestedRequests,
-    answer_reader,
     follow_steps,
     knows_message,
     take_present_steps,
@@ -423,7 +423,7 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
     steps = AnswerSteps(asked.caller, previous.message_id, goes_on=previous.goes_on)
     last: Finished | None = None
     has_nested = False
-    async with answer_reader(asked.desk, asked.caller, previous.run_id) as reader:
+    async with asked.desk.feed.reader(previous.run_id, Cursor()) as reader:
         await reader.until_present()
         nested = NestedRequests(asked.desk, asked.caller)
         async with aclosing(follow_steps(steps, reader, nested)) as following:
@@ -451,7 +451,7 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
 
 async def _check_known(asked: DeskRequest, response_id: ResponseId) -> None:
     """Refuse the id of a response that there is not."""
-    async with answer_reader(asked.desk, asked.caller, response_id.run_id) as reader:
+    async with asked.desk.feed.reader(response_id.run_id, Cursor()) as reader:
         if not await knows_message(reader, response_id.message_id):
             message = "There is no such response in this conversation."
             raise Refused(404, "response_not_found", message)
@@ -483,7 +483,7 @@ async def _read(
 ) -> ResponseEvents:
     """Return a response as it is; with `wait`, when it is over or waits for people who are not asked."""
     steps = AnswerSteps(asked.caller, response_id.message_id, goes_on=response_id.goes_on)
-    async with answer_reader(asked.desk, asked.caller, response_id.run_id) as reader:
+    async with asked.desk.feed.reader(response_id.run_id, Cursor()) as reader:
         await reader.until_present()
         events = _events(asked, response_id)
         nested = NestedRequests(asked.desk, asked.caller)
@@ -535,7 +535,7 @@ async def _numbered(
         seen=None if after is None else seen_at(after),
     )
     async with (
-        answer_reader(asked.desk, asked.caller, response_id.run_id) as reader,
+        asked.desk.feed.reader(response_id.run_id, Cursor()) as reader,
         asked.desk.troubles.watch(response_id.run_id, lambda: reader.state) as watch,
     ):
         await reader.until_present()

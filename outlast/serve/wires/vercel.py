@@ -270,9 +270,8 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         has_calls=wanted.calls,
         is_team=isinstance(caller, Staff),
     )
-    person = caller.person.subject if isinstance(caller, Staff) else ""
     async with (
-        asked.desk.feed.reader(wanted.run_id, Cursor(), person=person) as reader,
+        asked.desk.feed.reader(wanted.run_id, Cursor()) as reader,
         asked.desk.troubles.watch(wanted.run_id, lambda: reader.state) as watch,
     ):
         await reader.until_present()

@@ -770,12 +770,13 @@ def test_a_message_that_has_not_changed_is_not_sent_again() -> None:
 
 async def test_too_many_windows_are_refused(desk: Place) -> None:
     desk.play(answered("Hi."))
-    desk.app.state.desk.feed._limits = FeedLimits(readers_per_person=1)
-    async with (
-        open_to(desk) as client,
-        desk.app.state.desk.feed.reader("mine", person="customer of mine"),
-    ):
-        refused = await client.get("/chat/c/mine/events", headers={"Accept": "text/event-stream"})
+    streams = desk.app.state.desk.streams
+    streams.limits = FeedLimits(readers_per_person=1)
+    async with open_to(desk) as client:
+        with streams.counted("The customer of 'mine'"):
+            refused = await client.get(
+                "/chat/c/mine/events", headers={"Accept": "text/event-stream"}
+            )
     assert refused.status_code == 429
     assert "too many windows" in refused.json()["error"]["message"]
 
@@ -811,7 +812,7 @@ async def test_a_mark_comes_and_goes_while_the_page_is_open(desk: Place) -> None
     desk.play(state)
     desk.source.put(streamed(state, 0))
     content = PageContent(lambda one, _: f"{one.id}: {one.left_out}", lambda _: "")
-    events = chat_events(desk.app.state.desk, "mine", "customer", content)
+    events = chat_events(desk.app.state.desk, "mine", content)
     async with asyncio.timeout(5), aclosing(events):
 
         async def next_html() -> dict[str, str]:

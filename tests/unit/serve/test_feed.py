@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -424,13 +424,13 @@ async def test_a_reader_that_takes_nothing_is_cut_and_comes_back_by_its_cursor(
 
 async def test_a_follower_whose_readers_are_all_cut_ends(source: ScriptedSource) -> None:
     source.put(state(0))
-    limits = FeedLimits(stalled_after=SOON, grace=SOON, readers_per_person=1)
-    async with Feed(source, limits) as feed, feed.reader("run", Cursor(), person="ann") as reader:
+    limits = FeedLimits(stalled_after=SOON, grace=SOON)
+    async with Feed(source, limits) as feed, feed.reader("run", Cursor()) as reader:
         await take(reader, 1)
         await asyncio.sleep(SOON.total_seconds() * 2)
         source.put(state(1))
         await eventually(lambda: source.open == 0)
-        async with feed.reader("run", reader.cursor, person="ann") as again:
+        async with feed.reader("run", reader.cursor) as again:
             assert kinds(await take(again, 1)) == [Happened]
 
 
@@ -454,20 +454,6 @@ async def test_a_run_has_a_limit_of_readers(source: ScriptedSource) -> None:
             async with feed.reader("another"):
                 pass
         async with feed.reader("run"):
-            pass
-
-
-async def test_a_person_has_a_limit_of_readers_over_all_runs(source: ScriptedSource) -> None:
-    source.put(state(0))
-    async with Feed(source, FeedLimits(readers_per_person=2)) as feed:
-        async with feed.reader("one", person="ann"), feed.reader("two", person="ann"):
-            with pytest.raises(TooManyReaders, match="'ann' has 2 readers already"):
-                await feed.reader("three", person="ann").__aenter__()
-            assert feed.followed == {"one", "two"}
-            async with feed.reader("three", person="bob"), AsyncExitStack() as stack:
-                for _ in range(3):
-                    await stack.enter_async_context(feed.reader("three"))
-        async with feed.reader("three", person="ann"):
             pass
 
 
@@ -545,17 +531,17 @@ async def test_a_reader_that_is_cancelled_leaves_the_others_alone(source: Script
     before = asyncio.all_tasks()
 
     async def read(feed: Feed) -> None:
-        async with feed.reader("run", Cursor(), person="ann") as reader:
+        async with feed.reader("run", Cursor()) as reader:
             async for _ in reader:
                 pass
 
-    async with Feed(source, FeedLimits(grace=SOON, readers_per_person=1)) as feed:
+    async with Feed(source, FeedLimits(grace=SOON)) as feed:
         async with feed.reader("run", Cursor()) as other:
             task = asyncio.create_task(read(feed))
             await settle()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            async with feed.reader("run", person="ann"):
+            async with feed.reader("run"):
                 pass
             source.put(state(1))
             assert kinds(await take(other, 2)) == [Happened, Happened]

@@ -13,8 +13,7 @@ from outlast.agents.errors import ServerUnavailable
 from outlast.client.inbox import InboxEntry
 from outlast.loop.approvals import Person
 from outlast.serve import inbox_feed
-from outlast.serve.feed import TooManyReaders
-from outlast.serve.inbox_feed import READERS_PER_PERSON, InboxFeed, InboxFilter
+from outlast.serve.inbox_feed import InboxFeed, InboxFilter
 from tests.unit.serve.test_inbox_page import NOW, entry
 
 CLIENT: Any = None
@@ -150,15 +149,3 @@ async def test_a_filter_sees_what_a_server_would_list(server: Server) -> None:
         assert feed.known(ALL) == (odd,)
     await feed.close()
     assert feed.known(ALL) is None
-
-
-async def test_people_have_a_limit(server: Server) -> None:
-    feed = quick()
-    readers = [feed.reader(CLIENT, ALL, person="ann") for _ in range(READERS_PER_PERSON + 1)]
-    for reader in readers[:-1]:
-        await reader.__aenter__()
-    with pytest.raises(TooManyReaders, match="Close a page"):
-        await readers[-1].__aenter__()
-    for reader in readers[:-1]:
-        await reader.__aexit__(None, None, None)
-    await feed.close()
