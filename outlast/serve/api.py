@@ -33,7 +33,7 @@ from outlast.client.people.nested_requests import (
     is_nested_in,
 )
 from outlast.client.people.words import read_words
-from outlast.client.runs import RunFilter, list_runs
+from outlast.client.runs import list_runs
 from outlast.client.timeline import Timeline
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
@@ -167,19 +167,7 @@ def _agent(asked: DeskRequest, name: str) -> Agent[Any]:
 @get("/api/conversations", "list_runs")
 async def _list(asked: DeskRequest, query: RunsQuery) -> RunList:
     """List conversations: open ones first, then closed ones, newest first."""
-    criteria = RunFilter(
-        status=query.status,
-        agent=query.agent,
-        waiting=query.waiting,
-        id_prefix=query.prefix,
-        nested=query.nested,
-        tenant=query.tenant,
-        customer=query.customer,
-        group=query.group,
-        risk=query.risk,
-        due_before=query.due_before,
-        scopes=asked.scopes("list_runs"),
-    )
+    criteria = query.criteria(asked.scopes("list_runs"))
     page = await list_runs(
         asked.desk.client,
         criteria,
@@ -581,7 +569,7 @@ async def _unclaim(asked: DeskRequest, body: UnclaimBody) -> ClaimReceiptView:
 async def _inbox(asked: DeskRequest, query: InboxQuery) -> InboxList:
     """List what waits for people."""
     box = Inbox(asked.desk.client, patience=PATIENCE)
-    criteria = query.criteria(asked.person) | {"scopes": asked.scopes("inbox")}
+    criteria = query.criteria(asked.person, asked.scopes("inbox"))
     if query.urgent:
         entries = await box.urgent(limit=query.limit, **criteria)
         return InboxList(items=list(map(InboxItem.of, entries)), next=None)

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar, Final, Literal, TypeVar
 
@@ -12,11 +13,12 @@ from starlette.requests import Request
 from outlast.agents.durations import parse_duration
 from outlast.bodies import DOORS
 from outlast.client.deliveries import LONGEST_ID
-from outlast.client.inbox import InboxCriteria
+from outlast.client.inbox import InboxCriteria, InboxEntry
 from outlast.client.people.actions import CLAIM_MINUTES
-from outlast.client.runs import LARGEST_PAGE, PAGE
+from outlast.client.runs import LARGEST_PAGE, PAGE, RunFilter
 from outlast.contract.names import ListedStatus
 from outlast.deliveries.problems import Refused
+from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.routing import read_within
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
 from outlast.views.records import (
@@ -29,6 +31,7 @@ from outlast.views.records import (
     Person,
     Risk,
 )
+from outlast.visibility.scopes import RunScope
 
 LONGEST_TEXT: Final = 100_000
 """The most characters of what a colleague writes."""
@@ -385,10 +388,21 @@ class RunsQuery(_Paged):
 
     _checked_due = field_validator("due")(_checked_time)
 
-    @property
-    def due_before(self) -> datetime | None:
-        """The time before which requests are due; None for any."""
-        return _due(self.due)
+    def criteria(self, scopes: Sequence[RunScope]) -> RunFilter:
+        """Return the criteria for the list of a person who sees the runs of some scopes."""
+        return RunFilter(
+            status=self.status,
+            agent=self.agent,
+            waiting=self.waiting,
+            id_prefix=self.prefix,
+            nested=self.nested,
+            tenant=self.tenant,
+            customer=self.customer,
+            group=self.group,
+            risk=self.risk,
+            due_before=_due(self.due),
+            scopes=tuple(scopes),
+        )
 
 
 class InboxStreamQuery(Query):
@@ -402,20 +416,21 @@ class InboxStreamQuery(Query):
 
     _checked_due = field_validator("due")(_checked_time)
 
-    @property
-    def due_before(self) -> datetime | None:
-        """The time before which entries are due; None for any."""
-        return _due(self.due)
+    def filter(self, person: Person, scopes: Sequence[RunScope]) -> InboxFilter:
+        """Return what the live inbox is asked for; deadlines move, so they are no part of it."""
+        mine = person if self.mine else None
+        return InboxFilter(mine=mine, group=self.group or "", risk=self.risk, scopes=tuple(scopes))
 
-    def criteria(self, person: Person) -> InboxCriteria:
-        """Return the criteria for the inbox of a person."""
-        return InboxCriteria(
-            group=self.group,
-            risk=self.risk,
-            mine=person if self.mine else None,
-            due_before=self.due_before,
-            held=self.held,
-        )
+    def criteria(self, person: Person, scopes: Sequence[RunScope]) -> InboxCriteria:
+        """Return the criteria for the inbox of a person who sees the runs of some scopes."""
+        criteria = self.filter(person, scopes).criteria
+        return {**criteria, "due_before": _due(self.due), "held": self.held}
+
+    def accepts(self, entry: InboxEntry) -> bool:
+        """Whether an entry that fits the filter is due in time, and not left out as held."""
+        due_before = _due(self.due)
+        is_due = due_before is None or (entry.due is not None and entry.due < due_before)
+        return is_due and (self.held or bool(entry.pending))
 
 
 class InboxQuery(InboxStreamQuery, _Paged):

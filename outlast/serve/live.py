@@ -12,7 +12,6 @@ from pydantic import Field
 from temporalio.client import Client
 
 from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
-from outlast.client.inbox import InboxEntry
 from outlast.client.people.nested_requests import FoundRequest, found_requests
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.serve.access import Caller, Customer, redaction_for
@@ -29,7 +28,6 @@ from outlast.serve.feed import (
     TextAdded,
     TextReset,
 )
-from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.messages import stream_deadline
 from outlast.serve.problems import problem_of
 from outlast.serve.records import (
@@ -384,14 +382,12 @@ async def inbox_stream(
 async def _inbox_events(
     desk: Desk, person: Person, query: InboxStreamQuery, scopes: tuple[RunScope, ...]
 ) -> AsyncGenerator[ServerSentEvent]:
-    mine = person if query.mine else None
-    wanted = InboxFilter(mine=mine, group=query.group or "", risk=query.risk, scopes=scopes)
     before: dict[str, InboxItem] | None = None
-    async with desk.inboxes.reader(desk.client, wanted) as reader:
+    async with desk.inboxes.reader(desk.client, query.filter(person, scopes)) as reader:
         yield _OPENED
         try:
             async for entries in reader:
-                now = {one.run_id: InboxItem.of(one) for one in entries if _is_wanted(one, query)}
+                now = {one.run_id: InboxItem.of(one) for one in entries if query.accepts(one)}
                 if before is None:
                     yield _event("inbox", InboxEvent(items=list(now.values())), None)
                 else:
@@ -402,13 +398,6 @@ async def _inbox_events(
             problem = problem_of(error)
             view = ErrorEvent(code=problem.code, message=problem.message)
             yield _event("error", view, None)
-
-
-def _is_wanted(entry: InboxEntry, query: InboxStreamQuery) -> bool:
-    if not query.held and not entry.pending:
-        return False
-    due_before = query.due_before
-    return due_before is None or (entry.due is not None and entry.due < due_before)
 
 
 def _inbox_changes(

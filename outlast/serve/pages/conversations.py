@@ -8,28 +8,27 @@ import asyncio
 import hashlib
 import re
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Final, cast, get_args
+from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary
 
 from markupsafe import Markup, escape
+from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute
 from temporalio.client import Client
 
 from outlast.agents.errors import UserError
-from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs, state_of
+from outlast.client.runs import ListedRun, RunPage, list_runs, state_of
 from outlast.contract.names import ListedStatus
 from outlast.pricing import Cost
+from outlast.serve.bodies import RunsQuery, page_of, text_of_page
 from outlast.serve.pages.conversation_view import BADGES, Badge
-from outlast.serve.pages.filters import DUE, now, read_back
-from outlast.serve.pages.page import fragment, page, show_page
+from outlast.serve.pages.page import fragment, page, query_of, show_page
 from outlast.serve.routing import DeskRequest, route
-from outlast.views.records import Risk
 from outlast.views.run import RunSnapshot, snapshot_of
 
 PAGE: Final = 50
@@ -49,94 +48,39 @@ MOST_KEPT: Final = 5_000
 _HELD_BY: Final = "person: "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the address asks for.
+class Wanted(RunsQuery):
+    """What the address asks for: the parameters of the API, two with names of their own."""
 
-    Attributes:
-        status: the status of the runs; empty for any.
-        agent: the name of the active agent; empty for any.
-        starts: the beginning of the ids.
-        waiting: whether a request waits for a decision.
-        nested: whether nested runs are listed, too.
-        tenant: the tenant of the runs; empty for any.
-        group: who may decide what they wait for; empty for anybody.
-        risk: the highest risk of what they wait for; empty for any.
-        due: when it is due, as a name of `DUE`; empty for any time.
-        page: where the page begins, as `RunPage.next`; None for the first.
-    """
-
-    status: str = ""
-    agent: str = ""
-    starts: str = ""
-    waiting: bool = False
-    nested: bool = False
-    tenant: str = ""
-    group: str = ""
-    risk: str = ""
-    due: str = ""
-    page: bytes | None = None
+    prefix: str = Field(default="", alias="starts")
 
     @property
     def query(self) -> dict[str, str]:
         """The query of the address, without the page."""
-        return {
-            "status": self.status,
-            "agent": self.agent,
-            "starts": self.starts,
-            "waiting": "yes" if self.waiting else "",
-            "nested": "yes" if self.nested else "",
-            "tenant": self.tenant,
-            "group": self.group,
-            "risk": self.risk,
-            "due": self.due,
-        }
-
-    @property
-    def filter(self) -> RunFilter:
-        """The same for a search."""
-        return RunFilter(
-            status=cast("ListedStatus", self.status) if self.status else None,
-            agent=self.agent or None,
-            waiting=self.waiting,
-            id_prefix=self.starts,
-            nested=self.nested,
-            tenant=self.tenant or None,
-            group=self.group or None,
-            risk=cast("Risk", self.risk) if self.risk else None,
-            due_before=now() + DUE[self.due] if self.due else None,
-        )
+        given: dict[str, Any] = self.model_dump(by_alias=True, exclude_defaults=True)
+        return {name: _words(given[name]) for name in _NAMES if name in given}
 
 
-def wanted(query: Mapping[str, str]) -> Wanted:
+_NAMES: Final = (
+    *("status", "agent", "starts", "waiting", "nested", "tenant", "customer", "group", "risk"),
+    "due",
+)
+"""The parameters of an address, in their order."""
+
+
+def _words(value: Any) -> str:
+    return "yes" if value is True else str(value)
+
+
+def wanted(asked: DeskRequest) -> Wanted:
     """Return what an address asks for.
 
     Raises:
         UserError: its page is none of this desk.
     """
-    status, risk, due = (query.get(name, "") for name in ("status", "risk", "due"))
-    after = query.get("page", "")
-    try:
-        token = urlsafe_b64decode(after.encode("ascii")) if after else None
-    except ValueError:
-        raise UserError("The address has no such page. Begin with the first one.") from None
-    return Wanted(
-        status=status if status in get_args(ListedStatus) else "",
-        agent=_text(query.get("agent", "")),
-        starts=_text(query.get("starts", "")),
-        waiting=query.get("waiting") == "yes",
-        nested=query.get("nested") == "yes",
-        tenant=_text(query.get("tenant", "")),
-        group=_text(query.get("group", "")),
-        risk=risk if risk in get_args(Risk) else "",
-        due=due if due in DUE else "",
-        page=token or None,
-    )
-
-
-def _text(value: str) -> str:
-    # Half a character, which an escape can stand for, is in no name and in no address.
-    return read_back(value).encode(errors="replace").decode().strip()
+    found = query_of(asked, Wanted)
+    if asked.http.query_params.get("page") and found.page is None:
+        raise UserError("The address has no such page. Begin with the first one.")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +202,7 @@ _USAGES: Final["WeakKeyDictionary[Client, Usages]"] = WeakKeyDictionary()
 
 
 async def _show(asked: DeskRequest) -> Response:
-    query = wanted(asked.http.query_params)
+    query = wanted(asked)
     rows, found = await _rows(asked, query)
     return page(
         asked,
@@ -273,7 +217,7 @@ async def _show(asked: DeskRequest) -> Response:
 
 async def _part(asked: DeskRequest) -> Response:
     """Answer with the list alone, if it is another one than the page shows."""
-    query = wanted(asked.http.query_params)
+    query = wanted(asked)
     rows, found = await _rows(asked, query)
     text = _list(asked, query, rows, found)
     seen = asked.http.query_params.get("seen", "")
@@ -283,8 +227,9 @@ async def _part(asked: DeskRequest) -> Response:
 
 
 async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPage]:
-    wanted = replace(query.filter, scopes=asked.scopes("list_runs"))
-    found = await list_runs(asked.desk.client, wanted, limit=PAGE, page=query.page)
+    criteria = query.criteria(asked.scopes("list_runs"))
+    page = page_of(query.page)
+    found = await list_runs(asked.desk.client, criteria, limit=PAGE, page=page)
     usages = _USAGES.setdefault(asked.desk.client, Usages())
     working = {run.run_id: run.status == "running" for run in found if run.closed is None}
     used, trouble = await asyncio.gather(
@@ -295,7 +240,7 @@ async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPag
 
 
 def _list(asked: DeskRequest, query: Wanted, rows: list[RunRow], found: RunPage) -> Markup:
-    after = urlsafe_b64encode(found.next).decode("ascii") if found.next else ""
+    after = text_of_page(found.next)
     values = {"rows": rows, "wanted": query, "after": after}
     seen = _digest(fragment(asked, "conversations_list.html", seen="", **values))
     text = fragment(asked, "conversations_list.html", seen=seen, **values)

@@ -34,9 +34,6 @@ LONGEST_SHOWN: Final = 50_000
 NONE: Final = "\u2013"
 """Stands for what is not known."""
 
-DUE: Final = {"1h": timedelta(hours=1), "4h": timedelta(hours=4), "24h": timedelta(days=1)}
-"""How lists are filtered by deadline, by the names in addresses."""
-
 # --- Text ----------------------------------------------------------------------------------------
 
 

@@ -4,11 +4,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import Any, Final, cast, get_args
+from typing import Annotated, Any, Final, cast
 from urllib.parse import quote, unquote
 
+from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
@@ -17,7 +17,6 @@ from outlast.client.inbox import (
     BulkStep,
     HeldConversation,
     Inbox,
-    InboxCriteria,
     InboxEntry,
     held_conversation,
 )
@@ -26,9 +25,7 @@ from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
 from outlast.deliveries.problems import Refused
 from outlast.rendering import counted
 from outlast.serve.api import bulk_steps
-from outlast.serve.bodies import MOST_AT_ONCE
-from outlast.serve.inbox_feed import InboxFilter
-from outlast.serve.pages import filters
+from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
 from outlast.serve.pages.decisions import Refusal, act, line_of, problems_of
 from outlast.serve.pages.page import (
     Form,
@@ -37,6 +34,7 @@ from outlast.serve.pages.page import (
     html_part,
     link,
     page,
+    query_of,
     see_other,
     show_page,
     version_of,
@@ -44,9 +42,7 @@ from outlast.serve.pages.page import (
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import EventStream, ServerSentEvent
-from outlast.views.records import Person, Risk
 from outlast.views.trouble import Trouble
-from outlast.visibility.scopes import RunScope
 
 SHOWN: Final = 100
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
@@ -59,58 +55,24 @@ MOST_RENDERED: Final = 32
 # --- What is listed ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The filters in an address."""
+class _Wanted(InboxStreamQuery):
+    """What the address asks for: the parameters of the API, but `show` in the place of `mine`."""
 
-    person: Person
-    show: str = "mine"
-    group: str = ""
-    risk: Risk | None = None
-    due: str = ""
-    limit: int = SHOWN
-    scopes: tuple[RunScope, ...] = ()
-
-    @property
-    def filter(self) -> InboxFilter:
-        """What the server is asked for; the deadline moves, so it is no part of it."""
-        mine = None if self.show == "all" else self.person
-        return InboxFilter(mine=mine, group=self.group, risk=self.risk, scopes=self.scopes)
-
-    @property
-    def criteria(self) -> InboxCriteria:
-        """All filters, as arguments of an `Inbox`."""
-        due_before = filters.now() + filters.DUE[self.due] if self.due else None
-        return {**self.filter.criteria, "due_before": due_before}
+    mine: Annotated[bool, BeforeValidator(lambda show: show != "all")] = Field(
+        default=True, alias="show"
+    )
+    limit: Annotated[int, AfterValidator(lambda limit: min(limit, MOST_SHOWN))] = Field(
+        default=SHOWN, ge=1
+    )
 
     @property
     def query(self) -> dict[str, str]:
         """The filters for an address."""
-        show = "all" if self.show == "all" else ""
         limit = "" if self.limit == SHOWN else str(self.limit)
         return {
-            "show": show, "group": self.group, "risk": self.risk or "", "due": self.due,
-            "limit": limit,
+            "show": "" if self.mine else "all", "group": self.group or "", "risk": self.risk or "",
+            "due": self.due or "", "limit": limit,
         }  # fmt: skip
-
-    def accepts(self, entry: InboxEntry, now: datetime) -> bool:
-        """Whether an entry is due in time."""
-        return not self.due or (entry.due is not None and entry.due < now + filters.DUE[self.due])
-
-
-def _wanted(asked: DeskRequest) -> _Wanted:
-    """Return the filters of a request; what is no filter counts as none."""
-    given = asked.http.query_params
-    risk, due, limit = given.get("risk", ""), given.get("due", ""), given.get("limit", "")
-    return _Wanted(
-        asked.person,
-        show="all" if given.get("show") == "all" else "mine",
-        group=filters.read_back(given.get("group", "")).strip(),
-        risk=cast("Risk", risk) if risk in get_args(Risk) else None,
-        due=due if due in filters.DUE else "",
-        limit=min(int(limit), MOST_SHOWN) if limit.isdecimal() and int(limit[:5]) else SHOWN,
-        scopes=asked.scopes("inbox"),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +112,7 @@ def _listed(
         entries: the most urgent first.
         is_whole: whether these are all entries of the filters, so that they can be counted.
     """
-    now = filters.now()
-    found = [one for one in entries if wanted.accepts(one, now)]
+    found = [one for one in entries if wanted.accepts(one)]
     shown = found[: wanted.limit]
     count = sum(max(one.pending, 1) for one in (found if is_whole else shown))
     rows = [inbox_row(one) for one in shown]
@@ -173,15 +134,16 @@ def _listed(
 
 
 async def _inbox(asked: DeskRequest) -> Response:
-    wanted = _wanted(asked)
-    entries, is_whole = asked.desk.inboxes.known(wanted.filter), True
+    wanted, scopes = query_of(asked, _Wanted), asked.scopes("inbox")
+    entries, is_whole = asked.desk.inboxes.known(wanted.filter(asked.person, scopes)), True
     if entries is None:
         # Nobody looks yet. Listing everything takes long, so the live list does that.
         limit = min(wanted.limit + 1, LARGEST_PAGE)
-        entries = await Inbox(asked.desk.client).urgent(limit=limit, **wanted.criteria)
+        criteria = wanted.criteria(asked.person, scopes)
+        entries = await Inbox(asked.desk.client).urgent(limit=limit, **criteria)
         is_whole = len(entries) < limit
     listed = _listed(wanted, entries, is_whole=is_whole)
-    return page(asked, "inbox.html", "Inbox", groups=wanted.person.groups, **listed)
+    return page(asked, "inbox.html", "Inbox", groups=asked.person.groups, **listed)
 
 
 async def _live(asked: DeskRequest) -> Response:
@@ -192,10 +154,11 @@ async def _live(asked: DeskRequest) -> Response:
 
 async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     """Yield a remark, and then the list whenever it is not what the page has."""
-    wanted = _wanted(asked)
+    wanted = query_of(asked, _Wanted)
     seen = asked.http.query_params.get("seen")
     inboxes, client = asked.desk.inboxes, asked.desk.client
-    async with inboxes.reader(client, wanted.filter) as reader:
+    filter_ = wanted.filter(asked.person, asked.scopes("inbox"))
+    async with inboxes.reader(client, filter_) as reader:
         yield ServerSentEvent("", "opened")
         try:
             async for entries in reader:

@@ -9,12 +9,13 @@ import mimetypes
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
@@ -22,6 +23,7 @@ from starlette.routing import BaseRoute
 from outlast.clock import now_ms
 from outlast.deliveries.problems import Problem, Refused
 from outlast.serve.access import Caller, Staff
+from outlast.serve.bodies import Query
 from outlast.serve.pages import filters
 from outlast.serve.routing import Desk, DeskRequest, route
 
@@ -216,6 +218,26 @@ def _nav_class(context: Context, *prefixes: str) -> Markup:
 
 
 # --- Forms ---------------------------------------------------------------------------------------
+
+
+QueryT = TypeVar("QueryT", bound=Query)
+
+
+def query_of(asked: DeskRequest, kind: type[QueryT]) -> QueryT:
+    """Return what the address of a page asks for; what does not fit counts as not asked."""
+    names = {field.alias or name for name, field in kind.model_fields.items()}
+    given = {name: _entered(asked.http.query_params.get(name, "")) for name in names}
+    given = {name: text for name, text in given.items() if text}
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        wrong = {one["loc"][0] for one in error.errors()}
+        return kind.model_validate({name: given[name] for name in given.keys() - wrong})
+
+
+def _entered(text: str) -> str:
+    # Half a character, which an escape can stand for, is in no name and in no address.
+    return filters.read_back(text).encode(errors="replace").decode().strip()
 
 
 class Form:

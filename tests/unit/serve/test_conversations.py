@@ -12,10 +12,9 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from outlast.agents.errors import UserError
 from outlast.client.runs import ListedRun, RunFilter, RunPage
 from outlast.serve.pages import conversations
-from outlast.serve.pages.conversations import Usages, Used, run_row, wanted
+from outlast.serve.pages.conversations import Usages, Used, run_row
 from outlast.serve.pages.filters import shown
 from tests.laws.driver import play_in
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
@@ -112,13 +111,14 @@ async def test_what_waits_is_filtered_by_who_decides_until_when(
     assert 'value="acme"' in page.text
 
 
-def test_what_is_no_filter_counts_as_none() -> None:
-    assert wanted({"status": "' OR 1=1", "page": ""}).filter == RunFilter(nested=False)
-    assert wanted({"risk": "deadly", "due": "now"}).filter == RunFilter(nested=False)
-    with pytest.raises(UserError, match="no such page"):
-        wanted({"page": "ä"})
-    with pytest.raises(UserError, match="no such page"):
-        wanted({"page": "A"})
+async def test_what_is_no_filter_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(monkeypatch)
+    for query in ("status='+OR+1=1&page=", "risk=deadly&due=now&tenant=+&nested=perhaps&limit=x"):
+        assert (await shown_list(f"/conversations?{query}")).status_code == 200
+        assert server.asked[-1] == (RunFilter(nested=False), None)
+    for page in ("%C3%A4", "A"):
+        refused = await shown_list(f"/conversations?page={page}")
+        assert (refused.status_code, "no such page" in refused.text) == (400, True)
 
 
 async def test_an_unchanged_list_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
