@@ -14,12 +14,11 @@ A store of ended sessions would end a copy at once everywhere. It would also be 
 has to run, and be asked at every request, to gain the minutes until the next check.
 """
 
-import base64
-import binascii
 import json
 import os
 import secrets
 import zlib
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -27,9 +26,8 @@ from functools import cached_property
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cryptography.exceptions import InvalidTag
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from outlast.agents.errors import IdentityRefused, UserError
@@ -52,8 +50,6 @@ _PIECE: Final = 3_500
 
 _MOST_PIECES: Final = 2
 """Common proxies accept 8 KB of cookies in all."""
-
-_NONCE_BYTES: Final = 12
 
 
 def keys_from_environment() -> IdentityKeys:
@@ -188,33 +184,25 @@ class Sealer:
 
     def __init__(self, keys: IdentityKeys, *purpose: str) -> None:
         info = json.dumps(["outlast desk", *purpose]).encode()
-        self._ciphers = [
-            AESGCM(HKDF(hashes.SHA256(), length=32, salt=None, info=info).derive(key.secret or b""))
-            for key in keys.trusted
-        ]
+
+        def derived(secret: bytes) -> Fernet:
+            key = HKDF(hashes.SHA256(), length=32, salt=None, info=info).derive(secret)
+            return Fernet(urlsafe_b64encode(key))
+
+        self._box = MultiFernet([derived(key.secret or b"") for key in keys.trusted])
 
     def seal(self, value: Mapping[str, Any]) -> str:
         """Return a value as a text that only `open` can read."""
-        nonce = secrets.token_bytes(_NONCE_BYTES)
         content = zlib.compress(json.dumps(value, separators=(",", ":")).encode())
-        sealed = nonce + self._ciphers[0].encrypt(nonce, content, None)
-        return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+        return self._box.encrypt(content).rstrip(b"=").decode()
 
     def open(self, text: str) -> dict[str, Any] | None:
         """Return the value of a text; None if it is none of this purpose and these keys."""
         try:
-            sealed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        except (binascii.Error, ValueError):
+            content = self._box.decrypt(text + "=" * (-len(text) % 4))
+        except (InvalidToken, ValueError):  # a text of other characters than ASCII
             return None
-        nonce, content = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-        if len(nonce) < _NONCE_BYTES:
-            return None
-        for cipher in self._ciphers:
-            try:
-                return json.loads(zlib.decompress(cipher.decrypt(nonce, content, None)))
-            except InvalidTag:
-                continue
-        return None
+        return json.loads(zlib.decompress(content))
 
 
 # --- Cookies -------------------------------------------------------------------------------------
