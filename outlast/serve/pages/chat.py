@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -46,6 +46,7 @@ from outlast.serve.pages.page import (
 )
 from outlast.serve.pages.parts import (
     Part,
+    earlier_html,
     key_at,
     message_keys,
     newest,
@@ -221,35 +222,21 @@ async def _chat_page(
 
 
 def _earlier(
-    asked: DeskRequest, messages: Sequence[CustomerMessage], parts: Iterable[Part]
+    asked: DeskRequest, messages: Sequence[CustomerMessage], parts: Sequence[Part]
 ) -> Markup:
     """Return what stands before the newest messages: links, and messages where they are shown."""
-    here = ("chat", "c", asked.run_id)
-    found = [
-        "".join(_message(asked, one) for one in messages[part.start : part.stop])
-        if part.is_shown
-        else fragment(
-            asked,
-            "part_link.html",
-            part=part,
-            noun="message",
-            address=link(asked, *here, message=str(part.around)),
-            more=link(
-                asked, *here, "more-messages", after=str(part.after), before=str(part.before)
-            ),
-        )
-        for part in parts
-    ]
-    return Markup("".join(found))  # noqa: S704  templates made them
+
+    def entries(start: int, stop: int) -> str:
+        return "".join(_message(asked, one) for one in messages[start:stop])
+
+    return earlier_html(asked, ("chat", "c", asked.run_id), parts, "message", entries)
 
 
 async def _more_messages(asked: DeskRequest) -> Response:
     view = await _view(asked)
     if view is None:
         raise RunNotFound(f"There is no run {asked.run_id!r}.")
-    query = asked.http.query_params
-    ends = wanted_key(query, "after") or 0, wanted_key(query, "before") or 0
-    parts = newest_parts(message_keys(view.messages), *ends)
+    parts = newest_parts(message_keys(view.messages), asked.http.query_params)
     return html_part(_earlier(asked, view.messages, parts))
 
 

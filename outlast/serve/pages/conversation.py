@@ -33,8 +33,7 @@ from outlast.serve.feed import Cut, Ended, FeedReader, Snapshot
 from outlast.serve.messages import check_release
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.conversation_lists import (
-    LiveMessages,
-    LiveSteps,
+    LiveLists,
     lists_of,
     more_messages,
     more_steps,
@@ -182,8 +181,7 @@ def _screen(asked: DeskRequest, proofs: ProofReader) -> "_Screen":
     return _Screen(
         asked,
         proofs,
-        messages=LiveMessages(wanted_key(query, "messages")),
-        steps=LiveSteps(wanted_key(query, "steps")),
+        LiveLists(wanted_key(query, "messages"), wanted_key(query, "steps")),
     )
 
 
@@ -217,14 +215,12 @@ class _Screen:
     Attributes:
         asked: the request of the stream.
         proofs: says who has proven who they are, and whether the desk proves who acts.
-        messages: the newest messages.
-        steps: the newest steps.
+        lists: the newest messages and steps.
     """
 
     asked: DeskRequest
     proofs: ProofReader
-    messages: LiveMessages = field(default_factory=LiveMessages)
-    steps: LiveSteps = field(default_factory=LiveSteps)
+    lists: LiveLists
     _text: str | None = None
     _shown_state: RunSnapshot | None = None
     _shown_facts: ServerFacts = QUIET
@@ -263,8 +259,7 @@ class _Screen:
             for name, text in _regions(asked, view, is_unjudged=entries.is_unjudged).items()
             if self._is_new(name, text)
         ]
-        parts += self.messages.changes(asked, view)
-        parts += self.steps.changes(asked, view)
+        parts += self.lists.changes(asked, view)
         if self._holder is not None and view.holder != self._holder and not view.is_mine:
             words = (
                 f"{view.holder} has the conversation now."

@@ -4,17 +4,18 @@ A page names the first of its newest entries when it asks for its live stream. S
 back begins where the page does, and what was loaded before that stays as it is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from markupsafe import Markup
 
 from outlast.client.timeline import Step
 from outlast.serve.pages.conversation_view import Bubble, Conversation, Leavable, took
-from outlast.serve.pages.page import fragment, link
+from outlast.serve.pages.page import fragment
 from outlast.serve.pages.parts import (
-    Part,
+    earlier_html,
     key_at,
     message_keys,
     newest,
@@ -81,12 +82,13 @@ def lists_of(asked: DeskRequest, view: Conversation) -> Lists:
     first, first_step = newest(keys), first_step_of(view)
     parts = parts_before(keys, first, wanted_key(query, "message"))
     step_parts = parts_before(numbers, first_step, wanted_key(query, "step"))
+    messages, steps = partial(_messages, asked, view), partial(_steps, asked, view)
     return Lists(
-        messages=_messages(asked, view, first, None),
-        earlier_messages=_shown(asked, parts, "message", _messages_of(asked, view)),
+        messages=Markup(_messages(asked, view, first, None)),  # noqa: S704  templates made it
+        earlier_messages=earlier_html(asked, _here(asked), parts, "message", messages),
         first_message=key_at(keys, first),
-        steps=_steps(asked, view, first_step, len(numbers)),
-        earlier_steps=_shown(asked, step_parts, "step", _steps_of(asked, view)),
+        steps=Markup(_steps(asked, view, first_step, len(numbers))),  # noqa: S704  as above
+        earlier_steps=earlier_html(asked, _here(asked), step_parts, "step", steps),
         first_step=first_step,
     )
 
@@ -100,133 +102,96 @@ def first_step_of(view: Conversation) -> int:
 def more_messages(asked: DeskRequest, view: Conversation) -> Markup:
     """Return the newest messages of a part that the address names by its two ends."""
     keys = message_keys(view.customer.messages)
-    parts = newest_parts(keys, *_ends(asked.http.query_params))
-    return _shown(asked, parts, "message", _messages_of(asked, view))
+    parts = newest_parts(keys, asked.http.query_params)
+    entries = partial(_messages, asked, view)
+    return earlier_html(asked, _here(asked), parts, "message", entries)
 
 
 def more_steps(asked: DeskRequest, view: Conversation) -> Markup:
     """Return the newest steps of a part that the address names by its two ends."""
-    parts = newest_parts(range(len(view.steps)), *_ends(asked.http.query_params))
-    return _shown(asked, parts, "step", _steps_of(asked, view))
+    parts = newest_parts(range(len(view.steps)), asked.http.query_params)
+    return earlier_html(asked, _here(asked), parts, "step", partial(_steps, asked, view))
 
 
-def _ends(query: Mapping[str, str]) -> tuple[int, int]:
-    return wanted_key(query, "after") or 0, wanted_key(query, "before") or 0
+def _here(asked: DeskRequest) -> tuple[str, ...]:
+    return "conversations", asked.run_id
 
 
-def _messages(asked: DeskRequest, view: Conversation, start: int, stop: int | None) -> Markup:
-    return _joined(message_html(asked, one) for one in view.bubbles(start, stop))
+def _messages(asked: DeskRequest, view: Conversation, start: int, stop: int | None) -> str:
+    return "".join(message_html(asked, one) for one in view.bubbles(start, stop))
 
 
-def _steps(asked: DeskRequest, view: Conversation, start: int, stop: int) -> Markup:
-    return _joined(step_html(asked, view, number) for number in range(start, stop))
-
-
-def _messages_of(asked: DeskRequest, view: Conversation) -> Callable[[Part], Markup]:
-    return lambda part: _messages(asked, view, part.start, part.stop)
-
-
-def _steps_of(asked: DeskRequest, view: Conversation) -> Callable[[Part], Markup]:
-    return lambda part: _steps(asked, view, part.start, part.stop)
-
-
-def _shown(
-    asked: DeskRequest, parts: Sequence[Part], noun: str, entries: Callable[[Part], Markup]
-) -> Markup:
-    here = ("conversations", asked.run_id)
-    return _joined(
-        entries(part)
-        if part.is_shown
-        else fragment(
-            asked,
-            "part_link.html",
-            part=part,
-            noun=noun,
-            address=link(asked, *here, **{noun: str(part.around)}),
-            more=link(
-                asked, *here, f"more-{noun}s", after=str(part.after), before=str(part.before)
-            ),
-        )
-        for part in parts
-    )
-
-
-def _joined(parts: Iterable[str]) -> Markup:
-    return Markup("".join(parts))  # noqa: S704  templates made them
+def _steps(asked: DeskRequest, view: Conversation, start: int, stop: int) -> str:
+    return "".join(step_html(asked, view, number) for number in range(start, stop))
 
 
 # --- The live stream -----------------------------------------------------------------------------
 
-
-@dataclass
-class LiveMessages:
-    """The newest messages in one browser, to send it what has changed.
-
-    Attributes:
-        first: the key of the first one; None for as many as a page shows.
-    """
-
-    first: int | None = None
-    _known: list[Bubble] | None = None
-
-    def changes(self, asked: DeskRequest, view: Conversation) -> list[str]:
-        """Return what the browser swaps in."""
-        keys = message_keys(view.customer.messages)
-        if self.first is None:
-            self.first = key_at(keys, newest(keys))
-        known, now = self._known, view.bubbles(newest(keys, self.first))
-        self._known = now
-        if known is None or [one.id for one in known] != [one.id for one in now[: len(known)]]:
-            return [_all("talk", (message_html(asked, one) for one in now))]
-        changed = [
-            _replacing(message_html(asked, one))
-            for one, before in zip(now, known, strict=False)
-            if one != before
-        ]
-        return changed + _added("talk", [message_html(asked, one) for one in now[len(known) :]])
-
-
+T = TypeVar("T")
 _Shown: TypeAlias = tuple[Step, tuple[Leavable, ...]]
 """A step, and what the model does not read of it."""
 
 
 @dataclass
-class LiveSteps:
-    """The newest steps in one browser, to send it what has changed.
+class LiveList(Generic[T]):
+    """The newest entries of a list in one browser, to send it what has changed.
 
     Attributes:
-        first: the number of the first one; None for as many as a page shows.
+        name: the id of the list.
+        known: the entries that the browser has, by their keys; None before the first.
     """
 
-    first: int | None = None
-    _known: list[_Shown] = field(default_factory=list[_Shown])
+    name: str
+    known: Mapping[str, T] | None = None
+
+    def changes(self, now: Mapping[str, T], html: Callable[[T], str]) -> list[str]:
+        """Return what the browser swaps in.
+
+        Args:
+            now: the entries.
+            html: returns an entry as HTML.
+        """
+        known, self.known = self.known, now
+        if known is None or list(known) != list(now)[: len(known)]:
+            entries = "".join(html(one) for one in now.values())
+            return [f'<ol id="{self.name}" hx-swap-oob="innerHTML">{entries}</ol>']
+        changed = [
+            html(one).replace("<li ", '<li hx-swap-oob="true" ', 1)
+            for key, one in now.items()
+            if key in known and one != known[key]
+        ]
+        added = "".join(html(one) for key, one in now.items() if key not in known)
+        ends = f'<ol hx-swap-oob="beforeend:#{self.name}">{added}</ol>'
+        return [*changed, ends] if added else changed
+
+
+@dataclass
+class LiveLists:
+    """Both lists in one browser.
+
+    Attributes:
+        first_message: the key of the first message; None for as many as a page shows.
+        first_step: the number of the first step; None for as many as a page shows.
+    """
+
+    first_message: int | None = None
+    first_step: int | None = None
+    _messages: LiveList[Bubble] = field(default_factory=lambda: LiveList[Bubble]("talk"))
+    _steps: LiveList[_Shown] = field(default_factory=lambda: LiveList[_Shown]("steps"))
 
     def changes(self, asked: DeskRequest, view: Conversation) -> list[str]:
         """Return what the browser swaps in."""
-        if self.first is None:
-            self.first = first_step_of(view)
-        first, known = self.first, self._known
-        now: list[_Shown] = [(step, view.left_out(step)) for step in view.steps[first:]]
-        self._known = now
-        if not known:
-            numbers = range(first, first + len(now))
-            return [_all("steps", (step_html(asked, view, number) for number in numbers))]
-        changed = [
-            _replacing(step_html(asked, view, first + at))
-            for at, (step, before) in enumerate(zip(now, known, strict=False))
-            if step != before
+        keys = message_keys(view.customer.messages)
+        if self.first_message is None:
+            self.first_message = key_at(keys, newest(keys))
+        if self.first_step is None:
+            self.first_step = first_step_of(view)
+        at = newest(keys, self.first_message)
+        messages = {one.id: one for one in view.bubbles(at)}
+        steps = {
+            f"{one.number}": (one, view.left_out(one)) for one in view.steps[self.first_step :]
+        }
+        return [
+            *self._messages.changes(messages, lambda one: message_html(asked, one)),
+            *self._steps.changes(steps, lambda one: step_html(asked, view, one[0].number)),
         ]
-        added = range(first + len(known), first + len(now))
-        return changed + _added("steps", [step_html(asked, view, number) for number in added])
-
-
-def _all(name: str, entries: Iterable[str]) -> str:
-    return f'<ol id="{name}" hx-swap-oob="innerHTML">{"".join(entries)}</ol>'
-
-
-def _replacing(entry: str) -> str:
-    return entry.replace("<li ", '<li hx-swap-oob="true" ', 1)
-
-
-def _added(name: str, entries: Sequence[str]) -> list[str]:
-    return [f'<ol hx-swap-oob="beforeend:#{name}">{"".join(entries)}</ol>'] if entries else []

@@ -508,37 +508,6 @@ class Waiting:
     extension: Extension | None = None
     problem: str | None = None
 
-    @property
-    def digest(self) -> str:
-        """What a decision about it has to name."""
-        return self.request.digest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parked:
-    """A tool that waits for something outside of the run.
-
-    Attributes:
-        wait: what it waits for.
-        schema: the JSON Schema of the value as text; empty for any value.
-        since_ms: when the wait began.
-        until_ms: when it ends by itself; None for never.
-    """
-
-    wait: PendingWait
-    schema: str
-    since_ms: int
-    until_ms: int | None
-
-
-def _parked(wait: PendingWait) -> Parked:
-    return Parked(
-        wait=wait,
-        schema="" if wait.schema is None else json_text(wait.schema, 2),
-        since_ms=round(wait.since.timestamp() * 1000),
-        until_ms=None if wait.until is None else round(wait.until.timestamp() * 1000),
-    )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
@@ -566,7 +535,7 @@ class Conversation:
     customer: CustomerSide
     steps: Sequence[Step]
     waiting: tuple[Waiting, ...]
-    parked: tuple[Parked, ...]
+    parked: tuple[PendingWait, ...]
     budgets: tuple[str, ...]
     cost: Cost
     trouble: tuple[Trouble, ...]
@@ -682,7 +651,7 @@ def conversation(
         waiting=tuple(
             _waiting(one, state, caller, hides, target) for one in state.pending_approvals
         ),
-        parked=tuple(map(_parked, pending_waits(state) if state.outcome is None else ())),
+        parked=pending_waits(state) if state.outcome is None else (),
         budgets=tuple(budget_lines(state, at_ms)),
         cost=Cost.of_state(state),
         trouble=seen_troubles(state, facts, caller),

@@ -5,10 +5,14 @@ them though a list changes meanwhile.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from markupsafe import Markup
+
+from outlast.serve.pages.page import fragment, link
+from outlast.serve.routing import DeskRequest
 from outlast.views.customer import CustomerMessage
 
 SHOWN: Final = 50
@@ -59,9 +63,9 @@ def parts_before(keys: Sequence[int], first: int, wanted: int | None = None) -> 
     return _parts(keys, (0, start, False), (start, stop, True), (stop, first, False))
 
 
-def newest_parts(keys: Sequence[int], after: int, before: int) -> list[Part]:
-    """Return what takes the place of a part when somebody asks for more of it."""
-    start, stop = bisect_left(keys, after), bisect_left(keys, before)
+def newest_parts(keys: Sequence[int], query: Mapping[str, str]) -> list[Part]:
+    """Return what takes the place of a part that an address names by its two ends."""
+    start, stop = (bisect_left(keys, wanted_key(query, one) or 0) for one in ("after", "before"))
     middle = max(start, stop - SHOWN)
     return _parts(keys, (start, middle, False), (middle, stop, True))
 
@@ -92,6 +96,40 @@ def wanted_key(query: Mapping[str, str], name: str) -> int | None:
     """Return a key that an address has; None without one."""
     text = query.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def earlier_html(
+    asked: DeskRequest,
+    here: Sequence[str],
+    parts: Sequence[Part],
+    noun: str,
+    entries: Callable[[int, int], str],
+) -> Markup:
+    """Return what stands before the newest entries: links, and entries where they are shown.
+
+    Args:
+        asked: the request.
+        here: the path of the page.
+        parts: the parts.
+        noun: what an entry is.
+        entries: returns the entries between two places.
+    """
+    found = [
+        entries(part.start, part.stop)
+        if part.is_shown
+        else fragment(
+            asked,
+            "part_link.html",
+            part=part,
+            noun=noun,
+            address=link(asked, *here, **{noun: str(part.around)}),
+            more=link(
+                asked, *here, f"more-{noun}s", after=str(part.after), before=str(part.before)
+            ),
+        )
+        for part in parts
+    ]
+    return Markup("".join(found))  # noqa: S704  templates made them
 
 
 def _parts(keys: Sequence[int], *ranges: tuple[int, int, bool]) -> list[Part]:
