@@ -12,7 +12,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -35,6 +34,7 @@ from outlast.serve.messages import accept_message, startable_agent, stream_deadl
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.conversation_cookie import set_token
+from outlast.serve.pages.live import stream_of
 from outlast.serve.pages.page import (
     fragment,
     html_part,
@@ -56,7 +56,7 @@ from outlast.serve.pages.parts import (
 )
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.serve.sse import ServerSentEvent
 from outlast.views.customer import CustomerMessage, CustomerView
 from outlast.views.records import JsonObject
 
@@ -303,8 +303,7 @@ async def _file(asked: DeskRequest) -> Response:
 
 async def _events(asked: DeskRequest) -> Response:
     await asked.handle.check()
-    events = await _begun(_stream(asked))
-    return EventStream(events, until=stream_deadline(asked.caller))
+    return await stream_of(_stream(asked), stream_deadline(asked.caller))
 
 
 def _stream(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
@@ -316,19 +315,6 @@ def _stream(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
 
     first = wanted_key(asked.http.query_params, "first")
     return chat_events(asked.desk, asked.run_id, PageContent(message, status, first))
-
-
-async def _begun(events: AsyncGenerator[ServerSentEvent]) -> AsyncGenerator[ServerSentEvent]:
-    """Return events of which the first is there: before that, a problem is an answer of its own."""
-    first = await anext(events)
-
-    async def all_events() -> AsyncGenerator[ServerSentEvent]:
-        async with aclosing(events):
-            yield first
-            async for event in events:
-                yield event
-
-    return all_events()
 
 
 # --- Writing ------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from outlast.serve.feed import Ended, FeedReader
+from outlast.serve.feed import FeedReader
 from outlast.serve.pages.chat_view import view_of
+from outlast.serve.pages.live import moments
 from outlast.serve.pages.parts import key_at, message_keys, newest
 from outlast.serve.routing import Desk
 from outlast.serve.sse import ServerSentEvent
@@ -90,28 +91,23 @@ async def chat_events(
     desk: Desk, run_id: str, page: PageContent
 ) -> AsyncGenerator[ServerSentEvent]:
     """Yield what a page lacks, until the conversation ends."""
-    async with (
-        desk.feed.reader(run_id) as entries,
-        desk.troubles.watch(run_id, lambda: entries.state) as watch,
-    ):
-        yield ServerSentEvent("{}", OPEN)
-        last = None
-        async with aclosing(watch.beside(entries.changes())) as changes:
-            async for entry in changes:
-                is_over = isinstance(entry, Ended)
-                if entries.has_more and not is_over:
-                    continue  # the state fits the text once everything that there is was taken
-                state, facts = entries.state, watch.facts
-                shown = _shown_text(entries)
-                if last is not None and state is last[0] and facts is last[1]:
-                    event = page.more_text(shown)
-                else:
-                    event = page.changes(await view_of(desk.client, state, facts), shown)
-                    last = state, facts
-                if event is not None:
-                    yield event
-                if is_over:
-                    yield ServerSentEvent("{}", END)
+    last = None
+    async with aclosing(moments(desk, run_id)) as found:
+        async for now in found:
+            if now is None:
+                yield ServerSentEvent("{}", OPEN)
+                continue
+            state, facts = now.entries.state, now.facts
+            shown = _shown_text(now.entries)
+            if last is not None and state is last[0] and facts is last[1]:
+                event = page.more_text(shown)
+            else:
+                event = page.changes(await view_of(desk.client, state, facts), shown)
+                last = state, facts
+            if event is not None:
+                yield event
+            if now.is_over:
+                yield ServerSentEvent("{}", END)
 
 
 def _shown_text(entries: FeedReader) -> str:

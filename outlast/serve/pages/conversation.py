@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
-from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.errors import UserError
 from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.timeline import Step
@@ -29,7 +29,7 @@ from outlast.dev.data_dir import run_link
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target, redaction_for
 from outlast.serve.api import deliver
-from outlast.serve.feed import Cut, Ended, FeedReader, Snapshot
+from outlast.serve.feed import FeedReader, Snapshot
 from outlast.serve.messages import check_release
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.conversation_lists import (
@@ -44,6 +44,7 @@ from outlast.serve.pages.conversation_view import (
     payloads,
     release_targets,
 )
+from outlast.serve.pages.live import moments, stream_of
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -56,7 +57,7 @@ from outlast.serve.pages.page import (
 from outlast.serve.pages.parts import wanted_key
 from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.serve.sse import ServerSentEvent
 from outlast.views.proofs import ProofReader
 from outlast.views.records import CancelMode
 from outlast.views.run import RunSnapshot, own_requests
@@ -172,7 +173,7 @@ def _temporal_link(asked: DeskRequest) -> str:
 async def _live(asked: DeskRequest) -> Response:
     until = asyncio.get_running_loop().time() + LONGEST_STREAM.total_seconds()
     screen = _screen(asked, await asked.desk.proofs())
-    return EventStream(_follow(asked, screen), until=until)
+    return await stream_of(_follow(asked, screen), until)
 
 
 def _screen(asked: DeskRequest, proofs: ProofReader) -> "_Screen":
@@ -186,26 +187,15 @@ def _screen(asked: DeskRequest, proofs: ProofReader) -> "_Screen":
 
 
 async def _follow(asked: DeskRequest, screen: "_Screen") -> AsyncGenerator[ServerSentEvent]:
-    run_id = asked.run_id
-    async with (
-        asked.desk.feed.reader(run_id) as entries,
-        asked.desk.troubles.watch(run_id, lambda: entries.state) as watch,
-    ):
-        has_begun = False
-        try:
-            async with aclosing(watch.beside(entries.changes())) as changes:
-                async for entry in changes:
-                    if isinstance(entry, Cut):
-                        return  # the browser comes back
-                    has_begun = has_begun or entry is not None
-                    is_over = isinstance(entry, Ended)
-                    if has_begun and (is_over or not entries.has_more):
-                        for event in screen.changes(entries, watch.facts):
-                            yield event
-                    if is_over:
-                        yield ServerSentEvent("", event="end")
-        except AgentsException:
-            return  # the server is away, and the browser comes back
+    async with aclosing(moments(asked.desk, asked.run_id)) as found:
+        async for now in found:
+            if now is None:
+                yield ServerSentEvent("", event="opened")
+                continue
+            for event in screen.changes(now.entries, now.facts):
+                yield event
+            if now.is_over:
+                yield ServerSentEvent("", event="end")
 
 
 @dataclass

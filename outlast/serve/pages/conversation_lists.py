@@ -4,15 +4,15 @@ A page names the first of its newest entries when it asks for its live stream. S
 back begins where the page does, and what was loaded before that stays as it is.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from markupsafe import Markup
 
 from outlast.client.timeline import Step
 from outlast.serve.pages.conversation_view import Bubble, Conversation, Leavable, took
+from outlast.serve.pages.live import LiveList
 from outlast.serve.pages.page import fragment
 from outlast.serve.pages.parts import (
     earlier_html,
@@ -127,42 +127,8 @@ def _steps(asked: DeskRequest, view: Conversation, start: int, stop: int) -> str
 
 # --- The live stream -----------------------------------------------------------------------------
 
-T = TypeVar("T")
 _Shown: TypeAlias = tuple[Step, tuple[Leavable, ...]]
 """A step, and what the model does not read of it."""
-
-
-@dataclass
-class LiveList(Generic[T]):
-    """The newest entries of a list in one browser, to send it what has changed.
-
-    Attributes:
-        name: the id of the list.
-        known: the entries that the browser has, by their keys; None before the first.
-    """
-
-    name: str
-    known: Mapping[str, T] | None = None
-
-    def changes(self, now: Mapping[str, T], html: Callable[[T], str]) -> list[str]:
-        """Return what the browser swaps in.
-
-        Args:
-            now: the entries.
-            html: returns an entry as HTML.
-        """
-        known, self.known = self.known, now
-        if known is None or list(known) != list(now)[: len(known)]:
-            entries = "".join(html(one) for one in now.values())
-            return [f'<ol id="{self.name}" hx-swap-oob="innerHTML">{entries}</ol>']
-        changed = [
-            html(one).replace("<li ", '<li hx-swap-oob="true" ', 1)
-            for key, one in now.items()
-            if key in known and one != known[key]
-        ]
-        added = "".join(html(one) for key, one in now.items() if key not in known)
-        ends = f'<ol hx-swap-oob="beforeend:#{self.name}">{added}</ol>'
-        return [*changed, ends] if added else changed
 
 
 @dataclass

@@ -27,6 +27,7 @@ from outlast.rendering import counted
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
 from outlast.serve.pages.decisions import Refusal, act, line_of, problems_of
+from outlast.serve.pages.live import stream_of
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -41,7 +42,7 @@ from outlast.serve.pages.page import (
 )
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.serve.sse import ServerSentEvent
 from outlast.views.trouble import Trouble
 
 SHOWN: Final = 100
@@ -147,9 +148,7 @@ async def _inbox(asked: DeskRequest) -> Response:
 
 
 async def _live(asked: DeskRequest) -> Response:
-    events = _events(asked)
-    await anext(events)  # too many readers are refused before the answer begins
-    return EventStream(events)
+    return await stream_of(_events(asked))
 
 
 async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:

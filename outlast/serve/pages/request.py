@@ -16,7 +16,6 @@ from outlast.client.people.words import model_words
 from outlast.clock import now_ms
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import groups_of, redaction_for, request_for
-from outlast.serve.feed import Cut, Ended
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.decisions import (
@@ -31,6 +30,7 @@ from outlast.serve.pages.decisions import (
     root_of,
     words_of,
 )
+from outlast.serve.pages.live import moments, stream_of
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -52,7 +52,7 @@ from outlast.serve.pages.schema_form import (
 )
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import EventStream, ServerSentEvent
+from outlast.serve.sse import ServerSentEvent
 from outlast.views.acts import options_to_decide
 from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.records import ApprovalRequest, Json
@@ -143,37 +143,28 @@ async def _preview(asked: DeskRequest, form: Form) -> Response:
 async def _live(asked: DeskRequest) -> Response:
     root = await root_of(asked)
     await find(asked, root)
-
-    events = _events(asked)
-    await anext(events)  # too many readers are refused before the answer begins
-    return EventStream(events)
+    return await stream_of(_events(asked))
 
 
 async def _events(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     """Yield the event `opened`, and then each region of the page whenever it has changed."""
     seen = asked.http.query_params.get("seen", "")  # what the page has, or had
-    async with (
-        asked.desk.feed.reader(asked.run_id) as entries,
-        asked.desk.troubles.watch(asked.run_id, lambda: entries.state) as watch,
-    ):
-        yield ServerSentEvent("", "opened")
-        try:
-            # Votes and claims are in the state, and no entries.
-            async with aclosing(watch.beside(entries.changes())) as changed:
-                async for entry in changed:
-                    if isinstance(entry, Cut):
-                        return
-                    state = entries.state
-                    values = await _shown(asked, state, await find(asked, state))
-                    for name in _changed_regions(seen, values["version"]):
-                        text = fragment(asked, f"request_{name}.html", **values)
-                        yield ServerSentEvent(text, name)
-                    seen = values["version"]
-                    if isinstance(entry, Ended):
-                        # Or browsers would come back for ever.
-                        yield ServerSentEvent("ended", "ended")
-        except (AgentsException, Refused):
-            return  # the server is away, and the browser comes back
+    async with aclosing(moments(asked.desk, asked.run_id)) as found:
+        async for now in found:
+            if now is None:
+                yield ServerSentEvent("", "opened")
+                continue
+            state = now.entries.state
+            try:
+                values = await _shown(asked, state, await find(asked, state))
+            except (AgentsException, Refused):
+                return  # the server is away, and the browser comes back
+            for name in _changed_regions(seen, values["version"]):
+                yield ServerSentEvent(fragment(asked, f"request_{name}.html", **values), name)
+            seen = values["version"]
+            if now.is_over:
+                # Or browsers would come back for ever.
+                yield ServerSentEvent("ended", "ended")
 
 
 def _changed_regions(seen: str, present: str) -> list[str]:

@@ -131,6 +131,7 @@ class Moments:
     def __init__(self, *states: LoopState) -> None:
         self._states = list(states)
         self.state = LoopState()
+        self.has_more = False
 
     @asynccontextmanager
     async def reader(self, *_: Any, **__: Any) -> AsyncGenerator["Moments"]:

@@ -617,7 +617,7 @@ async def test_a_stream_ends_with_its_token(desk: Place) -> None:
         began = time.monotonic()
         found = await events_of(client)
         assert time.monotonic() - began < 5
-        assert [kind for kind, _ in found] == ["begin", "chat"]
+        assert [kind for kind, _ in found] == ["chat"]
         assert (await client.get("/chat/c/mine/events")).status_code == 401
 
 
