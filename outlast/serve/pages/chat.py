@@ -34,6 +34,7 @@ from outlast.serve.messages import accept_message, startable_agent, stream_deadl
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.conversation_cookie import set_token
+from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.live import stream_of
 from outlast.serve.pages.page import (
     fragment,
@@ -365,7 +366,7 @@ def _text_of(form: FormData) -> str:
     """Return the written text; forms send line ends of another system."""
     value = form.get("text", "")
     text = value if isinstance(value, str) else ""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    text = with_line_ends(text).strip()
     if len(text) > LONGEST_TEXT:
         message = f"The message is too long. It has up to {LONGEST_TEXT:,} characters."
         raise Refused(413, "message_invalid", message)

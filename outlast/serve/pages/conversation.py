@@ -44,6 +44,7 @@ from outlast.serve.pages.conversation_view import (
     payloads,
     release_targets,
 )
+from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.live import moments, stream_of
 from outlast.serve.pages.page import (
     Form,
@@ -326,7 +327,7 @@ def _of_approved(receipt: TakeoverReceipt) -> str:
 
 
 async def _say(asked: DeskRequest, form: Form) -> str:
-    text, message_id = _lines(form.exact("text")), form.exact("message_id")
+    text, message_id = with_line_ends(form.exact("text")), form.exact("message_id")
     if not text.strip():
         raise UserError("Write something first.")
     if len(text) > LONGEST_WORDS:
@@ -340,7 +341,7 @@ async def _say(asked: DeskRequest, form: Form) -> str:
 
 
 async def _release(asked: DeskRequest, form: Form) -> str:
-    note = _lines(form.exact("note")).strip()
+    note = with_line_ends(form.exact("note")).strip()
     if len(note) > LONGEST_WORDS:
         raise UserError(
             f"The note has {len(note):,} characters, and at most {LONGEST_WORDS:,} are sent."
@@ -412,11 +413,6 @@ async def _finish(asked: DeskRequest, form: Form) -> str:
     if receipt.at is None:
         return f"No worker is there: the server keeps {receipt.name} until one starts."
     return f"Delivered {receipt.name}; its tool goes on."
-
-
-def _lines(text: str) -> str:
-    """Return a text that somebody wrote; forms send other line ends."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:

@@ -59,7 +59,12 @@ def written(text: str) -> rendering.Shown:
 
 def read_back(text: str) -> str:
     """Return what a field of a form has: forms send other line ends, and escapes stay escapes."""
-    return rendering.original(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return rendering.original(with_line_ends(text))
+
+
+def with_line_ends(text: str) -> str:
+    """Return a text that a form sent, with the line ends of pages."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Shown:

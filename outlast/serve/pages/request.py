@@ -292,12 +292,16 @@ def _draft(request: ApprovalRequest, form: Form) -> Draft:
             raise Refused(400, "no_schema", "This request is answered by a text.")
         before = None
         entered = read_form(schema, ABSENT, RESPOND, form, add=add)
-    is_complete = not (entered.problems or add)
+    made = _made_draft(form, entered.field, before, entered.value)
+    return replace(made, changes=None) if entered.problems or add else made
+
+
+def _made_draft(form: Form, field: Field, before: Json, value: Json) -> Draft:
     return Draft(
-        deed=deed,
-        field=entered.field,
-        changes=tuple(changes(before, entered.value)) if is_complete else None,
-        value=rendering.json_text(entered.value),
+        deed=form.exact("deed"),
+        field=field,
+        changes=tuple(changes(before, value)),
+        value=rendering.json_text(value),
         message=form.text("message"),
     )
 
@@ -316,11 +320,7 @@ def _sent_draft(request: ApprovalRequest, form: Form) -> Draft | None:
     except UserError:
         return None
     field = form_field(schema, value, EDIT if deed == "edit" else RESPOND)
-    differences = tuple(changes(before, value))
-    text = rendering.json_text(value)
-    return Draft(
-        deed=deed, field=field, changes=differences, value=text, message=form.text("message")
-    )
+    return _made_draft(form, field, before, value)
 
 
 def _refused(entered: Entered, name: str, problem: str) -> Entered:

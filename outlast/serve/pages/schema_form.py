@@ -8,12 +8,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, cast
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias, cast
 
 from outlast import rendering
 from outlast.agents.errors import UserError
 from outlast.serve.pages import filters
+from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form
 from outlast.views.acts import schema_problem
 from outlast.views.records import REDACTED, Json, JsonObject
@@ -68,6 +69,9 @@ class Field:
         can_grow: whether an array takes another item.
         problem: why what was sent does not fit.
         is_changed: whether it differs from what it was.
+        value: its value.
+        rules: its schema, without references and alternatives to null.
+        level: how many objects and arrays are around it.
     """
 
     name: str
@@ -84,6 +88,9 @@ class Field:
     can_grow: bool = False
     problem: str = ""
     is_changed: bool = False
+    value: Value = field(default=ABSENT, compare=False, repr=False)
+    rules: JsonObject = field(default_factory=dict[str, Json], compare=False, repr=False)
+    level: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,86 +134,109 @@ def form_field(schema: JsonObject | None, value: Value, name: str) -> Field:
         value: the value now; ABSENT for none.
         name: what the names of the fields begin with.
     """
-    return _Maker(schema or {}).field(schema or {}, value, name, "", levels=0, required=True)
+    return _Maker(schema or {}).root(value, name)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What somebody sent, to be shown in the form for what they entered.
+
+    Attributes:
+        before: the fields of the form that they had, by their names.
+        problems: what does not fit, by the names of fields.
+        form: what they sent.
+    """
+
+    before: Mapping[str, Field]
+    problems: Mapping[str, str]
+    form: Form
+
+    def marked(self, made: Field) -> Field:
+        """Return a field that says whether it has changed, and shows what does not fit as it came."""
+        was, problem = self.before.get(made.name), self.problems.get(made.name, "")
+        is_changed = was is None or (was.shown, was.is_nothing) != (made.shown, made.is_nothing)
+        if not problem:
+            return replace(made, is_changed=is_changed)
+        sent = with_line_ends(self.form.exact(made.name, made.shown))
+        is_text = made.kind in {"text", "long_text"}
+        shown = (
+            filters.written(filters.read_back(sent)) if is_text else rendering.visible_json(sent)
+        )
+        return replace(made, is_changed=is_changed, problem=problem, shown=shown)
 
 
 class _Maker:
     """Makes the fields of one schema, whose author may be a stranger: their number is bounded."""
 
-    def __init__(self, root: JsonObject) -> None:
+    def __init__(self, root: JsonObject, sent: _Sent | None = None) -> None:
         self._root = root
+        self._sent = sent
         self._left = MOST_FIELDS
 
+    def root(self, value: Value, name: str) -> Field:
+        """Return the form for a value."""
+        return self.field(self._root, value, name, "", level=0, required=True)
+
     def field(
-        self, schema: Json, value: Value, name: str, label: str, *, levels: int, required: bool
+        self, schema: Json, value: Value, name: str, label: str, *, level: int, required: bool
     ) -> Field:
         """Return the field of a value."""
         self._left -= 1
         rules, nullable = self.rules(schema)
         nothing = "null" if nullable else "" if required else "left out"
         is_nothing = value is ABSENT or (nullable and value is None)
-        common: dict[str, Any] = {
-            "name": name,
-            "label": label,
-            "description": _text(rules.get("description")),
-            "required": required,
-            "can_be_nothing": nothing,
-            "is_nothing": is_nothing and bool(nothing),
-        }
-        if value == REDACTED:
-            return Field(kind="text", shown=REDACTED, is_hidden=True, **common)
-        kind = self._kind(rules, ABSENT if is_nothing else value, levels)
-        match kind:
-            case "object":
-                fields = _object(value)
-                common["children"] = self._properties(rules, fields, name, levels)
-            case "array":
-                items = _list(value)
-                common["children"] = tuple(
-                    self.item(rules, one, name, at, levels) for at, one in enumerate(items)
-                )
-                common["can_grow"] = len(items) < MOST_ITEMS
-            case "choice":
-                choices = choices_of(rules)
-                common["choices"] = _labels(choices)
-                common["shown"] = "" if is_nothing else str(_place(choices, value))
-            case _:
-                common["shown"] = "" if is_nothing else _shown(kind, value)
-        return Field(kind=kind, **common)
-
-    def item(self, rules: JsonObject, value: Value, name: str, at: int, levels: int) -> Field:
-        """Return the field of an item of an array with these rules."""
-        label, inner = f"{at + 1}", f"{name}.{at}"
-        of_items = rules.get("items", {})
-        return self.field(of_items, value, inner, label, levels=levels + 1, required=True)
-
-    def _properties(
-        self, rules: JsonObject, fields: JsonObject, name: str, levels: int
-    ) -> tuple[Field, ...]:
-        known = _object(rules.get("properties"))
-        needed = set(map(str, _list(rules.get("required"))))
-        extra = [one for one in fields if one not in known]
-        return tuple(
-            self.field(
-                known.get(key, {}),
-                fields.get(key, ABSENT),
-                f"{name}.{at}",
-                key,
-                levels=levels + 1,
-                required=key in needed,
-            )
-            for at, key in enumerate([*known, *extra])
+        is_hidden = value == REDACTED
+        kind = "text" if is_hidden else self._kind(rules, ABSENT if is_nothing else value, level)
+        choices = choices_of(rules) if kind == "choice" else []
+        shown = REDACTED if is_hidden else ""
+        if not (is_hidden or is_nothing or kind in {"object", "array"}):
+            shown = str(_place(choices, value)) if kind == "choice" else _shown(kind, value)
+        made = Field(
+            name=name,
+            label=label,
+            kind=kind,
+            shown=shown,
+            description=_text(rules.get("description")),
+            required=required,
+            can_be_nothing=nothing,
+            is_nothing=is_nothing and bool(nothing),
+            is_hidden=is_hidden,
+            choices=_labels(choices) if choices else (),
+            can_grow=kind == "array" and len(_list(value)) < MOST_ITEMS,
+            value=value,
+            rules=rules,
+            level=level,
         )
+        made = replace(made, children=tuple(self._children(made)))
+        return made if self._sent is None else self._sent.marked(made)
 
-    def _kind(self, rules: JsonObject, value: Value, levels: int) -> Kind:
+    def item(self, array: Field, value: Value, at: int) -> Field:
+        """Return the field of an item of an array."""
+        name, level = f"{array.name}.{at}", array.level + 1
+        of_items = array.rules.get("items", {})
+        return self.field(of_items, value, name, f"{at + 1}", level=level, required=True)
+
+    def _children(self, made: Field) -> Iterator[Field]:
+        if made.kind == "array":
+            yield from (self.item(made, one, at) for at, one in enumerate(_list(made.value)))
+        if made.kind != "object":
+            return
+        fields, known = _object(made.value), _object(made.rules.get("properties"))
+        needed = set(map(str, _list(made.rules.get("required"))))
+        for at, key in enumerate([*known, *(one for one in fields if one not in known)]):
+            schema, value, name = known.get(key, {}), fields.get(key, ABSENT), f"{made.name}.{at}"
+            level, required = made.level + 1, key in needed
+            yield self.field(schema, value, name, key, level=level, required=required)
+
+    def _kind(self, rules: JsonObject, value: Value, level: int) -> Kind:
         """Return how a value is shown; as JSON if it does not fit what its schema says."""
-        if self._left < 0 or (value is ABSENT and levels > MOST_EMPTY_LEVELS):
+        if self._left < 0 or (value is ABSENT and level > MOST_EMPTY_LEVELS):
             return "json"
         choices = choices_of(rules)
         if choices and (value is ABSENT or _place(choices, value) >= 0):
             return "choice"
         declared = rules.get("type")
-        has_room = levels < MOST_LEVELS
+        has_room = level < MOST_LEVELS
         match declared:
             case "string" if value is ABSENT or isinstance(value, str):
                 text = "" if value is ABSENT else str(value)
@@ -276,13 +306,13 @@ def read_form(
     """
     made = form_field(schema, value, name)
     reader = _Reader(schema or {}, form, add)
-    found = reader.value(made, value, schema or {}, 0)
+    found = reader.value(made)
     result: Json = None if isinstance(found, _Absent) else found
     problems = reader.problems
     if not problems and not add and schema and (problem := schema_problem(result, schema)):
         problems[name] = problem
-    again = form_field(schema, result, name)
-    return Entered(result, problems, _with_problems(_marked(again, made), problems, form))
+    sent = _Sent({one.name: one for one in _walk(made)}, problems, form)
+    return Entered(result, problems, _Maker(schema or {}, sent).root(result, name))
 
 
 class _Reader:
@@ -294,28 +324,26 @@ class _Reader:
         self._add = add
         self.problems: dict[str, str] = {}
 
-    def value(self, made: Field, before: Value, schema: Json, levels: int) -> Value:
+    def value(self, made: Field) -> Value:
         """Return the value of a field; what was not touched is as it was."""
         if f"{made.name}.remove" in self._form:
             return ABSENT
         nothing: Value = None if made.can_be_nothing == "null" else ABSENT
-        nothing = before if made.is_nothing else nothing
         # The box "left out" counts as long as nobody wrote into the field.
         is_nothing = f"{made.name}.nothing" in self._form and not self._is_touched(made)
         if is_nothing and made.can_be_nothing:
-            return nothing
+            return made.value if made.is_nothing else nothing
         if made.kind in {"object", "array"}:
-            read = self._object if made.kind == "object" else self._array
-            found = read(made, before, schema, levels)
-            return found if found or levels == 0 or before is not ABSENT else ABSENT
+            found = self._object(made) if made.kind == "object" else self._array(made)
+            return found if found or made.level == 0 or made.value is not ABSENT else ABSENT
         sent = self._form.exact(made.name, made.shown)
         if _same(sent, made.shown):
-            return self._empty(made) if made.is_nothing else before
+            return self._empty(made) if made.is_nothing else made.value
         try:
-            return self._scalar(made, sent, schema)
+            return self._scalar(made, sent)
         except UserError as error:
             self.problems[made.name] = str(error)
-            return before
+            return made.value
 
     def _is_touched(self, made: Field) -> bool:
         if self._add == made.name or not _same(self._form.exact(made.name, made.shown), made.shown):
@@ -331,36 +359,21 @@ class _Reader:
         self.problems[made.name] = "Enter a value."
         return ABSENT
 
-    def _object(self, made: Field, before: Value, schema: Json, levels: int) -> Value:
-        fields = _object(before)
-        rules, _ = self._maker.rules(schema)
-        known = _object(rules.get("properties"))
-        found: JsonObject = {}
-        for child in made.children:
-            one = self.value(
-                child, fields.get(child.label, ABSENT), known.get(child.label, {}), levels + 1
-            )
-            if not isinstance(one, _Absent):
-                found[child.label] = one
-        return found
+    def _object(self, made: Field) -> JsonObject:
+        found = ((child.label, self.value(child)) for child in made.children)
+        return {label: one for label, one in found if not isinstance(one, _Absent)}
 
-    def _array(self, made: Field, before: Value, schema: Json, levels: int) -> Value:
-        items = _list(before)
-        rules, _ = self._maker.rules(schema)
+    def _array(self, made: Field) -> list[Json]:
+        had = len(made.children)
         sent = self._form.exact(f"{made.name}.count")
-        count = int(sent) if re.fullmatch("[0-9]{1,4}", sent) else len(items)
+        count = int(sent) if re.fullmatch("[0-9]{1,4}", sent) else had
         kept: list[Json] = []
-        for at in range(min(count, max(MOST_ITEMS, len(items)))):
-            is_old = at < len(items)
-            one = items[at] if is_old else ABSENT
-            child = (
-                made.children[at] if is_old else self._maker.item(rules, one, made.name, at, levels)
-            )
-            value = self.value(child, one, rules.get("items", {}), levels + 1)
-            if not isinstance(value, _Absent):
+        for at in range(min(count, max(MOST_ITEMS, had))):
+            child = made.children[at] if at < had else self._maker.item(made, ABSENT, at)
+            if not isinstance(value := self.value(child), _Absent):
                 kept.append(value)
         if self._add == made.name and len(kept) < MOST_ITEMS:
-            kept.append(self._blank(rules.get("items", {})))
+            kept.append(self._blank(made.rules.get("items", {})))
         return kept
 
     def _blank(self, schema: Json) -> Json:
@@ -375,17 +388,18 @@ class _Reader:
         }  # fmt: skip
         return blanks.get(_text(rules.get("type")))
 
-    def _scalar(self, made: Field, sent: str, schema: Json) -> Json:
+    def _scalar(self, made: Field, sent: str) -> Json:
         text = sent.strip()
         match made.kind:
             case "text" | "long_text":
                 whole = filters.read_back(sent)
-                return self._hidden(whole, schema) if made.is_hidden else whole
+                # What replaces a hidden value is a text where one fits, else JSON.
+                is_text = not made.is_hidden or made.rules.get("type", "string") == "string"
+                return whole if is_text else parse_json(whole)
             case "boolean":
                 return sent == "true"
             case "choice":
-                rules, _ = self._maker.rules(schema)
-                choices = choices_of(rules)
+                choices = choices_of(made.rules)
                 if not sent.isdecimal() or int(sent) >= len(choices):
                     raise UserError("Choose one of the values.")
                 return choices[int(sent)]
@@ -397,11 +411,6 @@ class _Reader:
                 return _number(text)
             case _:
                 return parse_json(text)
-
-    def _hidden(self, text: str, schema: Json) -> Json:
-        """Return what replaces a hidden value: a text where one fits, else JSON."""
-        rules, _ = self._maker.rules(schema)
-        return text if rules.get("type", "string") == "string" else parse_json(text)
 
 
 def parse_json(text: str) -> Json:
@@ -432,43 +441,8 @@ def _depth(value: object) -> int:
     level, current = 0, [value]
     while current and level <= _DEEPEST_JSON:
         level += 1
-        current = [
-            inner
-            for one in current
-            for inner in (
-                cast("dict[str, object]", one).values()
-                if isinstance(one, dict)
-                else cast("list[object]", one)
-                if isinstance(one, list)
-                else ()
-            )
-        ]
+        current = [inner for one in current for inner in (*_object(one).values(), *_list(one))]
     return level
-
-
-def _with_problems(made: Field, problems: Mapping[str, str], form: Form) -> Field:
-    """Return a form that also shows what was entered and does not fit."""
-    if not problems:
-        return made
-    children = tuple(_with_problems(child, problems, form) for child in made.children)
-    if made.name not in problems:
-        return replace(made, children=children)
-    sent = form.exact(made.name, made.shown).replace("\r\n", "\n")
-    is_text = made.kind in {"text", "long_text"}
-    shown = filters.written(filters.read_back(sent)) if is_text else rendering.visible_json(sent)
-    return replace(made, children=children, problem=problems[made.name], shown=shown)
-
-
-def _marked(again: Field, made: Field) -> Field:
-    before = {one.name: one for one in _walk(made)}
-
-    def marked(one: Field) -> Field:
-        was = before.get(one.name)
-        children = tuple(marked(child) for child in one.children)
-        is_changed = was is None or (was.shown, was.is_nothing) != (one.shown, one.is_nothing)
-        return replace(one, children=children, is_changed=is_changed)
-
-    return marked(again)
 
 
 def _walk(one: Field) -> Iterator[Field]:
@@ -479,7 +453,7 @@ def _walk(one: Field) -> Iterator[Field]:
 
 def _same(sent: str, shown: str) -> bool:
     """Whether a field is as the page showed it; forms send other line ends."""
-    return sent.replace("\r\n", "\n").replace("\r", "\n") == shown
+    return with_line_ends(sent) == shown
 
 
 # --- Differences -----------------------------------------------------------------------------------
