@@ -4,6 +4,8 @@ They are those of the protocol's own `a2a.proto`, with its JSON names. Fields th
 are left out: the protocol asks readers to ignore fields that they do not know.
 """
 
+import base64
+import re
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, cast
 
@@ -16,6 +18,8 @@ VERSION: Final = "1.0"
 VERSION_HEADER: Final = "A2A-Version"
 CARD_PATH: Final = "/.well-known/agent-card.json"
 MEDIA_TYPE: Final = "application/a2a+json"
+OF_FILES: Final = re.compile(r"[A-Za-z0-9.+-]{1,100}/[A-Za-z0-9.+-]{1,100}", re.ASCII)
+"""The media types of files that either end takes."""
 
 Role: TypeAlias = Literal["ROLE_USER", "ROLE_AGENT"]
 
@@ -84,6 +88,15 @@ class Part(Record):
     data: Json = None
     filename: str = ""
     media_type: str = ""
+
+    def content(self) -> bytes:
+        """Return the bytes of `raw`, whose base64 may be of either alphabet, without padding.
+
+        Raises:
+            ValueError: it is no base64.
+        """
+        text = str(self.raw).replace("-", "+").replace("_", "/")
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
 class Message(Record):

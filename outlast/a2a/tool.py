@@ -8,7 +8,6 @@ The call is parked between two looks. Everything that a later attempt has to kno
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args
 
 from outlast.a2a.protocol import (
     INTERRUPTED,
+    OF_FILES,
     TERMINAL,
     AgentCard,
     Artifact,
@@ -438,24 +438,20 @@ def _output_of(fields: JsonObject, parts: list[Part]) -> Any:
     return [ToolOutputText(text=words), *files] if files else words
 
 
-_MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9.+-]{1,100}/[A-Za-z0-9.+-]{1,100}", re.ASCII)
-
-
 def _files(parts: list[Part]) -> tuple[list[ToolOutputPart], int]:
     """Return the files for the model, and how many are left out."""
     found: list[ToolOutputPart] = []
     size = 0
     for part in parts[:MOST_FILES]:
-        raw = str(part.raw).replace("-", "+").replace("_", "/")
-        size += len(raw) * 3 // 4
+        size += len(str(part.raw)) * 3 // 4
         if size > LARGEST_FILES:
             break
         try:
-            content = base64.b64decode(raw + "=" * (-len(raw) % 4), validate=True)
-        except (binascii.Error, ValueError):
+            content = part.content()
+        except ValueError:
             continue
         kind = part.media_type
-        kind = kind if _MEDIA_TYPE.fullmatch(kind) else "application/octet-stream"
+        kind = kind if OF_FILES.fullmatch(kind) else "application/octet-stream"
         url = f"data:{kind};base64,{base64.b64encode(content).decode()}"
         if kind in {"image/png", "image/jpeg", "image/gif", "image/webp"}:
             found.append(ToolOutputImage(image_url=url))

@@ -6,7 +6,6 @@ the protocol: the id of a task names the conversation and the message, and calle
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -17,6 +16,7 @@ from datetime import timedelta
 from typing import Final, cast
 
 from outlast.a2a.protocol import (
+    OF_FILES,
     TERMINAL,
     ListTasksRequest,
     Message,
@@ -68,7 +68,6 @@ MOST_CONTEXTS: Final = 100
 LONGEST_MESSAGE_ID: Final = 1_000
 
 _READS_AT_ONCE: Final = 10
-_MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9.+-]{1,100}/[A-Za-z0-9.+-]{1,100}", re.ASCII)
 _TASKS_BEGIN: Final = "a2a-"
 _OWN_PART: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 """What follows the prefix of a context."""
@@ -227,14 +226,13 @@ def _content(parts: list[Part]) -> str | list[JsonObject]:
 
 
 def _file(part: Part) -> JsonObject:
-    """Return a file as an agent reads it; its base64 may be of either alphabet, without padding."""
-    text = str(part.raw).replace("-", "+").replace("_", "/")
+    """Return a file as an agent reads it."""
     try:
-        content = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except (binascii.Error, ValueError):
+        content = part.content()
+    except ValueError:
         raise UserError("raw of a part must be base64.") from None
     kind = part.media_type or "application/octet-stream"
-    if _MEDIA_TYPE.fullmatch(kind) is None:
+    if OF_FILES.fullmatch(kind) is None:
         raise UserError(f"mediaType of a part must be like image/png, not {kind!r:.80}.")
     url, name = data_url(kind, content), part.filename or "file"
     if kind.startswith("image/"):
