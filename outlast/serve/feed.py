@@ -6,7 +6,7 @@ queue: it gets more text at once. Nothing is stored, and any process continues a
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Self, TypeAlias
@@ -493,13 +493,19 @@ class FeedReader:
 
     async def until_read(self, place: HistoryPlace) -> None:
         """Wait until this process has read a place of the history, or for the lag."""
-        run = self._run
-        try:
-            async with asyncio.timeout(self._lag):
-                while not (run.has_read(place) or run.is_over):
-                    await run.news.wait()
-        except TimeoutError:
-            pass
+        await self.until(lambda: self._run.has_read(place), self._lag)
+
+    async def until(self, is_enough: Callable[[], bool], seconds: float) -> None:
+        """Wait until what was read here is enough, until nothing follows, or for some time.
+
+        Args:
+            is_enough: says so, of `state` or `answer_range`.
+            seconds: the time.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not (is_enough() or self._run.is_over):
+                    await self._run.news.wait()
 
     async def news(self) -> None:
         """Wait until more is read of the run: the next thing, or a state that no event tells of.

@@ -1,6 +1,5 @@
 """One stream of AG-UI events: reads a run along, and stops where it needs somebody."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -25,7 +24,6 @@ from outlast.serve.customer_input import customer_message_id
 from outlast.serve.feed import (
     Cut,
     Ended,
-    FeedEntry,
     FeedReader,
 )
 from outlast.serve.messages import accept_message, check_same, is_about_message
@@ -62,10 +60,6 @@ from outlast.views.customer import customer_view, shows_text_in_progress
 from outlast.views.records import ApprovalRequest, Json, JsonObject
 from outlast.views.run import RunSnapshot, own_requests, turn_in_progress
 from outlast.views.transcript import has_message
-
-LOOK_SECONDS: Final = 0.5
-"""How often a stream looks at the state while the feed has nothing: a message that nobody takes
-changes the state without an event."""
 
 _PATIENCE_SECONDS: Final = 10.0
 """How long a stream waits for what its request has brought. A colleague may withdraw a message
@@ -104,7 +98,6 @@ class RunStream:
         self._follows = follows(given)
         self._sent: frozenset[str] = frozenset()
         self._decided = NOTHING_DECIDED
-        self._awaited: set[str] = set()
         self._refused = ""
         caller = asked.caller
         self._staff = caller if isinstance(caller, Staff) else None
@@ -197,7 +190,6 @@ class RunStream:
         if sent:
             # It had what there was when it wrote; the answer is news, even if it is ready.
             self._writer.go_on()
-        self._awaited = set(self._sent)
 
     async def _take(
         self, message: UserMessage, state: RunSnapshot | None, *, is_newest: bool
@@ -232,22 +224,17 @@ class RunStream:
     async def _read(self, entries: FeedReader, watch: Watch) -> AsyncGenerator[ServerSentEvent]:
         paused: Pause | None = None
         seen: object = None
-        deadline = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
-        async with aclosing(_with_looks(entries)) as looks:
-            async for entry in looks:
+        # The client has what it sent already, and would lose it.
+        await entries.until(lambda: not self._lacks_messages(entries.state), _PATIENCE_SECONDS)
+        async with aclosing(watch.beside(entries.changes())) as changes:
+            async for entry in changes:
                 if isinstance(entry, Cut):
                     yield _written(RunErrorEvent(message=_CUT, code="cut"))
                     return
                 state = entries.state
-                if entry is not None:
-                    watch.look()
                 is_over = isinstance(entry, Ended)
                 if entries.is_behind:
                     continue
-                if asyncio.get_running_loop().time() > deadline:
-                    self._awaited.clear()
-                if self._lacks_messages(state) and not is_over:
-                    continue  # the client has them already, and would lose them
                 trouble = told_trouble(state, watch.facts, self._asked.caller)
                 is_same = state is seen and trouble == (self._trouble or "")
                 if entry is None and is_same and not self._is_behind(state):
@@ -347,8 +334,7 @@ class RunStream:
 
     def _lacks_messages(self, state: RunSnapshot) -> bool:
         """Whether the state does not show yet the messages that this request brought."""
-        self._awaited = {one for one in self._awaited if not has_message(state, one)}
-        return bool(state.outcome is None and self._awaited)
+        return state.outcome is None and not all(has_message(state, one) for one in self._sent)
 
     def _is_behind(self, state: RunSnapshot) -> bool:
         """Whether the state does not show yet the decisions that this request brought."""
@@ -475,23 +461,3 @@ def _written(event: BaseEvent) -> ServerSentEvent:
 
 def _state_of(entries: FeedReader) -> RunSnapshot:
     return entries.state
-
-
-async def _with_looks(entries: FeedReader) -> AsyncGenerator[FeedEntry | None]:
-    """Yield the entries of a feed, and None where nothing has come for a while."""
-    waiting: asyncio.Future[FeedEntry | None] | None = None
-    try:
-        while True:
-            waiting = waiting or asyncio.ensure_future(anext(entries, None))
-            done, _ = await asyncio.wait({waiting}, timeout=LOOK_SECONDS)
-            if not done:
-                yield None
-                continue
-            entry, waiting = waiting.result(), None
-            if entry is None:
-                return
-            yield entry
-    finally:
-        if waiting is not None:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)

@@ -24,13 +24,10 @@ _WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
 async def knows_message(reader: FeedReader, message_id: str) -> bool:
     """Return whether a run has had a message; this process may be behind the run for a moment."""
     await reader.until_present()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LAG.total_seconds()):
-            while reader.answer_range(message_id) is None and reader.state.outcome is None:
-                if not reader.has_more:
-                    await reader.news()
-                elif await anext(reader, None) is None:
-                    break
+    await reader.until(
+        lambda: reader.answer_range(message_id) is not None or reader.state.outcome is not None,
+        LAG.total_seconds(),
+    )
     return reader.answer_range(message_id) is not None
 
 
@@ -169,14 +166,10 @@ async def until_retried(feed: Feed, run_id: str, message_id: str, answers: int) 
     """
     async with feed.reader(run_id, Cursor()) as reader:
         await reader.until_present()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAG.total_seconds()):
-                while True:
-                    found = reader.answer_range(message_id)
-                    is_open = found is not None and found.ends is None
-                    if is_open or len(reader.state.answers) > answers:
-                        return
-                    if reader.has_more:
-                        await anext(reader, None)
-                    else:
-                        await reader.news()
+
+        def is_asked_again() -> bool:
+            found = reader.answer_range(message_id)
+            is_open = found is not None and found.ends is None
+            return is_open or len(reader.state.answers) > answers
+
+        await reader.until(is_asked_again, LAG.total_seconds())
