@@ -27,6 +27,7 @@ from outlast.a2a.protocol import (
     Task,
 )
 from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.json_values import as_object, is_list
 from outlast.bodies import DOORS, BodyRefused, Door, loads
 from outlast.loop.values import JsonObject
 
@@ -272,13 +273,10 @@ def _answer(status: int, content: bytes) -> JsonObject:
         A2AError: it is none, or says that something went wrong.
     """
     try:
-        read: Any = loads(content) if content else {}
+        fields = as_object(loads(content)) if content else {}
     except (ValueError, RecursionError):
-        read = None
-    fields = cast("JsonObject", read) if isinstance(read, dict) else None
-    error = None if fields is None else fields.get("error")
-    if isinstance(error, dict):
-        said = cast("JsonObject", error)
+        fields = None
+    if (said := as_object((fields or {}).get("error"))) is not None:
         code = _code_of(said)
         is_passing = status in _RETRIED or code == -32603
         message = f"The agent refuses: {str(said.get('message'))[:500]!r}"
@@ -291,9 +289,9 @@ def _answer(status: int, content: bytes) -> JsonObject:
 
 def _code_of(error: JsonObject) -> int | None:
     """Return the number of an error in JSON-RPC; over HTTP+JSON, its details have the name."""
-    details = error.get("details")
-    for one in cast("list[object]", details) if isinstance(details, list) else ():
-        reason = cast("JsonObject", one).get("reason") if isinstance(one, dict) else None
+    details: Any = error.get("details")
+    for one in details if is_list(details) else ():
+        reason = (as_object(one) or {}).get("reason")
         if reason in _REASONS:
             return _REASONS[str(reason)]
     number = error.get("code")

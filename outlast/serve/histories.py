@@ -12,6 +12,7 @@ from typing import Final, cast
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object
 from outlast.bodies import DOORS, Scan, loads
 from outlast.serve.routing import LARGEST_BODY, BodyTooLarge, allow_body, door_of
 from outlast.views.records import JsonObject
@@ -50,12 +51,12 @@ async def json_history(request: Request) -> JsonObject:
     """
     content = await history_body(request)
     try:
-        body: object = loads(content)
+        body = as_object(loads(content))
     except (ValueError, RecursionError):
         body = None
-    if not isinstance(body, dict):
+    if body is None:
         raise UserError("The body must be a JSON object.")
-    return cast("JsonObject", body)
+    return body
 
 
 class HistoryReader:

@@ -9,7 +9,7 @@ Both bindings are spellings of the operations in `a2a_tasks`.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -27,6 +27,7 @@ from outlast.a2a.protocol import (
     TaskRequest,
 )
 from outlast.agents.errors import AgentsException
+from outlast.agents.json_values import as_object
 from outlast.bodies import DOORS, loads
 from outlast.deliveries.problems import JSONAnswer, Problem, Refused
 from outlast.serve.messages import startable_agent, stream_deadline
@@ -254,10 +255,9 @@ async def take_rpc(asked: DeskRequest) -> Response:
 async def _rpc_body(request: Request) -> JsonObject:
     content = await read_within(request, DOORS["wire"])
     try:
-        body: Any = loads(content)
+        fields = as_object(loads(content)) or {}
     except (ValueError, RecursionError):
         raise Refused(400, "parse_error", "The body is no JSON.") from None
-    fields = cast("JsonObject", body) if isinstance(body, dict) else {}
     is_request = fields.get("jsonrpc") == "2.0" and isinstance(fields.get("method"), str)
     if not is_request or not isinstance(fields.get("params"), dict | None):
         message = "The body must be one request of JSON-RPC 2.0, with method and params."
@@ -291,12 +291,12 @@ async def _http_params(asked: DeskRequest) -> JsonObject:
     content = await read_within(asked.http, DOORS["wire"])
     if content:
         try:
-            body: Any = loads(content)
+            body = as_object(loads(content))
         except (ValueError, RecursionError):
             body = None
-        if not isinstance(body, dict):
+        if body is None:
             raise Refused(400, "parse_error", "The body must be a JSON object.")
-        found = {**found, **cast("JsonObject", body)}
+        found = {**found, **body}
     if "task_id" in asked.http.path_params:
         found["id"] = asked.parameter("task_id")
     return found

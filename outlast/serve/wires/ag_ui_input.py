@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ag_ui.core import (
     AssistantMessage,
@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object, is_list, is_object
 from outlast.bodies import loads
 from outlast.serve.customer_input import customer_input
 from outlast.serve.histories import history_body
@@ -90,15 +91,13 @@ def _without_unreadable(body: bytes) -> RunAgentInput | None:
         given: Any = loads(body)
     except (ValueError, RecursionError):
         return None
-    listed: Any = cast("JsonObject", given).get("messages") if isinstance(given, dict) else None
-    if not isinstance(listed, list):
+    listed: Any = given.get("messages") if is_object(given) else None
+    if not is_list(listed):
         return None
-    *before, last = cast("list[Any]", listed) or [None]
+    *before, last = listed or [None]
     kept = [one for one in before if _is_readable(one)]
     try:
-        return RunAgentInput.model_validate(
-            {**cast("JsonObject", given), "messages": [*kept, last]}
-        )
+        return RunAgentInput.model_validate({**given, "messages": [*kept, last]})
     except ValidationError:
         return None
 
@@ -113,9 +112,8 @@ def _is_readable(message: Any) -> bool:
 
 def follows(asked: RunAgentInput) -> bool:
     """Whether the stream goes on after the answer, until the conversation ends."""
-    props: object = asked.forwarded_props
-    own = cast("JsonObject", props).get("outlast") if isinstance(props, dict) else None
-    return isinstance(own, dict) and cast("JsonObject", own).get("follow") is True
+    own = as_object((as_object(asked.forwarded_props) or {}).get("outlast"))
+    return own is not None and own.get("follow") is True
 
 
 # --- Messages ------------------------------------------------------------------------------------
@@ -151,16 +149,12 @@ def _part(part: Any) -> JsonObject:
             "its data."
         )
     data = f"data:{source.mime_type};base64,{source.value}"
-    metadata: object = part.metadata
-    named = cast("JsonObject", metadata).get("filename") if isinstance(metadata, dict) else None
+    named = (as_object(part.metadata) or {}).get("filename")
     if part.type == "image":
         name = named if isinstance(named, str) else ""
         return {"type": "input_image", "image_url": with_name(data, name)}
-    return {
-        "type": "input_file",
-        "file_data": data,
-        "filename": named if isinstance(named, str) else "document",
-    }
+    name = named if isinstance(named, str) else "document"
+    return {"type": "input_file", "file_data": data, "filename": name}
 
 
 def checked_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
@@ -205,8 +199,7 @@ def answers_in(resume: Sequence[ResumeEntry] | None) -> list[Answered]:
 def _answer(entry: ResumeEntry) -> Answered:
     if entry.status == "cancelled":
         return Answered(entry.interrupt_id)
-    given: object = entry.payload
-    payload = cast("JsonObject", given) if isinstance(given, dict) else {}
+    payload = as_object(entry.payload) or {}
     approved, edited = payload.get("approved"), payload.get("editedArgs")
     message = payload.get("message")
     said = {"message": message} if isinstance(message, str) and message else {}

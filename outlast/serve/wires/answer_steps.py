@@ -10,11 +10,12 @@ compared with what a client has.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.agents.items.run_items import raw_of
 from outlast.agents.items.stream_events import RunItemStreamEvent
+from outlast.agents.json_values import as_object, is_list
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, NumberedEvent, StatusStreamEvent
 from outlast.contract.failures import CANCELLED
@@ -525,9 +526,8 @@ def _text_elsewhere(state: RunSnapshot, answer: Answer) -> str:
 
 
 def _reasoning(raw: JsonObject) -> str:
-    parts = raw.get("summary") or raw.get("content")
-    found = cast("list[Any]", parts) if isinstance(parts, list) else []
+    found: Any = raw.get("summary") or raw.get("content")
     texts = (
-        str(cast("JsonObject", one).get("text") or "") for one in found if isinstance(one, dict)
+        str((as_object(one) or {}).get("text") or "") for one in (found if is_list(found) else ())
     )
     return "\n\n".join(text for text in texts if text)

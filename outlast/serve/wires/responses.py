@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, cast
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, RunClosed, UserError
+from outlast.agents.json_values import as_object, is_list, is_object
 from outlast.client.people.nested_requests import find_request
 from outlast.deliveries.problems import JSONAnswer, Problem, Refused
 from outlast.serve.access import Customer, Staff, Target
@@ -229,8 +230,8 @@ def _named(text: str) -> ResponseId:
 
 def _run_id(asked: DeskRequest, body: JsonObject, previous: ResponseId | None) -> str:
     """Return the run that the request is about: a new one if it names none."""
-    given: Any = body.get("conversation")
-    named = cast("JsonObject", given).get("id") if isinstance(given, dict) else given
+    given = body.get("conversation")
+    named = given.get("id") if is_object(given) else given
     if named is not None and (not isinstance(named, str) or not named):
         raise UserError("conversation must be the id of a conversation.")
     if previous is not None and named not in {None, previous.run_id}:
@@ -276,13 +277,13 @@ def _read_input(given: object) -> _Input:
         return _Input()
     if isinstance(given, str):
         return _Input((customer_input(given),))
-    if not isinstance(given, list):
+    if not is_list(given):
         raise UserError("input must be a text or a list of items.")
     decisions: list[JsonObject] = []
     messages: list[list[object]] = []
     decides_last = False
-    for one in cast("list[object]", given):
-        item = cast("JsonObject", one) if isinstance(one, dict) else {}
+    for one in given:
+        item = as_object(one) or {}
         kind = item.get("type", "message")
         if kind == "mcp_approval_response":
             decisions.append(item)
@@ -298,7 +299,7 @@ def _read_input(given: object) -> _Input:
 def _parts(content: object) -> list[object]:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}]
-    listed = cast("list[object]", content) if isinstance(content, list) else [content]
+    listed = content if is_list(content) else [content]
     return [_plain(part) for part in listed if part is not None]
 
 
@@ -333,9 +334,9 @@ def _is_sendable(parts: list[object]) -> bool:
 
 def _plain(part: object) -> object:
     """Return a part without the fields that say nothing, as clients fill them in."""
-    if not isinstance(part, dict):
+    if not is_object(part):
         return part
-    return {name: value for name, value in cast("JsonObject", part).items() if value is not None}
+    return {name: value for name, value in part.items() if value is not None}
 
 
 def _starting_after(given: str | None) -> int | None:

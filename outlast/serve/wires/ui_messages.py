@@ -5,9 +5,10 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from outlast.agents.errors import UserError
+from outlast.agents.json_values import as_object, is_list
 from outlast.serve.customer_input import customer_message_id
 from outlast.serve.uploads import with_name
 from outlast.serve.wires.ids import RequestId
@@ -292,8 +293,7 @@ def approvals_in(messages: list[JsonObject]) -> list[SentApproval]:
     """Return the decisions in a client's messages: all of them, since old ones stay there."""
     found: dict[str, SentApproval] = {}
     for part in _tool_parts(messages, "approval-responded"):
-        approval: Any = part.get("approval")
-        fields = cast("JsonObject", approval) if isinstance(approval, dict) else {}
+        fields = as_object(part.get("approval")) or {}
         own, approved, reason = (fields.get(name) for name in ("id", "approved", "reason"))
         if isinstance(own, str) and isinstance(approved, bool) and own.startswith("mcpr_"):
             given = reason if isinstance(reason, str) and reason else None
@@ -304,12 +304,7 @@ def approvals_in(messages: list[JsonObject]) -> list[SentApproval]:
 
 def earlier_calls(message: JsonObject) -> frozenset[str]:
     """Return the ids of the calls in a client's message, without those of its last step."""
-    given: Any = message.get("parts")
-    parts = [
-        cast("JsonObject", one)
-        for one in (cast("list[Any]", given) if isinstance(given, list) else [])
-        if isinstance(one, dict)
-    ]
+    parts = _parts(message)
     begins = [at for at, one in enumerate(parts) if one.get("type") == "step-start"]
     earlier = parts[: begins[-1]] if begins else []
     return frozenset(str(one["toolCallId"]) for one in earlier if "toolCallId" in one)
@@ -317,19 +312,21 @@ def earlier_calls(message: JsonObject) -> frozenset[str]:
 
 def _tool_parts(messages: list[JsonObject], state: str) -> Iterator[JsonObject]:
     for message in messages:
-        parts: Any = message.get("parts")
-        for one in cast("list[Any]", parts) if isinstance(parts, list) else []:
-            part = cast("JsonObject", one) if isinstance(one, dict) else {}
-            if message.get("role") == "assistant" and part.get("state") == state:
+        for part in _parts(message) if message.get("role") == "assistant" else ():
+            if part.get("state") == state:
                 yield part
+
+
+def _parts(message: JsonObject) -> list[JsonObject]:
+    """Return the parts of a message; one that is no object is empty."""
+    parts: Any = message.get("parts")
+    return [as_object(one) or {} for one in parts] if is_list(parts) else []
 
 
 def content_of(message: JsonObject) -> list[JsonObject]:
     """Return a user's message as parts of Responses input."""
     found: list[JsonObject] = []
-    parts: Any = message.get("parts")
-    for one in cast("list[Any]", parts) if isinstance(parts, list) else []:
-        part = cast("JsonObject", one) if isinstance(one, dict) else {}
+    for part in _parts(message):
         match part.get("type"):
             case "text":
                 found.append({"type": "input_text", "text": part.get("text")})

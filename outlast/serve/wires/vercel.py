@@ -3,12 +3,13 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException, DecisionRefused, UserError
+from outlast.agents.json_values import as_objects
 from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import Caller, Staff, Target
@@ -133,11 +134,9 @@ async def resume(asked: DeskRequest) -> Response:
 
 
 def _messages(body: JsonObject) -> list[JsonObject]:
-    given: Any = body.get("messages")
-    found = cast("list[Any]", given) if isinstance(given, list) else []
-    if not found or not all(isinstance(one, dict) for one in found):
+    if not (found := as_objects(body.get("messages"))):
         raise Refused(400, "no_messages", "messages must be a list of messages.")
-    return cast("list[JsonObject]", found)
+    return found
 
 
 def _check_same(state: RunSnapshot, message_id: str, message: JsonObject) -> None:
