@@ -82,7 +82,7 @@ from outlast.serve.live import (
     inbox_stream,
 )
 from outlast.serve.messages import begin, check_release, check_same, send
-from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
+from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.records import (
     AsideReceiptView,
@@ -113,7 +113,7 @@ from outlast.serve.records import (
     request_view,
     run_view,
 )
-from outlast.serve.routing import PATIENCE, DeskRequest, route
+from outlast.serve.routing import PATIENCE, DeskRequest
 from outlast.serve.troubles import customer_trouble, seen_troubles
 from outlast.views.customer import customer_view
 from outlast.views.records import ApprovalRequest, Decision, DecisionType, Json, JsonObject
@@ -670,17 +670,16 @@ async def _acted(act: Awaitable[T]) -> T:
 
 
 def _route(endpoint: Endpoint) -> BaseRoute:
-    return route(
+    return shared_route(
         endpoint.path,
-        for_other_sites(endpoint.handler),
+        endpoint.handler,
         action=endpoint.action,
         methods=[endpoint.method],
         name=f"{endpoint.method} {endpoint.path}",
-        show=show_to_other_sites,
     )
 
 
 ROUTES: Final[list[BaseRoute]] = [
     *map(_route, ENDPOINTS),
-    route("/api/{rest:path}", preflight, action=None, methods=["OPTIONS"], name="preflight"),
+    preflight_route("/api/{rest:path}"),
 ]

@@ -68,11 +68,6 @@ class TeamLogin(ABC):
         """Where a page sends people who are not logged in; None if they cannot log in there."""
         return None
 
-    @property
-    def logout_path(self) -> str | None:
-        """Where a button sends people who log out; None if they cannot log out there."""
-        return None
-
     @abstractmethod
     async def person(self, connection: HTTPConnection) -> Person | None:
         """Return who sends a request; None for nobody."""

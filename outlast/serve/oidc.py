@@ -124,11 +124,6 @@ class OpenIDConnect(TeamLogin):
         """Where people log in."""
         return "/login"
 
-    @property
-    def logout_path(self) -> str | None:
-        """Where people log out, by a form."""
-        return "/logout"
-
     def check_address(self, url: str) -> None:
         """Check that the provider can send people back to the desk, and cookies are safe there."""
         parts = urlsplit(url)

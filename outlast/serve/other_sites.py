@@ -1,13 +1,15 @@
 """Pages of other sites: they read answers with a customer's token, where the desk allows them to."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Required, TypedDict, Unpack
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from outlast.deliveries.problems import Problem
-from outlast.serve.access import Customer
-from outlast.serve.routing import DeskRequest, Handler, ShowProblem, as_json
+from outlast.serve.access import Action, Customer
+from outlast.serve.routing import DeskRequest, Handler, ShowProblem, as_json, route
 
 _HEADERS: Final = {
     "Access-Control-Allow-Methods": "GET, POST",
@@ -16,8 +18,18 @@ _HEADERS: Final = {
 }
 
 
-def for_other_sites(handler: Handler) -> Handler:
-    """Return a handler whose answers to customers pages of other sites may read."""
+class RouteOptions(TypedDict, total=False):
+    """Further arguments of `route`."""
+
+    action: Required[Action | None]
+    methods: Sequence[str]
+    name: str | None
+
+
+def shared_route(
+    path: str, handler: Handler, *, show: ShowProblem = as_json, **options: Unpack[RouteOptions]
+) -> Route:
+    """Return a route whose answers to customers pages of other sites may read; see `route`."""
 
     async def answer(asked: DeskRequest) -> Response:
         response = await handler(asked)
@@ -25,23 +37,18 @@ def for_other_sites(handler: Handler) -> Handler:
             response.headers.update(_allows(asked.http))
         return response
 
-    return answer
-
-
-def shown_to_other_sites(show: ShowProblem) -> ShowProblem:
-    """Return what shows problems also to pages of other sites, in its own form."""
-
     def show_to_them(request: Request, problem: Problem) -> Response:
         response = show(request, problem)
-        if _is_of_customer(request):
+        if request.headers.get("Authorization", "")[:11].lower() == "bearer oc1.":
             response.headers.update(_allows(request))
         return response
 
-    return show_to_them
+    return route(path, answer, show=show_to_them, **options)
 
 
-show_to_other_sites: Final = shown_to_other_sites(as_json)
-"""Shows a problem as JSON, also to pages of other sites."""
+def preflight_route(path: str) -> Route:
+    """Return the route that answers browsers before pages of other sites send requests."""
+    return route(path, preflight, action=None, methods=["OPTIONS"], name=f"preflight {path}")
 
 
 async def preflight(asked: DeskRequest) -> Response:
@@ -64,7 +71,3 @@ def _allows(request: Request) -> dict[str, str]:
     if origin not in request.app.state.desk.origins:
         return {}
     return {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
-
-
-def _is_of_customer(request: Request) -> bool:
-    return request.headers.get("Authorization", "")[:11].lower() == "bearer oc1."

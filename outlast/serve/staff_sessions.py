@@ -257,7 +257,6 @@ class CookieJar:
         if value is None:
             return None
         try:
-            value.pop("provider_session", None)  # cookies from before have it
             groups = tuple(value.pop("groups"))
             return StaffSession(**value, groups=groups)
         except (TypeError, KeyError):  # of another version

@@ -259,6 +259,11 @@ def marked(name: str, is_on: object) -> Markup:
     return Markup('{}="true"').format(name) if is_on else Markup("")
 
 
+def posts(address: str) -> Markup:
+    """Return the attributes of a form that is sent to an address, with scripts and without."""
+    return Markup('method="post" action="{0}" hx-post="{0}"').format(address)
+
+
 def unable(problem: str, name: str) -> Markup:
     """Return the attributes of a button that cannot be used; its reason stands beside it."""
     if not problem:
@@ -273,6 +278,7 @@ def rows(field: Any) -> int:
 
 GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "marked": marked,
+    "posts": posts,
     "status_class": status_class,
     "unable": unable,
     "voted": voted,

@@ -15,8 +15,8 @@ from outlast.agents.agent import Agent
 from outlast.deliveries.problems import JSONAnswer
 from outlast.serve.access import Action, Customer, Target
 from outlast.serve.messages import stream_deadline
-from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
-from outlast.serve.routing import DeskRequest, Handler, route
+from outlast.serve.other_sites import preflight_route, shared_route
+from outlast.serve.routing import DeskRequest, Handler
 from outlast.serve.sse import EventStream
 from outlast.serve.wires.ag_ui_input import read_input
 from outlast.serve.wires.ag_ui_stream import RunStream
@@ -94,12 +94,7 @@ async def _stop(asked: DeskRequest) -> Response:
 
 def _guarded(path: str, handler: Handler, method: str, action: Action | None = None) -> BaseRoute:
     """Return a route for front ends, which may be pages of other sites."""
-    handler = for_other_sites(handler)
-    return route(path, handler, action=action, methods=[method], show=show_to_other_sites)
-
-
-def _preflight(path: str) -> BaseRoute:
-    return route(path, preflight, action=None, methods=["OPTIONS"], name=f"preflight {path}")
+    return shared_route(path, handler, action=action, methods=[method])
 
 
 ROUTES: Final[list[BaseRoute]] = [
@@ -109,6 +104,6 @@ ROUTES: Final[list[BaseRoute]] = [
     _guarded("/copilotkit/agent/{agent}/run", _run, "POST"),
     _guarded("/copilotkit/agent/{agent}/connect", _connect, "POST"),
     _guarded("/copilotkit/agent/{agent}/stop/{run_id}", _stop, "POST", "cancel"),
-    _preflight("/agui/{agent}"),
-    _preflight("/copilotkit/{rest:path}"),
+    preflight_route("/agui/{agent}"),
+    preflight_route("/copilotkit/{rest:path}"),
 ]

@@ -28,9 +28,9 @@ from outlast.serve.messages import (
     startable_agent,
     stream_deadline,
 )
-from outlast.serve.other_sites import for_other_sites, preflight, shown_to_other_sites
+from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.problems import problem_of
-from outlast.serve.routing import DeskRequest, Handler, route
+from outlast.serve.routing import DeskRequest, Handler
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.troubles import told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps
@@ -560,8 +560,7 @@ async def _numbered(
 
 def _guarded(path: str, handler: Handler, method: str = "GET") -> BaseRoute:
     # The run is in the body or in the id of the response, so the handlers judge the caller.
-    shown = shown_to_other_sites(show_problem)
-    return route(path, for_other_sites(handler), action=None, methods=(method,), show=shown)
+    return shared_route(path, handler, action=None, methods=(method,), show=show_problem)
 
 
 ROUTES: Final[list[BaseRoute]] = [
@@ -569,5 +568,5 @@ ROUTES: Final[list[BaseRoute]] = [
     _guarded("/v1/responses", create_response, "POST"),
     _guarded("/v1/responses/{response_id}", retrieve_response),
     _guarded("/v1/responses/{response_id}/cancel", cancel_response, "POST"),
-    route("/v1/{rest:path}", preflight, action=None, methods=("OPTIONS",)),
+    preflight_route("/v1/{rest:path}"),
 ]

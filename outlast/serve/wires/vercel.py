@@ -25,9 +25,9 @@ from outlast.serve.messages import (
     state_if_any,
     stream_deadline,
 )
-from outlast.serve.other_sites import for_other_sites, preflight, show_to_other_sites
+from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.problems import problem_of
-from outlast.serve.routing import DeskRequest, route
+from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.troubles import Watch, told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
@@ -311,18 +311,7 @@ def _facts(asked: DeskRequest, reader: FeedReader, watch: Watch, message_id: str
 
 ROUTES: Final[list[BaseRoute]] = [
     # The run is in the body, so the handler judges the caller.
-    route(
-        "/vercel/{agent}",
-        for_other_sites(chat),
-        action=None,
-        methods=("POST",),
-        show=show_to_other_sites,
-    ),
-    route(
-        "/vercel/{agent}/{run_id}/stream",
-        for_other_sites(resume),
-        action="read_messages",
-        show=show_to_other_sites,
-    ),
-    route("/vercel/{rest:path}", preflight, action=None, methods=("OPTIONS",)),
+    shared_route("/vercel/{agent}", chat, action=None, methods=("POST",)),
+    shared_route("/vercel/{agent}/{run_id}/stream", resume, action="read_messages"),
+    preflight_route("/vercel/{rest:path}"),
 ]
