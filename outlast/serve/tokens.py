@@ -11,8 +11,6 @@ The user's backend mints tokens, and `outlast serve` checks them. Their keys are
 that sign decisions: a backend that lets customers in does not thereby decide for the team.
 """
 
-import base64
-import binascii
 import os
 import re
 from collections.abc import Iterable
@@ -35,6 +33,7 @@ from outlast.contract.identity import (
     signed,
 )
 from outlast.serve.access import NOT_OPENED, Customer
+from outlast.serve.encoding import decoded, encoded
 
 KEY_VARIABLE: Final = "OUTLAST_CONVERSATION_KEY"
 """The variable with the keys of customers' tokens."""
@@ -242,8 +241,8 @@ def _read(token: object) -> _Claims:
     if found is None or proof is None:
         raise TokenRefused("unreadable")
     try:
-        run_id, audience = _decoded(found[1]).decode(), _decoded(found[2]).decode()
-        _decoded(proof.signature)
+        run_id, audience = decoded(found[1]).decode(), decoded(found[2]).decode()
+        decoded(proof.signature)
     except ValueError:
         raise TokenRefused("unreadable") from None
     place = Place(namespace=audience, chain_id="", run_id=run_id)
@@ -252,28 +251,9 @@ def _read(token: object) -> _Claims:
 
 
 def _written(place: Place, grant: _Grant) -> str:
-    run_id, audience = _encoded(place.run_id), _encoded(place.namespace)
+    run_id, audience = encoded(place.run_id.encode()), encoded(place.namespace.encode())
     owner = f".{grant.owner}" if grant.owner else ""
     return f"oc1.{run_id}.{audience}.{grant.expires_at_ms}{owner}.{grant.proof}"
-
-
-def _encoded(text: str) -> str:
-    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
-
-
-def _decoded(text: str) -> bytes:
-    """Return the bytes of base64 without padding, of which only one spelling counts.
-
-    Raises:
-        ValueError: it is another spelling of the same bytes, or no base64.
-    """
-    try:
-        content = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
-    if base64.urlsafe_b64encode(content).rstrip(b"=").decode() != text:
-        raise ValueError("not the one spelling")
-    return content
 
 
 def _checked(text: object, name: str, longest: int) -> str:

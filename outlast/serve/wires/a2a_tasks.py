@@ -5,7 +5,6 @@ the protocol: the id of a task names the conversation and the message, and calle
 """
 
 import asyncio
-import base64
 import hashlib
 import json
 import re
@@ -55,7 +54,7 @@ from outlast.serve.wires.decisions import (
     decided_at,
     voted_by,
 )
-from outlast.serve.wires.ids import RequestId, TaskId
+from outlast.serve.wires.ids import RequestId, TaskId, parsed, spelled
 from outlast.views.records import Json, JsonObject
 from outlast.views.run import RunSnapshot
 
@@ -514,18 +513,14 @@ def _state_of(state: RunSnapshot, message_id: str) -> TaskState:
 
 
 def _token(last: _Listed) -> str:
-    return base64.urlsafe_b64encode(json.dumps(last.order).encode()).decode()
+    return spelled([*last.order])
 
 
 def _page(token: str) -> tuple[int, str] | None:
-    if not token:
-        return None
-    try:
-        match json.loads(base64.urlsafe_b64decode(token.encode())):
-            case [int(at), str(name)]:
-                return at, name
-            case _:
-                pass
-    except (ValueError, RecursionError):
-        pass
-    raise UserError("pageToken must be the nextPageToken of a list.")
+    match parsed(token) if token else None:
+        case [int(at), str(name)]:
+            return at, name
+        case _ if not token:
+            return None
+        case _:
+            raise UserError("pageToken must be the nextPageToken of a list.")

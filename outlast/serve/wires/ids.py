@@ -1,11 +1,11 @@
 """The ids that clients of the wires have of responses and requests."""
 
-import base64
 import json
 from dataclasses import dataclass
 from typing import Any
 
 from outlast.agents.errors import UserError
+from outlast.serve.encoding import decoded, encoded
 from outlast.serve.wires.steps import GoesOn
 from outlast.views.records import ApprovalRequest
 
@@ -29,12 +29,12 @@ class ResponseId:
     def __str__(self) -> str:
         """Return the id as clients have it."""
         place = [] if self.goes_on is None else [self.goes_on.event, self.goes_on.decided]
-        return "resp_" + _encoded([self.run_id, self.message_id, self.created_at, *place])
+        return "resp_" + spelled([self.run_id, self.message_id, self.created_at, *place])
 
     @classmethod
     def parse(cls, text: str) -> "ResponseId | None":
         """Read an id; None if it is none."""
-        match _decoded(text, "resp_"):
+        match parsed(text, "resp_"):
             case [str(run_id), str(message_id), int(created)] if run_id:
                 return cls(run_id, message_id, created)
             case [str(run_id), str(message_id), int(created), int(event), int(decided)] if run_id:
@@ -57,12 +57,12 @@ class TaskId:
 
     def __str__(self) -> str:
         """Return the id as clients have it."""
-        return "task_" + _encoded([self.run_id, self.message_id])
+        return "task_" + spelled([self.run_id, self.message_id])
 
     @classmethod
     def parse(cls, text: str) -> "TaskId | None":
         """Read an id; None if it is none."""
-        match _decoded(text, "task_"):
+        match parsed(text, "task_"):
             case [str(run_id), str(message_id)] if run_id and message_id:
                 return cls(run_id, message_id)
             case _:
@@ -83,7 +83,7 @@ class RequestId:
 
     def __str__(self) -> str:
         """Return the id as clients have it."""
-        return "mcpr_" + _encoded([self.request_id, self.digest])
+        return "mcpr_" + spelled([self.request_id, self.digest])
 
     @classmethod
     def of(cls, request: ApprovalRequest) -> "RequestId":
@@ -97,7 +97,7 @@ class RequestId:
         Raises:
             UserError: it is none.
         """
-        match _decoded(text, "mcpr_"):
+        match parsed(text, "mcpr_"):
             case [str(request_id), str(digest)]:
                 return cls(request_id, digest)
             case _:
@@ -107,18 +107,22 @@ class RequestId:
                 )
 
 
-def _encoded(fields: list[Any]) -> str:
-    content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-    return base64.urlsafe_b64encode(content.encode("utf-8", "replace")).rstrip(b"=").decode()
+def spelled(fields: list[Any]) -> str:
+    """Return JSON as a text that clients send back as it is."""
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return encoded(text.encode("utf-8", "replace"))
 
 
-def _decoded(text: str, prefix: str) -> Any:
+def parsed(text: str, prefix: str = "") -> Any:
+    """Return the JSON of such a text behind a prefix; None if it is none.
+
+    Each id has one spelling: else another text would be the same task.
+    """
+    content = text.removeprefix(prefix)
     if not text.startswith(prefix) or len(text) > 4_000:
         return None
-    content = text.removeprefix(prefix)
     try:
-        fields = json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
-        # Each id has one spelling: else another text would be the same task.
-        return fields if _encoded(fields) == content else None
+        fields = json.loads(decoded(content))
+        return fields if spelled(fields) == content else None
     except (ValueError, RecursionError):
         return None
