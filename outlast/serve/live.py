@@ -50,7 +50,7 @@ from outlast.serve.records import (
     unread_views,
 )
 from outlast.serve.routing import Desk
-from outlast.serve.sse import EventStream, ServerSentEvent, json_event
+from outlast.serve.sse import EventStream, ServerSentEvent, json_event, stream_of
 from outlast.serve.troubles import Watch, customer_trouble, seen_troubles
 from outlast.views.customer import shows_text_in_progress
 from outlast.views.proofs import ProofReader
@@ -59,6 +59,7 @@ from outlast.views.run import RunSnapshot, has_nested, own_requests
 from outlast.views.trouble import QUIET, ServerFacts, with_first_message
 from outlast.visibility.scopes import RunScope
 
+_NOT_NOW: Final = "The conversation cannot be read now. Try again in a moment."
 _OPENED: Final = ServerSentEvent("")
 """Taken before the answer begins, so that a refusal still has its own status."""
 
@@ -223,21 +224,28 @@ async def event_stream(
     if run_id not in desk.feed.followed:
         await desk.handle(run_id).check()
     if isinstance(caller, Customer):
-        events = _customer_events(desk, run_id, after)
+        events = _with_errors(_customer_events(desk, run_id, after), _NOT_NOW)
     else:
-        events = _staff_events(desk, caller, run_id, after)
-    await anext(events)
-    return EventStream(events, until=stream_deadline(caller))
+        events = _with_errors(_staff_events(desk, caller, run_id, after))
+    return await stream_of(events, until=stream_deadline(caller))
 
 
-async def _taken(entries: FeedReader, watch: Watch) -> AsyncGenerator[FeedEntry | Exception | None]:
-    """Yield entries, None for a state or trouble that no entry tells of, and an error at last."""
+async def _with_errors(
+    events: AsyncGenerator[ServerSentEvent], words: str = ""
+) -> AsyncGenerator[ServerSentEvent]:
+    """Yield events, and an error in the end: once the answer has begun, it has no status any more."""
+    has_begun = False
     try:
-        async with aclosing(watch.beside(entries.changes())) as found:
-            async for entry in found:
-                yield entry
-    except Exception as error:  # noqa: BLE001  the answer has begun, so it has no status any more
-        yield error
+        async with aclosing(events):
+            async for event in events:
+                yield event
+                has_begun = True
+    except Exception as error:
+        if not has_begun:
+            raise
+        problem = problem_of(error)
+        view = ErrorEvent(code=problem.code, message=words or problem.message)
+        yield _event("error", view, None)
 
 
 async def _staff_events(
@@ -248,7 +256,7 @@ async def _staff_events(
     async with (
         desk.feed.reader(run_id, after) as entries,
         desk.troubles.watch(run_id, lambda: entries.state) as watch,
-        aclosing(_taken(entries, watch)) as taken,
+        aclosing(watch.beside(entries.changes())) as taken,
     ):
         yield _OPENED
         async for entry in taken:
@@ -268,10 +276,6 @@ async def _staff_events(
                     yield _event("reset", ResetEvent(), cursor)
                 case Ended(cursor=cursor, status=status):
                     yield _event("ended", EndedEvent(status=status), cursor)
-                case Exception():
-                    problem = problem_of(entry)
-                    view = ErrorEvent(code=problem.code, message=problem.message)
-                    yield _event("error", view, None)
                 case Cut():
                     return
                 case None:
@@ -374,9 +378,7 @@ async def inbox_stream(
         query: what they want of it.
         scopes: the runs that they see; empty for all.
     """
-    events = _inbox_events(desk, person, query, scopes)
-    await anext(events)
-    return EventStream(events)
+    return await stream_of(_with_errors(_inbox_events(desk, person, query, scopes)))
 
 
 async def _inbox_events(
@@ -385,19 +387,14 @@ async def _inbox_events(
     before: dict[str, InboxItem] | None = None
     async with desk.inboxes.reader(desk.client, query.filter(person, scopes)) as reader:
         yield _OPENED
-        try:
-            async for entries in reader:
-                now = {one.run_id: InboxItem.of(one) for one in entries if query.accepts(one)}
-                if before is None:
-                    yield _event("inbox", InboxEvent(items=list(now.values())), None)
-                else:
-                    for event in _inbox_changes(before, now):
-                        yield event
-                before = now
-        except Exception as error:  # noqa: BLE001  the answer has begun
-            problem = problem_of(error)
-            view = ErrorEvent(code=problem.code, message=problem.message)
-            yield _event("error", view, None)
+        async for entries in reader:
+            now = {one.run_id: InboxItem.of(one) for one in entries if query.accepts(one)}
+            if before is None:
+                yield _event("inbox", InboxEvent(items=list(now.values())), None)
+            else:
+                for event in _inbox_changes(before, now):
+                    yield event
+            before = now
 
 
 def _inbox_changes(
@@ -507,17 +504,12 @@ async def _customer_events(
     async with (
         desk.feed.reader(run_id, after) as entries,
         desk.troubles.watch(run_id, lambda: entries.state) as watch,
-        aclosing(_taken(entries, watch)) as taken,
+        aclosing(watch.beside(entries.changes())) as taken,
     ):
         yield _OPENED
         reader = _CustomerReader(desk.client, entries, watch)
         async for entry in taken:
             if isinstance(entry, Cut):
-                return
-            if isinstance(entry, Exception):
-                message = "The conversation cannot be read now. Try again in a moment."
-                view = ErrorEvent(code=problem_of(entry).code, message=message)
-                yield _event("error", view, None)
                 return
             async with aclosing(reader.take(entry)) as events:
                 async for event in events:

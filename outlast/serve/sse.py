@@ -134,6 +134,14 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+async def stream_of(
+    events: AsyncGenerator[ServerSentEvent], *, until: float | None = None
+) -> EventStream:
+    """Return a stream without its first event, before which a problem is an answer of its own."""
+    await anext(events)
+    return EventStream(events, until=until)
+
+
 async def _piece(send: Send, body: bytes) -> None:
     async with asyncio.timeout(SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": True})

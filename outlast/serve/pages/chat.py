@@ -35,7 +35,6 @@ from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.conversation_cookie import set_token
 from outlast.serve.pages.filters import with_line_ends
-from outlast.serve.pages.live import stream_of
 from outlast.serve.pages.page import (
     fragment,
     html_part,
@@ -57,7 +56,7 @@ from outlast.serve.pages.parts import (
 )
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import ServerSentEvent
+from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.customer import CustomerMessage, CustomerView
 from outlast.views.records import JsonObject
 
@@ -304,7 +303,7 @@ async def _file(asked: DeskRequest) -> Response:
 
 async def _events(asked: DeskRequest) -> Response:
     await asked.handle.check()
-    return await stream_of(_stream(asked), stream_deadline(asked.caller))
+    return await stream_of(_stream(asked), until=stream_deadline(asked.caller))
 
 
 def _stream(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:

@@ -45,7 +45,7 @@ from outlast.serve.pages.conversation_view import (
     release_targets,
 )
 from outlast.serve.pages.filters import with_line_ends
-from outlast.serve.pages.live import moments, stream_of
+from outlast.serve.pages.live import moments
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -58,7 +58,7 @@ from outlast.serve.pages.page import (
 from outlast.serve.pages.parts import wanted_key
 from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import ServerSentEvent
+from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.proofs import ProofReader
 from outlast.views.records import CancelMode
 from outlast.views.run import RunSnapshot, own_requests
@@ -174,7 +174,7 @@ def _temporal_link(asked: DeskRequest) -> str:
 async def _live(asked: DeskRequest) -> Response:
     until = asyncio.get_running_loop().time() + LONGEST_STREAM.total_seconds()
     screen = _screen(asked, await asked.desk.proofs())
-    return await stream_of(_follow(asked, screen), until)
+    return await stream_of(_follow(asked, screen), until=until)
 
 
 def _screen(asked: DeskRequest, proofs: ProofReader) -> "_Screen":

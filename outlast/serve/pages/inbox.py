@@ -27,7 +27,6 @@ from outlast.rendering import counted
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
 from outlast.serve.pages.decisions import Refusal, act, line_of, problems_of
-from outlast.serve.pages.live import stream_of
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -42,7 +41,7 @@ from outlast.serve.pages.page import (
 )
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import ServerSentEvent
+from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.trouble import Trouble
 
 SHOWN: Final = 100

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 from outlast.agents.errors import AgentsException
 from outlast.serve.feed import Cut, Ended, FeedReader
 from outlast.serve.routing import Desk
-from outlast.serve.sse import EventStream, ServerSentEvent
 from outlast.views.trouble import ServerFacts
 
 T = TypeVar("T")
@@ -53,14 +52,6 @@ async def moments(desk: Desk, run_id: str) -> AsyncGenerator[Moment | None]:
                         yield Moment(entries, watch.facts, is_over)
         except AgentsException:
             return
-
-
-async def stream_of(
-    events: AsyncGenerator[ServerSentEvent], until: float | None = None
-) -> EventStream:
-    """Return a stream without its first event, before which a problem is an answer of its own."""
-    await anext(events)
-    return EventStream(events, until=until)
 
 
 @dataclass

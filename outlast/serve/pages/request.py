@@ -30,7 +30,7 @@ from outlast.serve.pages.decisions import (
     root_of,
     words_of,
 )
-from outlast.serve.pages.live import moments, stream_of
+from outlast.serve.pages.live import moments
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -52,7 +52,7 @@ from outlast.serve.pages.schema_form import (
 )
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.sse import ServerSentEvent
+from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.acts import options_to_decide
 from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.records import ApprovalRequest, Json

@@ -17,7 +17,7 @@ from outlast.serve.access import Action, Customer, Target
 from outlast.serve.messages import stream_deadline
 from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.routing import DeskRequest, Handler
-from outlast.serve.sse import EventStream
+from outlast.serve.sse import stream_of
 from outlast.serve.wires.ag_ui_input import read_input
 from outlast.serve.wires.ag_ui_stream import RunStream
 
@@ -54,8 +54,7 @@ async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
     asked = await asked.at(given.thread_id)
     asked.check("read_messages", Target(run_id=given.thread_id))
     events = RunStream(asked, given, takes_messages=takes_messages).events()
-    await anext(events)  # what is refused still has a status of its own
-    return EventStream(events, until=stream_deadline(asked.caller))
+    return await stream_of(events, until=stream_deadline(asked.caller))
 
 
 # --- CopilotKit ----------------------------------------------------------------------------------
