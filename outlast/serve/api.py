@@ -5,13 +5,12 @@
 Each handler declares its route; `openapi.py` makes the description from the same declarations.
 """
 
-import json
 import secrets
 from collections.abc import Awaitable, Iterable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -71,6 +70,7 @@ from outlast.serve.bodies import (
     page_of,
     text_of_page,
 )
+from outlast.serve.budgets import extended
 from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input, customer_message_id
@@ -116,7 +116,7 @@ from outlast.serve.records import (
 from outlast.serve.routing import PATIENCE, DeskRequest
 from outlast.serve.troubles import customer_trouble, seen_troubles
 from outlast.views.customer import customer_view
-from outlast.views.records import ApprovalRequest, Decision, DecisionType, Json, JsonObject
+from outlast.views.records import ApprovalRequest, Json, JsonObject
 from outlast.views.run import RunSnapshot
 from outlast.views.trouble import with_first_message
 from outlast.views.words import changed
@@ -503,7 +503,7 @@ async def _decide(asked: DeskRequest, body: DecisionBody) -> DecisionReceiptView
                 remember_scope=body.remember or "tool",
                 remember_until=body.until or "conversation",
             )
-            receipt = await _send_decision(asked, found, decision)
+            receipt = await handle.decide(decision, request=request)
     return _receipt_view(receipt, request)
 
 
@@ -511,24 +511,9 @@ async def _decide(asked: DeskRequest, body: DecisionBody) -> DecisionReceiptView
 async def _extend(asked: DeskRequest, body: ExtendBody) -> DecisionReceiptView:
     """Give a run more of a budget that is used up."""
     found = await _seen(asked, body.digest)
-    request = found.request
-    if request.kind != "budget":
-        raise Refused(400, "no_budget", f"The request {request.id} is not about a budget.")
-    kind: DecisionType = "approve"
-    changed: dict[str, Any] = {}
-    if body.extend_by is not None:
-        arguments = cast("JsonObject", json.loads(request.arguments))
-        edited = {**arguments, "extend_by": body.extend_by}
-        kind, changed = "edit", {"edited_arguments": edited}
-    decision = decision_of(request, kind, by=asked.person, channel="desk", **changed)
-    return _receipt_view(await _send_decision(asked, found, decision), request)
-
-
-async def _send_decision(
-    asked: DeskRequest, found: FoundRequest, decision: Decision
-) -> DecisionReceipt:
-    """Send a decision to the run that made the request."""
-    return await asked.handle.decide(decision, request=found.request)
+    decision = extended(found.request, asked.person, body.extend_by)
+    receipt = await asked.handle.decide(decision, request=found.request)
+    return _receipt_view(receipt, found.request)
 
 
 async def _seen(asked: DeskRequest, digest: str) -> FoundRequest:

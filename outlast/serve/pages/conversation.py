@@ -29,9 +29,9 @@ from outlast.dev.data_dir import run_link
 from outlast.rendering import visible_text
 from outlast.serve.access import Action, Target, redaction_for
 from outlast.serve.api import deliver
+from outlast.serve.budgets import extension_of
 from outlast.serve.feed import FeedReader, Snapshot
 from outlast.serve.messages import check_release
-from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.conversation_lists import (
     LiveLists,
     lists_of,

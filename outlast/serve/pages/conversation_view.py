@@ -19,7 +19,7 @@ from outlast.contract.blobs import readable
 from outlast.pricing import Cost, usd_of
 from outlast.rendering import arguments_text, counted, json_text
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
-from outlast.serve.pages.budgets import Extension, extension_of
+from outlast.serve.budgets import Extension, extension_of
 from outlast.serve.records import proof_of_step
 from outlast.serve.troubles import seen_troubles
 from outlast.views.acts import audience_text, deadline_ms, same_person

@@ -10,7 +10,7 @@ from outlast.client.people.nested_requests import FoundRequest, find_request
 from outlast.deliveries.problems import Problem, Refused
 from outlast.rendering import named
 from outlast.serve.access import Caller, Target, redaction_for
-from outlast.serve.pages.budgets import extended_by, extension_of
+from outlast.serve.budgets import amount_of, extended
 from outlast.serve.pages.page import Form
 from outlast.serve.pages.schema_form import parse_json
 from outlast.serve.problems import problem_of
@@ -20,10 +20,8 @@ from outlast.views.acts import is_queued
 from outlast.views.records import (
     LONGEST_CLAIM_MINUTES,
     ApprovalRequest,
-    Decision,
     Json,
     JsonObject,
-    Person,
     VoteType,
 )
 from outlast.views.run import RunSnapshot
@@ -197,7 +195,7 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
             receipt = await handle.ask_back(request, question, by=person)
             return _done(receipt, request, "asked")
         case "extend":
-            decision = _extended(request, form, person)
+            decision = extended(request, person, amount_of(request, form.exact("amount")))
             receipt = await handle.decide(decision, request=request)
             return _done(receipt, request, DECIDED)
         case "approve" | "edit" | "reject" | "respond":
@@ -220,19 +218,6 @@ def _minutes(form: Form) -> int:
     if not re.fullmatch("[0-9]{1,4}", text, re.ASCII) or int(text) not in CLAIM_LENGTHS:
         raise Refused(400, "claim_length", "Choose how long the claim lasts.")
     return int(text)
-
-
-def _extended(request: ApprovalRequest, form: Form, person: Person) -> Decision:
-    """Return the decision that extends a budget by what somebody entered."""
-    extension = extension_of(request)
-    if extension is None:
-        raise Refused(400, "no_budget", f"The request {request.id} is not about a budget.")
-    fields: dict[str, Any] = {"by": person, "channel": _CHANNEL}
-    amount = extension.read(form.exact("amount"))
-    if amount == extension.counted:
-        return decision_of(request, "approve", **fields)
-    arguments = extended_by(request, amount)
-    return decision_of(request, "edit", edited_arguments=arguments, **fields)
 
 
 def _fields(deed: VoteType, form: Form) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from outlast.client.people.words import model_words
 from outlast.clock import now_ms
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import groups_of, redaction_for, request_for
+from outlast.serve.budgets import extension_of
 from outlast.serve.login import ThisMachine
-from outlast.serve.pages.budgets import extension_of
 from outlast.serve.pages.decisions import (
     CLAIM_LENGTHS,
     Done,

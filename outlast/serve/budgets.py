@@ -7,7 +7,10 @@ from decimal import Decimal
 from typing import Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.views.records import ApprovalRequest, Json, JsonObject
+from outlast.agents.json_values import as_object
+from outlast.client.people.actions import decision_of
+from outlast.deliveries.problems import Refused
+from outlast.views.records import ApprovalRequest, Decision, JsonObject, Person
 from outlast.views.words import amount_text
 
 _UNITS: Final = {
@@ -78,9 +81,40 @@ def extension_of(request: ApprovalRequest) -> Extension | None:
     )
 
 
-def extended_by(request: ApprovalRequest, amount: int) -> JsonObject:
-    """Return the arguments of a request that extends its budget by an amount."""
-    return _fields(request.arguments) | {"extend_by": amount}
+def amount_of(request: ApprovalRequest, text: str) -> int | None:
+    """Return by how much somebody wants to extend a budget; None for what its request names.
+
+    Raises:
+        Refused: the request names no amount of a budget.
+        UserError: the text is no amount of this budget.
+    """
+    if (extension := extension_of(request)) is None:
+        raise _no_budget(request)
+    amount = extension.read(text)
+    return None if amount == extension.counted else amount
+
+
+def _no_budget(request: ApprovalRequest) -> Refused:
+    return Refused(400, "no_budget", f"The request {request.id} is not about a budget.")
+
+
+def extended(request: ApprovalRequest, person: Person, amount: int | None) -> Decision:
+    """Return the decision that extends a budget.
+
+    Args:
+        request: the request.
+        person: who decides.
+        amount: by how much, as the run counts it; None for what the request names.
+
+    Raises:
+        Refused: the request is not about a budget.
+    """
+    if request.kind != "budget":
+        raise _no_budget(request)
+    if amount is None:
+        return decision_of(request, "approve", by=person, channel="desk")
+    arguments = _fields(request.arguments) | {"extend_by": amount}
+    return decision_of(request, "edit", by=person, channel="desk", edited_arguments=arguments)
 
 
 def _shown(amount: Decimal) -> str:
@@ -92,7 +126,6 @@ def _shown(amount: Decimal) -> str:
 
 def _fields(text: str) -> JsonObject:
     try:
-        found: Json = json.loads(text)
+        return as_object(json.loads(text)) or {}
     except (ValueError, RecursionError):
         return {}
-    return cast("JsonObject", found) if isinstance(found, dict) else {}
