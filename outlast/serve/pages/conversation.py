@@ -8,7 +8,7 @@ showed twice is replaced. Nothing that somebody writes into is part of a region.
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -87,36 +87,24 @@ _REGIONS: Final = (
 """The parts of the page that change, apart from both lists and the text in progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Present:
-    """A run, as the feed has it now."""
-
-    state: RunSnapshot
-    steps: tuple[Step, ...]
-    text: str
-    is_unjudged: bool
-
-
-async def _present(asked: DeskRequest) -> _Present:
+async def _present(asked: DeskRequest) -> tuple[Conversation, Snapshot]:
+    """Return the conversation as its viewer sees it now, and what the feed has of it."""
     async with asked.desk.feed.reader(asked.run_id) as entries:
-        entry = await anext(entries)
-        if not isinstance(entry, Snapshot):
+        now = await anext(entries)
+        if not isinstance(now, Snapshot):
             raise Refused(503, "shutting_down", "The desk is shutting down. Try again.")
-        return _Present(entry.state, tuple(entries.steps), entry.text, entry.is_unjudged)
-
-
-async def _seen(asked: DeskRequest, state: RunSnapshot, steps: Sequence[Step]) -> Conversation:
+        steps = tuple(entries.steps)
     proofs = await asked.desk.proofs()
-    facts = await asked.desk.troubles.facts(asked.run_id, state)
-    return conversation(state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts)
+    facts = await asked.desk.troubles.facts(asked.run_id, now.state)
+    view = conversation(now.state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts)
+    return view, now
 
 
 # --- The page ------------------------------------------------------------------------------------
 
 
 async def _show(asked: DeskRequest) -> Response:
-    now = await _present(asked)
-    view = await _seen(asked, now.state, now.steps)
+    view, now = await _present(asked)
     return page(
         asked,
         "conversation.html",
@@ -154,13 +142,11 @@ def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> di
 
 
 async def _more_messages(asked: DeskRequest) -> Response:
-    now = await _present(asked)
-    return html_part(more_messages(asked, await _seen(asked, now.state, now.steps)))
+    return html_part(more_messages(asked, (await _present(asked))[0]))
 
 
 async def _more_steps(asked: DeskRequest) -> Response:
-    now = await _present(asked)
-    return html_part(more_steps(asked, await _seen(asked, now.state, now.steps)))
+    return html_part(more_steps(asked, (await _present(asked))[0]))
 
 
 def _temporal_link(asked: DeskRequest) -> str:
@@ -278,21 +264,20 @@ _TIMES: Final = re.compile(r"<time [^>]*>[^<]*")
 
 
 async def _payload(asked: DeskRequest) -> Response:
-    now = await _present(asked)
-    step = _step_of(asked, now)
-    found = payloads(await _seen(asked, now.state, now.steps), step)
+    view, _ = await _present(asked)
+    found = payloads(view, _step_of(asked, view))
     text = fragment(
         asked, "conversation_payload.html", payloads=found, number=asked.parameter("number")
     )
     return HTMLResponse(text, headers={"Cache-Control": "no-store"})
 
 
-def _step_of(asked: DeskRequest, now: _Present) -> Step:
+def _step_of(asked: DeskRequest, view: Conversation) -> Step:
     number = asked.parameter("number")
-    at = int(number) if re.fullmatch("[0-9]{1,7}", number) else len(now.steps)
-    if at >= len(now.steps):
+    at = int(number) if re.fullmatch("[0-9]{1,7}", number) else len(view.steps)
+    if at >= len(view.steps):
         raise Refused(404, "not_found", f"The run {asked.run_id} has no step {number:.20}.")
-    return now.steps[at]
+    return view.steps[at]
 
 
 async def _in_temporal(asked: DeskRequest) -> Response:
@@ -300,7 +285,7 @@ async def _in_temporal(asked: DeskRequest) -> Response:
     address = _temporal_link(asked)
     if not address:
         raise Refused(404, "not_found", "This desk was started without `temporal_ui`.")
-    step = _step_of(asked, await _present(asked))
+    step = _step_of(asked, (await _present(asked))[0])
     found = await event_of_effect(asked.desk.client, asked.run_id, step.effect)
     if found is not None:
         execution, event_id = found
