@@ -44,6 +44,7 @@ from outlast.serve.pages.conversation_view import (
     payloads,
     release_targets,
 )
+from outlast.serve.pages.decisions import problems_of
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.live import moments
 from outlast.serve.pages.page import (
@@ -133,6 +134,7 @@ def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> di
             asked,
             f"conversation_{name.replace('-', '_')}.html",
             view=view,
+            problems_of=problems_of,
             is_unjudged=is_unjudged,
             temporal=_temporal_link(asked),
         )

@@ -8,21 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Final, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.raw_items import is_cut_short
+from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
 from outlast.pricing import Cost, usd_of
 from outlast.rendering import arguments_text, counted, json_text
-from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
+from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for
 from outlast.serve.budgets import Extension, extension_of
-from outlast.serve.records import proof_of_step
+from outlast.serve.records import RequestView, proof_of_step, request_view
 from outlast.serve.troubles import seen_troubles
-from outlast.views.acts import audience_text, deadline_ms, same_person
+from outlast.views.acts import same_person
 from outlast.views.customer import CustomerMessage, customer_view, shows_text_in_progress
 from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader
 from outlast.views.records import ApprovalRequest, Aside, Item, Json, JsonObject
@@ -487,29 +489,6 @@ def _json(value: Json) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A pending request.
-
-    Attributes:
-        request: the request.
-        run_id: the run that made it.
-        line: why it was made.
-        audience: who may decide.
-        deadline_ms: when it expires or goes to further people; None for never.
-        extension: by how much a budget would be extended; None for other requests.
-        problem: why the viewer cannot extend the budget; None if they can.
-    """
-
-    request: ApprovalRequest
-    run_id: str
-    line: str
-    audience: str
-    deadline_ms: int | None
-    extension: Extension | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """A conversation, as a viewer sees it now.
 
@@ -518,7 +497,7 @@ class Conversation:
         badge: its status.
         customer: what the customer sees.
         steps: what the run did.
-        waiting: the pending requests.
+        waiting: the pending requests, and by how much each would extend a budget.
         parked: what tools wait for outside of the run.
         budgets: what was used of each budget.
         cost: what its model calls cost.
@@ -534,7 +513,7 @@ class Conversation:
     badge: Badge
     customer: CustomerSide
     steps: Sequence[Step]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[tuple[RequestView, Extension | None], ...]
     parked: tuple[PendingWait, ...]
     budgets: tuple[str, ...]
     cost: Cost
@@ -634,6 +613,7 @@ def conversation(
     """
     state, hides = with_first_message(state, facts), redaction_for(caller, state)
     target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=proofs.signs)
+    see = partial(request_view, caller=caller, proofs=proofs, at_ms=at_ms)
     holder = "" if state.hold is None or state.outcome is not None else state.hold.by or "A person"
     subject = caller.person.subject if isinstance(caller, Staff) else ""
     is_mine = bool(holder) and same_person(holder, subject)
@@ -649,7 +629,7 @@ def conversation(
         customer=customer_side(state, hides),
         steps=steps,
         waiting=tuple(
-            _waiting(one, state, caller, hides, target) for one in state.pending_approvals
+            (see(FoundRequest(one, state)), extension_of(one)) for one in state.pending_approvals
         ),
         parked=pending_waits(state) if state.outcome is None else (),
         budgets=tuple(budget_lines(state, at_ms)),
@@ -661,30 +641,6 @@ def conversation(
         problems=problems,
         sees_payloads=may(caller, "view_payloads") is None,
         proofs=proofs,
-    )
-
-
-def _waiting(
-    request: ApprovalRequest, state: RunSnapshot, caller: Caller, hides: Redaction, target: Target
-) -> Waiting:
-    problem = None
-    if request.kind == "budget":
-        about = Target(
-            run_id=state.run_id,
-            state=state,
-            request=request,
-            at_ms=target.at_ms,
-            signs=target.signs,
-        )
-        problem = may(caller, "extend_budget", about)
-    return Waiting(
-        request=request_for(caller, request, state),
-        run_id=request.run_id or state.run_id,
-        line=hides.text(request_line(request)),
-        audience=audience_text(request.audiences),
-        deadline_ms=deadline_ms(request),
-        extension=extension_of(request),
-        problem=problem,
     )
 
 

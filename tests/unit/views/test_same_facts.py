@@ -96,10 +96,10 @@ def of_page(at: At, viewer: Caller) -> Facts:
         snapshot_of(state), at.timeline.steps, viewer, proofs=NO_PROOFS, at_ms=state.at_ms
     )
     words = {badge.word: status for status, badge in BADGES.items()}
-    own = [one for one in view.waiting if one.run_id == state.run_id]
+    own = [one for one, _ in view.waiting if one.run_id == state.run_id]
     return {
         "status": words.get(view.badge.word, view.badge.word),
-        "requests": sorted(one.request.id for one in own),
+        "requests": sorted(one.id for one in own),
         "holder": view.holder or None,
     }
 
