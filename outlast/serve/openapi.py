@@ -111,28 +111,28 @@ def _failure() -> JsonObject:
     }
 
 
+def _parameter(
+    where: str, name: str, text: str, schema: JsonObject | None = None, *, is_needed: bool = True
+) -> JsonObject:
+    schema = {"type": "string"} if schema is None else schema
+    rest: JsonObject = {"required": is_needed, "description": text, "schema": schema}
+    return {"name": name, "in": where, **rest}
+
+
 def _delivery(endpoint: DeliveryEndpoint) -> JsonObject:
     """Return the description of a route of deliveries: a signature is the right, not a login."""
-    texts = {"type": "string"}
-    in_path, meaning = endpoint.path_parameter
-    parameters: list[JsonObject] = [
-        {"name": in_path, "in": "path", "required": True, "description": meaning, "schema": texts}
-    ]
-    parameters += [
-        {"name": name, "in": "query", "required": True, "description": text, "schema": texts}
-        for name, text in endpoint.query.items()
-    ]
     content = {"application/json": {"schema": dict(endpoint.schema)}}
     answers = {
         f"{status}": {"description": text, "content": content}
         for status, text in endpoint.answers.items()
     }
+    queried = [_parameter("query", name, text) for name, text in endpoint.query.items()]
     return {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "description": endpoint.description,
         "security": [],
-        "parameters": parameters,
+        "parameters": [_parameter("path", *endpoint.path_parameter), *queried],
         "requestBody": {"required": False, "content": {"*/*": {}}},
         "responses": {**answers, "default": _failure()},
     }
@@ -185,39 +185,21 @@ def _of(model: type[BaseModel]) -> JsonObject:
 
 
 def _of_path(endpoint: Endpoint) -> list[JsonObject]:
-    return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "description": text,
-            "schema": {"type": "string"},
-        }
-        for name, text in _PARAMETERS.items()
-        if f"{{{name}}}" in endpoint.path
-    ]
+    named = _PARAMETERS.items()
+    return [_parameter("path", *one) for one in named if f"{{{one[0]}}}" in endpoint.path]
 
 
 def _of_query(endpoint: Endpoint) -> list[JsonObject]:
     if endpoint.query is None:
         return []
     fields: dict[str, Any] = endpoint.query.model_json_schema()["properties"]
-    found: list[JsonObject] = []
-    for name, schema in fields.items():
-        text = schema.pop("description", "")
-        found.append(
-            {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
-        )
+    found = [
+        _parameter("query", name, schema.pop("description", ""), schema, is_needed=False)
+        for name, schema in fields.items()
+    ]
     if endpoint.query is FromQuery:
-        found.append(
-            {
-                "name": "Last-Event-ID",
-                "in": "header",
-                "required": False,
-                "description": "The id of the last event that the reader has.",
-                "schema": {"type": "string"},
-            }
-        )
+        text = "The id of the last event that the reader has."
+        found.append(_parameter("header", "Last-Event-ID", text, is_needed=False))
     return found
 
 
