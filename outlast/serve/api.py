@@ -463,14 +463,19 @@ async def read_request(asked: DeskRequest) -> RequestView:
     return request_view(found, asked.caller, words=said, proofs=proofs)
 
 
-async def find(asked: DeskRequest) -> FoundRequest:
+async def find(asked: DeskRequest, state: RunSnapshot | None = None) -> FoundRequest:
     """Return the request that a path names: of its run, or of a run nested in it.
+
+    Args:
+        asked: the request over HTTP.
+        state: the state of the run; None to read it.
 
     Raises:
         RunNotFound: there is no such run.
         Refused: the run has no such request.
     """
-    state, request_id = await asked.handle.state(), asked.parameter("request_id")
+    request_id = asked.parameter("request_id")
+    state = state or await asked.handle.state()
     found = await find_request(request_id, state, asked.desk.client)
     if found is None:
         message = f"The run {asked.run_id!r:.200} has no request {request_id!r:.80}."

@@ -55,7 +55,8 @@ from outlast.serve.sse import EventStream, Streams
 from outlast.serve.tokens import ConversationTokens, bearer_of
 from outlast.serve.troubles import RunTroubles
 from outlast.views.proofs import ProofReader
-from outlast.views.records import Person
+from outlast.views.records import ApprovalRequest, Person
+from outlast.views.run import RunSnapshot
 from outlast.visibility.scopes import RunScope
 
 CONVERSATION_COOKIE: Final = "outlast_conversation"
@@ -220,6 +221,11 @@ class DeskRequest:
         if self.caller is None or problem == NOT_OPENED:
             raise Refused(401, "not_logged_in" if self.caller is None else "not_opened", problem)
         raise Refused(403, "forbidden", problem)
+
+    async def target(self, state: RunSnapshot, request: ApprovalRequest) -> Target:
+        """Return a request of a run as what an action is about now."""
+        signs = await self.desk.signs()
+        return Target(run_id=state.run_id, state=state, request=request, signs=signs)
 
     async def at(self, run_id: str) -> "DeskRequest":
         """Return the request with its caller as they are at a run, and at no other one.

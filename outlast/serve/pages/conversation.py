@@ -27,7 +27,7 @@ from outlast.clock import now_ms
 from outlast.deliveries.problems import Problem, Refused
 from outlast.dev.data_dir import run_link
 from outlast.rendering import visible_text
-from outlast.serve.access import Action, Target, redaction_for
+from outlast.serve.access import Action, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.budgets import extension_of
 from outlast.serve.feed import FeedReader, Snapshot
@@ -380,8 +380,7 @@ async def _extend(asked: DeskRequest, form: Form) -> str:
     extension = None if found is None else extension_of(found)
     if found is None or extension is None:
         raise UserError(f"The request {request_id:.40} does not wait any more.")
-    target = Target(run_id=asked.run_id, state=state, request=found, signs=await asked.desk.signs())
-    asked.check("extend_budget", target)
+    asked.check("extend_budget", await asked.target(state, found))
     if found.digest != form.exact("digest"):
         raise Refused(409, "changed", "The request has changed. Look at it again.")
     receipt = await asked.handle.approve(found, by=asked.person)

@@ -6,10 +6,11 @@ from typing import Any, Final, Literal, cast
 
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
-from outlast.client.people.nested_requests import FoundRequest, find_request
+from outlast.client.people.nested_requests import FoundRequest
 from outlast.deliveries.problems import Problem, Refused
 from outlast.rendering import named
-from outlast.serve.access import Caller, Target, redaction_for
+from outlast.serve.access import Caller, redaction_for
+from outlast.serve.api import find
 from outlast.serve.budgets import amount_of, extended
 from outlast.serve.pages.page import Form
 from outlast.serve.pages.schema_form import parse_json
@@ -116,20 +117,6 @@ class Refusal:
     problem: Problem
 
 
-async def find(asked: DeskRequest, root: RunSnapshot) -> FoundRequest:
-    """Return the request that the path names, of a run or one nested in it.
-
-    Raises:
-        Refused: there is none.
-    """
-    request_id = asked.parameter("request_id")
-    found = await find_request(request_id, root, asked.desk.client)
-    if found is None:
-        message = f"The run {asked.run_id!r:.200} has no request {request_id!r:.80}."
-        raise Refused(404, "request_not_found", message)
-    return found
-
-
 async def root_of(asked: DeskRequest) -> RunSnapshot:
     """Return the state of the run that the path names.
 
@@ -163,10 +150,9 @@ async def _act(asked: DeskRequest, found: FoundRequest, deed: str, form: Form) -
     is_claim = deed in {"claim", "unclaim", "take", "hand_over"}
     action = "claim" if is_claim else action_of(request, "edit" if deed == "extend" else deed)
     if deed not in {"take", "withdraw"}:  # a claim of somebody else's is no hindrance to them
-        signs = await asked.desk.signs()
-        state = found.state
-        target = Target(run_id=state.run_id, state=state, request=request, signs=signs)
-        asked.check(action, target if state.outcome is None else None)  # a run says how it ended
+        target = await asked.target(found.state, request)
+        # A run says how it ended.
+        asked.check(action, target if found.state.outcome is None else None)
     else:
         asked.check(action)
     if not is_claim and deed != "withdraw":

@@ -16,6 +16,7 @@ from outlast.client.people.words import model_words
 from outlast.clock import now_ms
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import groups_of, redaction_for, request_for
+from outlast.serve.api import find
 from outlast.serve.budgets import extension_of
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages.decisions import (
@@ -24,7 +25,6 @@ from outlast.serve.pages.decisions import (
     Refusal,
     act,
     as_seen,
-    find,
     line_of,
     problems_of,
     root_of,

@@ -11,7 +11,7 @@ from typing import Final
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import present_requests
-from outlast.serve.access import Target, may
+from outlast.serve.access import may
 from outlast.serve.routing import DeskRequest
 from outlast.serve.wires.ag_ui_input import Answered, interrupt_id
 from outlast.views.acts import same_person, settled_problem
@@ -81,9 +81,7 @@ async def _decided(
         return _not_waiting(asked, state, answer)
     if answer.kind is None:
         return f"Approval {request.id}: {answer.problem}"
-    target = Target(
-        run_id=state.run_id, state=state, request=request, signs=await asked.desk.signs()
-    )
+    target = await asked.target(state, request)
     if (problem := may(asked.caller, "decide", target)) is not None:
         return problem
     try:

@@ -9,7 +9,6 @@ from typing import Final, Literal, TypeAlias
 from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, StatusStreamEvent
-from outlast.serve.access import Target
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Feed, FeedEntry, FeedReader, Happened
 from outlast.serve.routing import DeskRequest
@@ -51,9 +50,7 @@ async def decide(
     """
     request = found.request
     if request.status == "pending":
-        signs = await asked.desk.signs()
-        target = Target(run_id=found.state.run_id, state=found.state, request=request, signs=signs)
-        asked.check("decide", target)
+        asked.check("decide", await asked.target(found.state, request))
     decision = decision_of(
         request,
         kind,
