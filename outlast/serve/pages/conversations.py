@@ -49,7 +49,7 @@ _HELD_BY: Final = "person: "
 
 
 class Wanted(RunsQuery):
-    """What the address asks for: the parameters of the API, two with names of their own."""
+    """What the address asks for: the parameters of the API, one with a name of its own."""
 
     prefix: str = Field(default="", alias="starts")
 
