@@ -5,8 +5,6 @@ runs' histories, a few at a time, and kept for a moment.
 """
 
 import asyncio
-import hashlib
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,9 +13,8 @@ from decimal import Decimal
 from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary
 
-from markupsafe import Markup, escape
 from pydantic import Field
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 from temporalio.client import Client
 
@@ -27,7 +24,7 @@ from outlast.contract.names import ListedStatus
 from outlast.pricing import Cost
 from outlast.serve.bodies import RunsQuery, page_of, text_of_page
 from outlast.serve.pages.conversation_view import BADGES, Badge
-from outlast.serve.pages.page import fragment, page, query_of, show_page
+from outlast.serve.pages.page import fragment, html_part, page, query_of, show_page, version_of
 from outlast.serve.routing import DeskRequest, route
 from outlast.views.run import RunSnapshot, snapshot_of
 
@@ -202,28 +199,32 @@ _USAGES: Final["WeakKeyDictionary[Client, Usages]"] = WeakKeyDictionary()
 
 
 async def _show(asked: DeskRequest) -> Response:
-    query = wanted(asked)
-    rows, found = await _rows(asked, query)
+    query, listed = await _listed(asked)
     return page(
         asked,
         "conversations.html",
         "Conversations",
-        wanted=query,
         statuses=[(one, BADGES[one].word) for one in get_args(ListedStatus)],
-        list=_list(asked, query, rows, found),
-        here_page=asked.http.query_params.get("page", ""),
+        here_page=query.page or "",
+        **listed,
     )
 
 
 async def _part(asked: DeskRequest) -> Response:
     """Answer with the list alone, if it is another one than the page shows."""
+    _, listed = await _listed(asked)
+    if asked.http.query_params.get("seen") == listed["seen"]:
+        return Response(None, 204, {"Cache-Control": "no-store"})
+    return html_part(fragment(asked, "conversations_list.html", **listed))
+
+
+async def _listed(asked: DeskRequest) -> tuple[Wanted, dict[str, Any]]:
+    """Return what the address asks for, and the list; `seen` differs where the list does."""
     query = wanted(asked)
     rows, found = await _rows(asked, query)
-    text = _list(asked, query, rows, found)
-    seen = asked.http.query_params.get("seen", "")
-    if seen and f'value="{escape(seen)}"' in text:
-        return Response(None, 204, {"Cache-Control": "no-store"})
-    return HTMLResponse(text, headers={"Cache-Control": "no-store"})
+    after = text_of_page(found.next)
+    seen = version_of(rows, query.query, after)
+    return query, {"rows": rows, "wanted": query, "after": after, "seen": seen}
 
 
 async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPage]:
@@ -237,19 +238,6 @@ async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPag
     )
     rows = (run_row(run, used.get(run.execution_id), trouble.get(run.run_id, "")) for run in found)
     return list(rows), found
-
-
-def _list(asked: DeskRequest, query: Wanted, rows: list[RunRow], found: RunPage) -> Markup:
-    after = text_of_page(found.next)
-    values = {"rows": rows, "wanted": query, "after": after}
-    seen = _digest(fragment(asked, "conversations_list.html", seen="", **values))
-    text = fragment(asked, "conversations_list.html", seen=seen, **values)
-    return Markup(text)  # noqa: S704  a template made it
-
-
-def _digest(text: str) -> str:
-    timeless = re.sub("<time [^>]*>[^<]*", "<time>", text)
-    return hashlib.sha256(timeless.encode()).hexdigest()[:16]
 
 
 ROUTES: Final[list[BaseRoute]] = [
