@@ -298,10 +298,13 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
             ready = PreparedRun(stores=True, notifies=True)
             yield EffectAnswered(at_ms=0, effect=effect.effect, result=ready)
         if isinstance(effect, KeepLineOpen):
-            reply = ModelReply(items=({"type": "message", "role": "assistant", "content": "hi"},))
-            said = _message(f"l{depth}")
+            reply = ModelReply(
+                items=({"type": "message", "role": "assistant", "content": "hi"},),
+                response_id=f"l{depth}",
+            )
+            said: list[JsonObject] = [{"role": "user", "content": "hello"}]
             token = state.line_token
-            yield LineReplied(at_ms=0, line=effect.line, token=token, message=said, result=reply)
+            yield LineReplied(at_ms=0, line=effect.line, token=token, said=said, reply=reply)
     if state.run_id == "large" or state.start.parent is not None:  # people do the same with these
         yield BudgetLent(at_ms=0, index=0, share=2)
         return

@@ -1,7 +1,6 @@
 """What an effect's result does, its failure, or the lack of a worker that can carry it out."""
 
 from collections.abc import Callable, Mapping
-from types import NoneType
 from typing import Any, Final, assert_never
 
 from outlast.loop import (
@@ -60,7 +59,7 @@ def effect_answered(state: LoopState, event: EffectEvent) -> LoopState:
     rest = revised(state, pending=tuple(one for one in state.pending if one is not effect))
     if isinstance(event, EffectFailed):
         return _effect_failed(rest, effect, event.failure, event.at_ms)
-    if not isinstance(event.result, effect.result or NoneType):  # of another kind of effect
+    if not isinstance(event.result, effect.result or type(None)):  # of another kind of effect
         return state
     return _DONE[type(effect)](rest, effect, event.result, event.at_ms)
 

@@ -396,7 +396,7 @@ def test_what_is_due_first_or_does_more_harm_is_first() -> None:
 
 
 def test_a_live_table_prints_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.LiveTable(terminal.out(), [], list, "Nothing.") as table:
+    with terminal.LiveTable[str](terminal.out(), [], list, "Nothing.") as table:
         table.update()
     assert capsys.readouterr().out == ""
 

@@ -119,7 +119,7 @@ async def test_a_pipe_never_sees_a_spinner(
 
 def test_one_long_cell_costs_no_other_column() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=60, color_system=None)
-    columns = [
+    columns: list[terminal.Column[list[str]]] = [
         terminal.Column(name="ID", folds=True),
         terminal.Column(name="WAITS FOR", widest=20, left_out=2),
         terminal.Column(name="AGE", numbers=True, left_out=1),
