@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Unpack
 
 import nexusrpc
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -29,12 +29,9 @@ from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.waits import LONGEST_NAME
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ToolFailed, UserError, WaitDropped, WaitTimeout
-from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
-    EnabledPredicate,
+    CommonToolOptions,
     FunctionTool,
-    ToolErrorFunction,
     ToolRetry,
 )
 from outlast.agents.tools.function_tool import function_tool
@@ -58,18 +55,13 @@ OUTCOME: Final[JsonObject] = {
 """The schema of a delivery: what the operation returned, or why it failed."""
 
 
-class OperationToolOptions(TypedDict, total=False):
+class OperationToolOptions(CommonToolOptions, total=False):
     """The options of `workflow_tool` and `nexus_tool` that `function_tool` has, too."""
 
     needs_approval: NeedsApproval
     effect: ToolEffect | None
-    is_enabled: bool | EnabledPredicate
-    failure_error_function: ToolErrorFunction | None
-    tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
-    tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     strict_mode: bool
     defer_loading: bool
-    custom_data_extractor: CustomDataExtractor | None
 
 
 def workflow_tool(

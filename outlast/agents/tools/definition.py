@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.approvals.policy import (
     WITHOUT_ARGUMENTS,
@@ -310,6 +310,27 @@ class FunctionTool:
             except NoStrictForm as error:
                 logger.warning("%s Until then it is offered without strict mode.", error)
                 self.strict_json_schema = False
+
+
+class CommonToolOptions(TypedDict, total=False):
+    """The options of every tool that this process makes, as in `FunctionTool`."""
+
+    is_enabled: bool | EnabledPredicate
+    failure_error_function: ToolErrorFunction | None
+    tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
+    tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
+    custom_data_extractor: CustomDataExtractor | None
+
+
+class AttemptOptions(CommonToolOptions, total=False):
+    """The options of a tool whose attempts run in a worker, as in `FunctionTool`."""
+
+    timeout: timedelta | float | None
+    timeout_behavior: TimeoutBehavior
+    timeout_error_function: ToolErrorFunction | None
+    retry: ToolRetry | int
+    fast: bool | None
+    allowed_callers: list[ToolCaller] | None
 
 
 def decisions_of(form: str) -> tuple[DecisionType, ...]:

@@ -2,9 +2,8 @@
 
 import inspect
 from collections.abc import Callable
-from datetime import timedelta
 from types import FrameType
-from typing import Any, TypedDict, Unpack, get_args, overload
+from typing import Any, Unpack, get_args, overload
 
 from pydantic import TypeAdapter
 
@@ -14,21 +13,15 @@ from outlast.agents.checks import check_choice, check_options
 from outlast.agents.context.waits import is_wait
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.schemas.docstrings import DocstringStyle
 from outlast.agents.schemas.function_schema import function_schema
-from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
     FUNCTION_ATTRIBUTE,
-    EnabledPredicate,
+    AttemptOptions,
     FunctionTool,
-    TimeoutBehavior,
-    ToolErrorFunction,
-    ToolRetry,
     check_tool_name,
 )
 from outlast.agents.tools.programs import (
-    ToolCaller,
     checked_output,
     schema_of_annotation,
     schema_of_type,
@@ -42,7 +35,7 @@ _NOT_FIELDS = frozenset({
 """The options that are no fields of `FunctionTool`, or not as they are."""
 
 
-class ToolOptions(TypedDict, total=False):
+class ToolOptions(AttemptOptions, total=False):
     """The options of `function_tool`; all are optional.
 
     The others have the meaning and the default of the fields of `FunctionTool`.
@@ -68,19 +61,8 @@ class ToolOptions(TypedDict, total=False):
     use_docstring_info: bool
     strict_mode: bool
     needs_approval: NeedsApproval
-    timeout: timedelta | float | None
-    timeout_behavior: TimeoutBehavior
-    timeout_error_function: ToolErrorFunction | None
-    retry: ToolRetry | int
-    fast: bool | None
     effect: ToolEffect | None
-    is_enabled: bool | EnabledPredicate
-    failure_error_function: ToolErrorFunction | None
-    tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
-    tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     defer_loading: bool
-    custom_data_extractor: CustomDataExtractor | None
-    allowed_callers: list[ToolCaller] | None
     output_type: Any
     output_json_schema: JsonObject | None
 

@@ -2,25 +2,19 @@
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
 from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import check_callable
 from outlast.agents.checks import check_options
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.run_items import ToolApprovalItem
-from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.definition import (
-    EnabledPredicate,
+    AttemptOptions,
     FunctionTool,
-    TimeoutBehavior,
-    ToolErrorFunction,
     ToolFunction,
     ToolRetry,
 )
-from outlast.agents.tools.programs import ToolCaller
 from outlast.loop.call_forms import output_item
 from outlast.loop.values import Json, JsonObject
 
@@ -46,25 +40,13 @@ OnApproval: TypeAlias = Callable[
 """Called with (context, the call); returns an `OnApprovalResult`; sync or async."""
 
 
-class LocalToolOptions(TypedDict, total=False):
+class LocalToolOptions(AttemptOptions, total=False):
     """The keyword options of all local tools, as in `FunctionTool`.
 
     Attributes:
         retry: how calls are retried, also those that raised. Default one attempt; for a
             `CustomTool`, as for a function.
     """
-
-    timeout: timedelta | float
-    timeout_behavior: TimeoutBehavior
-    timeout_error_function: ToolErrorFunction | None
-    retry: ToolRetry | int
-    fast: bool | None
-    is_enabled: bool | EnabledPredicate
-    failure_error_function: ToolErrorFunction | None
-    tool_input_guardrails: list[ToolInputGuardrail[Any]]
-    tool_output_guardrails: list[ToolOutputGuardrail[Any]]
-    custom_data_extractor: CustomDataExtractor | None
-    allowed_callers: list[ToolCaller] | None
 
 
 class LocalTool(FunctionTool):
