@@ -1,6 +1,6 @@
 """`outlast archive`: what is kept after retention, what is missing, and deletion on request."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from outlast.archive import Archive, ArchivedHistory, ArchiveStatus, Tombstone
     from outlast.client.deletion import Deletion
 
-T = TypeVar("T")
 H = TypeVar("H", "ArchivedHistory", "Tombstone")
 
 MOST_SHOWN: Final = 20
@@ -107,11 +106,17 @@ async def status(
     Command line:
         task_queue: Only runs of this task queue. Default: all.
     """
+    from temporalio.service import RPCError
+
     from outlast.archive import archive_status
+    from outlast.visibility.queries import search_error
 
     client, archive = await _connected(caller, place)
     async with terminal.waiting(terminal.err(), "comparing the server with the archive"):
-        found = await _in_words(client, archive_status(client, archive, task_queue))
+        try:
+            found = await archive_status(client, archive, task_queue)
+        except RPCError as error:
+            raise search_error(client.namespace, error) from error
     if caller.as_json:
         terminal.print_json(
             {
@@ -275,17 +280,6 @@ async def _connected(caller: Caller, place: str | None) -> "tuple[Client, Archiv
             "that the workers use."
         )
     return client, found
-
-
-async def _in_words(client: "Client", call: Awaitable[T]) -> T:
-    from temporalio.service import RPCError
-
-    from outlast.visibility.queries import search_error
-
-    try:
-        return await call
-    except RPCError as error:
-        raise search_error(client.namespace, error) from error
 
 
 def _show_status(found: "ArchiveStatus") -> None:

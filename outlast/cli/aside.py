@@ -41,9 +41,8 @@ async def set_aside(
     Command line:
         reason: Why, for people.
     """
-    handle = await caller.handle()
-    receipt = await caller.send(
-        handle, lambda: handle.set_aside(item, by=caller.person, part=part, reason=reason)
+    receipt = await caller.act(
+        lambda run: run.set_aside(item, by=caller.person, part=part, reason=reason)
     )
     _show(caller, receipt, f"The model does not read {_named(item, part)} any more.")
 
@@ -51,8 +50,7 @@ async def set_aside(
 @on_server
 async def take_back(caller: PersonCaller, item: _Item, part: _Part = None) -> None:
     """Let the model read an item again that a person or a provider's refusal set aside."""
-    handle = await caller.handle()
-    receipt = await caller.send(handle, lambda: handle.take_back(item, by=caller.person, part=part))
+    receipt = await caller.act(lambda handle: handle.take_back(item, by=caller.person, part=part))
     done = f"The model reads {_named(item, part)} again."
     left = [_named(item, one) for one in receipt.parts if one is not None]
     if None in receipt.parts:

@@ -108,6 +108,11 @@ class PersonCaller(Caller):
 
         return RunHandle((await self.connect()).client, self.run_id)
 
+    async def act(self, act: "Callable[[RunHandle], Awaitable[T]]") -> T:
+        """Connect to the run, send what the person does, and return the receipt of the run."""
+        handle = await self.handle()
+        return await self.send(handle, lambda: act(handle))
+
     async def send(self, handle: "RunHandle", act: Callable[[], Awaitable[T]]) -> T:
         """Send what the person does, and return the receipt of the run."""
         from temporalio.client import WorkflowUpdateFailedError

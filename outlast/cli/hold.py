@@ -29,14 +29,12 @@ async def hold(
     """
     if to is not None and (force or after_turn):
         raise UserError("--to hands over what you hold: leave out --force and --after-turn.")
-    handle, mode = await caller.handle(), "after_turn" if after_turn else "immediate"
     if to is not None:
-        receipt = await caller.send(handle, lambda: handle.hand_over(by=caller.person, to=to))
+        receipt = await caller.act(lambda handle: handle.hand_over(by=caller.person, to=to))
         _show(caller, receipt, f"{receipt.by} has the conversation now.")
         return
-    receipt = await caller.send(
-        handle, lambda: handle.hold(by=caller.person, mode=mode, force=force)
-    )
+    mode = "after_turn" if after_turn else "immediate"
+    receipt = await caller.act(lambda run: run.hold(by=caller.person, mode=mode, force=force))
     now = "finishes a turn under way, and then waits" if after_turn else "waits; tools finish"
     done = f"{receipt.by} has the conversation. The agent {receipt.agent} {now}."
     if receipt.approved:
@@ -50,8 +48,7 @@ async def say(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say to the user.")],
 ) -> None:
     """Answer the user of a conversation that you hold."""
-    handle = await caller.handle()
-    receipt = await caller.send(handle, lambda: handle.say(text, by=caller.person))
+    receipt = await caller.act(lambda handle: handle.say(text, by=caller.person))
     done = f"Said. {receipt.by} has the conversation."
     if receipt.is_judged:
         done = "Guardrails judge it first: `outlast show` lists it as ignored if they block it."
@@ -70,8 +67,7 @@ async def release(
         note: What the model reads about it.
         to: The agent that goes on. Default: the active one.
     """
-    handle = await caller.handle()
-    receipt = await caller.send(handle, lambda: handle.release(by=caller.person, note=note, to=to))
+    receipt = await caller.act(lambda handle: handle.release(by=caller.person, note=note, to=to))
     _show(caller, receipt, f"The agent {receipt.agent} has the conversation again.")
 
 

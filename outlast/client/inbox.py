@@ -25,10 +25,12 @@ from outlast.client.runs import (
     Attributes,
     attributes_of,
     check_page,
+    check_risk,
     count_executions,
     executions,
     is_nested,
     list_executions,
+    request_terms,
     texts_of,
 )
 from outlast.client.transport.outages import patience_of
@@ -38,7 +40,7 @@ from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Person, Risk
 from outlast.ports.engine import check_client
 from outlast.views.run import AnyState, loop_state
-from outlast.visibility.queries import before, equals, is_any_of
+from outlast.visibility.queries import before, is_any_of
 from outlast.visibility.scopes import RunScope, any_covers, scopes_query
 
 SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
@@ -224,8 +226,7 @@ class _Filter:
         group, risk, due_before = self.group, self.risk, self.due_before
         if group is not None and (not isinstance(cast("object", group), str) or not group):
             raise UserError(f"group= must be the name of a group, not {group!r:.80}.")
-        if risk is not None and risk not in get_args(Risk):
-            raise UserError(f"risk= must be 'low', 'medium' or 'high', not {risk!r:.80}.")
+        check_risk(risk)
         if due_before is not None and (
             not isinstance(cast("object", due_before), datetime) or due_before.tzinfo is None
         ):
@@ -256,15 +257,9 @@ class _Filter:
         return self.held and (self.group, self.risk, self.due_before) == (None, None, None)
 
     def _of_requests(self) -> str:
-        terms: list[str | None] = [f"{names.ATTRIBUTE_APPROVALS} > 0"]
-        if self.group is not None:
-            terms.append(is_any_of(names.ATTRIBUTE_GROUPS, [searchable(self.group)]))
+        terms = [*request_terms(self.group, self.risk, self.due_before)]
         if self.mine is not None:
             terms.append(is_any_of(names.ATTRIBUTE_GROUPS, self.their_names))
-        if self.risk is not None:
-            terms.append(equals(names.ATTRIBUTE_RISK, self.risk))
-        if self.due_before is not None:
-            terms.append(before(names.ATTRIBUTE_DUE, self.due_before))
         return " AND ".join(term for term in terms if term is not None)
 
     def accepts(self, entry: InboxEntry) -> bool:

@@ -105,8 +105,7 @@ class RunFilter:
     since: datetime | None = None
 
     def __post_init__(self) -> None:
-        if self.risk is not None and self.risk not in get_args(Risk):
-            raise UserError(f"risk= must be 'low', 'medium' or 'high', not {self.risk!r:.80}.")
+        check_risk(self.risk)
         if self.status is not None and self.status not in get_args(ListedStatus):
             raise UserError(
                 f"{self.status!r:.40} is no status of a run. Statuses: "
@@ -190,22 +189,14 @@ class RunFilter:
         if self._is_about_requests:
             # Runs that have ended keep the attributes that they had.
             terms.append("ExecutionStatus = 'Running'")
-            terms.append(f"{names.ATTRIBUTE_APPROVALS} > 0")
-        if self.group is not None:
-            terms.append(is_any_of(names.ATTRIBUTE_GROUPS, [searchable(self.group)]))
-        if self.risk is not None:
-            terms.append(equals(names.ATTRIBUTE_RISK, self.risk))
-        terms += self._times()
+            terms += request_terms(self.group, self.risk, self.due_before)
+        if self.since is not None:
+            at = time_text(self._since)
+            terms.append(f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')")
         if self.id_prefix:
             terms.append(starts_with("WorkflowId", self.id_prefix))
         terms.append(scopes_query(self.scopes))
         return " AND ".join(term for term in terms if term is not None)
-
-    def _times(self) -> Iterator[str]:
-        if self.due_before is not None:
-            yield before(names.ATTRIBUTE_DUE, self.due_before)
-        if self.since is not None:
-            yield f"(ExecutionStatus = 'Running' OR CloseTime >= '{time_text(self._since)}')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,6 +381,25 @@ async def state_of(client: Client, run_id: str, execution_id: str) -> LoopState 
 
 
 # --- Visibility ----------------------------------------------------------------------------------
+
+
+def check_risk(risk: Risk | None) -> None:
+    """Refuse a risk that no request has."""
+    if risk is not None and risk not in get_args(Risk):
+        raise UserError(f"risk= must be 'low', 'medium' or 'high', not {risk!r:.80}.")
+
+
+def request_terms(
+    group: str | None, risk: Risk | None, due_before: datetime | None
+) -> Iterator[str | None]:
+    """Yield the terms of a search for runs with requests of a kind."""
+    yield f"{names.ATTRIBUTE_APPROVALS} > 0"
+    if group is not None:
+        yield is_any_of(names.ATTRIBUTE_GROUPS, [searchable(group)])
+    if risk is not None:
+        yield equals(names.ATTRIBUTE_RISK, risk)
+    if due_before is not None:
+        yield before(names.ATTRIBUTE_DUE, due_before)
 
 
 def check_page(limit: object) -> None:
