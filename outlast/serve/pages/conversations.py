@@ -89,9 +89,7 @@ class RunRow:
         badge: its status.
         holder: who has it; empty for nobody.
         waits_for: what it waits for; empty for nothing.
-        tokens: the tokens of its model calls; None if they are not known.
-        cost: US dollars; None if it is not known.
-        is_whole: whether the price of every model call is known.
+        used: what it used; None if that is not known.
         trouble: what keeps it from going on; empty for nothing.
     """
 
@@ -99,9 +97,7 @@ class RunRow:
     badge: Badge
     holder: str = ""
     waits_for: str = ""
-    tokens: int | None = None
-    cost: Decimal | None = None
-    is_whole: bool = True
+    used: "Used | None" = None
     trouble: str = ""
 
 
@@ -113,9 +109,7 @@ def run_row(run: ListedRun, used: "Used | None", trouble: str = "") -> RunRow:
         badge=BADGES.get(run.status, Badge(run.status)),
         holder=run.waits_for.removeprefix(_HELD_BY) if is_held else "",
         waits_for="" if is_held or run.status == "idle" else run.waits_for,
-        tokens=None if used is None else used.tokens,
-        cost=None if used is None else used.cost,
-        is_whole=used is None or used.is_whole,
+        used=used,
         trouble=trouble,
     )
 
@@ -139,7 +133,7 @@ class Used:
     cost: Decimal
     is_whole: bool
     is_final: bool
-    read_at: float
+    read_at: float = field(repr=False)
 
 
 @dataclass(eq=False)

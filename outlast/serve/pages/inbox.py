@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 from urllib.parse import quote, unquote
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -256,14 +256,12 @@ async def _plan(asked: DeskRequest) -> Response:
     return page(asked, "inbox_bulk.html", "Decide together", **_planned(steps))
 
 
-def _planned(steps: Sequence[BulkStep], refusal: str = "") -> dict[str, Any]:
-    rows = [(step, None if step.request is None else step.request.digest) for step in steps]
+def _planned(steps: Sequence[BulkStep]) -> dict[str, Any]:
     able = sum(step.request is not None and step.problem is None for step in steps)
     return {
-        "steps": [(step, digest, quote(step.entry.run_id, safe="")) for step, digest in rows],
+        "steps": [(step, quote(step.entry.run_id, safe="")) for step in steps],
         "able": able,
         "able_words": counted(able, "request"),
-        "refusal": refusal,
         "outcomes": None,
     }
 
@@ -297,8 +295,8 @@ async def _decide_all(asked: DeskRequest) -> Response:
         message=form.text("message").strip() or None,
     )
     left = max(0, len(seen) - len(agreed))
-    values = {**_planned(()), "outcomes": outcomes, "decision": decision, "left": left}
-    return page(asked, "inbox_bulk.html", "Decide together", **cast("dict[str, Any]", values))
+    values: dict[str, Any] = {"outcomes": outcomes, "decision": decision, "left": left}
+    return page(asked, "inbox_bulk.html", "Decide together", **{**_planned(()), **values})
 
 
 async def _home(asked: DeskRequest) -> Response:
