@@ -91,7 +91,10 @@ def takes_one(a: object) -> bool:
             r"failure_error_function is called with \(context, error\), but takes_one",
         ),
         ({"docstring_style": "epytext"}, "docstring_style must be one of 'auto', 'google'"),
-        ({"max_retries": 3, "approve": True}, "no option approve, max_retries. Its options are is_enabled"),
+        (
+            {"max_retries": 3, "approve": True},
+            "no option approve, max_retries. Its options are is_enabled",
+        ),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_by_name(
