@@ -18,7 +18,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 LONGEST_EXCERPT = 160
 """The maximum number of characters of a text shown in one line."""
@@ -489,6 +489,18 @@ def inline_within(text: str, limit_bytes: int) -> str:
     while len((line := inline(text, length)).encode()) > limit_bytes and length:
         length = max(0, length - max(1, (len(line.encode()) - limit_bytes) // 4))
     return line
+
+
+SUMMARY_BYTES: Final = 200
+"""How much Temporal takes as the summary of a workflow, an activity or a timer."""
+
+
+def engine_summary(*parts: str) -> str:
+    """Return parts as the summary of a workflow, an activity or a timer in the Temporal UI.
+
+    Little is read of one part, however long it is.
+    """
+    return inline_within(parts[0] if len(parts) == 1 else joined(*parts), SUMMARY_BYTES)
 
 
 # --- Shells and logs ----------------------------------------------------------------------------

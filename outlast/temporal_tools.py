@@ -38,11 +38,9 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.user_types import output_problems
 from outlast.contract import names, records
 from outlast.loop.values import Json, JsonObject
-from outlast.rendering import inline_within, joined
+from outlast.rendering import engine_summary
 
 __all__ = ["OperationToolOptions", "nexus_tool", "workflow_tool"]
-
-LONGEST_SUMMARY: Final = 200
 
 LONGEST_ID_BYTES: Final = 1_000
 """The longest id of a workflow that a server takes, unless it is set up otherwise."""
@@ -235,9 +233,7 @@ class _Operation:
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 memo={"outlast_run": ctx.run_id},
                 priority=_priority_of(run),  # of the tenant; the operation inherits it
-                static_summary=inline_within(
-                    joined(self.name, " for the run ", ctx.run_id), LONGEST_SUMMARY
-                ),
+                static_summary=engine_summary(self.name, " for the run ", ctx.run_id),
             )
         return errand_id
 

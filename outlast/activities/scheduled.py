@@ -20,9 +20,8 @@ from outlast.contract import failures, names, records
 from outlast.contract.records import ScheduledRecord, SendRecord
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import first_attributes, listed_customer
-from outlast.rendering import excerpt, inline_within, joined
+from outlast.rendering import engine_summary, excerpt
 
-LONGEST_SUMMARY: Final = 200
 PATIENCE_SECONDS: Final = 10
 """How long an attempt waits for a worker of the conversation; the next attempt waits again."""
 
@@ -160,7 +159,7 @@ async def _start_run(
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         memo={names.MEMO_INPUT_DIGEST: record.digest, names.MEMO_MESSAGE: run.message_id},
         search_attributes=first_attributes(run.agent, *whose) if run.visibility else None,
-        static_summary=inline_within(joined(run.agent, ": ", excerpt(shown, 80)), LONGEST_SUMMARY),
+        static_summary=engine_summary(run.agent, ": ", excerpt(shown, 80)),
         priority=info.priority,  # the tenant's, from the schedule
     )
 

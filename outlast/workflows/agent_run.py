@@ -63,7 +63,7 @@ from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import CUSTOMER, TENANT, first_attributes
 from outlast.payloads.failures import engine_failure
-from outlast.payloads.readable import json_of, raw_json
+from outlast.payloads.readable import raw_json
 from outlast.views.redaction import shown_notices, told
 from outlast.workflows import presentation
 from outlast.workflows.timeline import WaitBars
@@ -73,6 +73,7 @@ from outlast.workflows.translation import (
     check_size,
     end_as_cancelled,
     readable_update,
+    received_json,
     retry_policy,
     typed_error,
 )
@@ -190,7 +191,7 @@ class AgentRun:
         self._unlisted = False
         unlisted_before = is_new = False
         try:
-            record = records.read(records.RunInput, _json(payload))
+            record = records.read(records.RunInput, received_json(payload))
             self._visibility, unlisted_before = record.visibility, record.unlisted
             if record.carried is not None:
                 self._state = records.read_carried(record.carried)
@@ -333,12 +334,12 @@ class AgentRun:
 
     def take_signal(self, name: str, arguments: Sequence[RawValue]) -> None:
         """Take a signal; one that has no effect is noted in the state."""
-        payload = [_json(argument) for argument in arguments]
+        payload = [received_json(argument) for argument in arguments]
         self._take(history.signalled(name, payload, self._now_ms()))
 
     def take_update(self, name: str, arguments: Sequence[RawValue]) -> JsonObject:
         """Take an accepted update, and return its receipt."""
-        payload = [_json(argument) for argument in arguments]
+        payload = [received_json(argument) for argument in arguments]
         event = history.updated(name, payload, self._now_ms())
         self._take(event)
         return presentation.receipt(self._state, event)
@@ -351,7 +352,7 @@ class AgentRun:
         """
         for argument in arguments:
             check_size(argument)
-        payload = [_json(argument) for argument in arguments]
+        payload = [received_json(argument) for argument in arguments]
         event = readable_update(name, payload, self._now_ms())
         body = payload[0] if payload else None
         namespace = workflow.info().namespace
@@ -438,7 +439,7 @@ class AgentRun:
         """Run one activity, and return its event."""
         blocked = history.is_blocked(self._state, effect)
         try:
-            payload = _json(await self._execute(effect, blocked=blocked))
+            payload = received_json(await self._execute(effect, blocked=blocked))
             return history.answered(effect, payload, self._now_ms())
         except FailureError as error:
             failure = engine_failure(error)
@@ -800,11 +801,6 @@ def lent(name: str) -> Any:
     """Return a function that the worker lends its workflows, or None."""
     functions: dict[str, Any] = {**workflow.extern_functions()}  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
     return functions.get(name)
-
-
-def _json(value: Any) -> Any:
-    """Return the JSON that the SDK delivered, or an `Unreadable`."""
-    return json_of(workflow.payload_converter(), value)
 
 
 def _sent(written: bytes) -> Any:

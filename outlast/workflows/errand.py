@@ -22,11 +22,8 @@ from outlast.contract import blobs, names, records
 from outlast.contract.delivered_values import LARGEST_VALUE_BYTES, check_shape, size_of
 from outlast.loop.actions import DeliverRecord
 from outlast.loop.values import Json, JsonObject
-from outlast.payloads.readable import json_of
-from outlast.rendering import head, inline_within, joined
-from outlast.workflows.translation import typed_error
-
-LONGEST_SUMMARY: Final = 200
+from outlast.rendering import engine_summary, head
+from outlast.workflows.translation import read_input, received_json
 
 LONGEST_FAILURE: Final = 2_000
 """The maximum length of a failure in words, in characters."""
@@ -44,10 +41,7 @@ class Errand:
             ApplicationError: the input is unreadable.
             CancelledError: somebody cancelled this workflow, and so the operation.
         """
-        try:
-            record = records.read(records.ErrandRecord, _json(payload))
-        except records.UnreadableRecordError as error:
-            raise typed_error("user_error", f"The errand is unreadable: {error}") from None
+        record = read_input(records.ErrandRecord, payload, "The errand is")
         cancelled: BaseException | None = None
         try:
             outcome = _deliverable(record, await _execute(record))
@@ -64,14 +58,14 @@ class Errand:
 
 async def _execute(record: records.ErrandRecord) -> Json | records.Unreadable:
     """Execute the operation, and return its result; a cancellation of this workflow cancels it."""
-    summary = inline_within(joined("For the run ", record.run_id), LONGEST_SUMMARY)
+    summary = engine_summary("For the run ", record.run_id)
     if not record.workflow:
         nexus = workflow.create_nexus_client(service=record.service, endpoint=record.endpoint)
         argument = record.arguments[0] if record.arguments else None
         result: Any = await nexus.execute_operation(
             record.operation, argument, output_type=RawValue, summary=summary
         )
-        return _json(result)
+        return received_json(result)
     result = await workflow.execute_child_workflow(
         record.workflow,
         args=record.arguments,
@@ -82,7 +76,7 @@ async def _execute(record: records.ErrandRecord) -> Json | records.Unreadable:
         memo={"outlast_run": record.run_id},
         static_summary=summary,
     )
-    return _json(result)
+    return received_json(result)
 
 
 async def _deliver(record: records.ErrandRecord, outcome: JsonObject) -> bool:
@@ -150,7 +144,3 @@ def _words(error: BaseException) -> str:
             return "it was terminated"
         case _:
             return str(error).rstrip(".")
-
-
-def _json(value: Any) -> Any:
-    return json_of(workflow.payload_converter(), value)

@@ -5,7 +5,6 @@ outlives it. Its result says what was not delivered.
 """
 
 from datetime import timedelta
-from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -17,11 +16,8 @@ from outlast.loop.effects import NotifyPeople
 from outlast.loop.notices import NoticeReceipt, undelivered
 from outlast.loop.values import JsonObject
 from outlast.payloads.failures import engine_failure
-from outlast.payloads.readable import json_of
-from outlast.rendering import inline_within, joined
-from outlast.workflows.translation import retry_policy, typed_error
-
-LONGEST_SUMMARY: int = 200
+from outlast.rendering import engine_summary
+from outlast.workflows.translation import read_input, received_json, retry_policy
 
 
 @workflow.defn(name=names.WORKFLOW_NOTICES, sandboxed=False)
@@ -35,14 +31,10 @@ class PeopleNotices:
         Raises:
             ApplicationError: the input is unreadable.
         """
-        try:
-            record = records.read(records.NoticesRecord, _json(payload))
-        except records.UnreadableRecordError as error:
-            raise typed_error("user_error", f"The notices are unreadable: {error}") from None
+        record = read_input(records.NoticesRecord, payload, "The notices are")
         effect = NotifyPeople(effect=1, run_id=record.run_id, notices=record.notices)
         kind = kind_of(effect)
         policy = kind.policy(effect)
-        summary = joined("Notify people of the end of ", record.run_id)
         try:
             result = await workflow.execute_activity(
                 names.ACTIVITY_NOTIFY,
@@ -57,9 +49,9 @@ class PeopleNotices:
                     milliseconds=policies.heartbeat_ms(None, kind.heartbeat_ms)
                 ),
                 retry_policy=retry_policy(policy),
-                summary=inline_within(summary, LONGEST_SUMMARY),
+                summary=engine_summary("Notify people of the end of ", record.run_id),
             )
-            receipt = records.read(NoticeReceipt, _json(result))
+            receipt = records.read(NoticeReceipt, received_json(result))
         except (FailureError, records.UnreadableRecordError) as error:
             why = engine_failure(error).message if isinstance(error, FailureError) else str(error)
             why = why or "no worker delivered it in time"
@@ -67,7 +59,3 @@ class PeopleNotices:
                 undelivered=tuple(undelivered(one, why) for one in record.notices)
             )
         return records.write(receipt)
-
-
-def _json(value: Any) -> Any:
-    return json_of(workflow.payload_converter(), value)

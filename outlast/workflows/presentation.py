@@ -37,9 +37,9 @@ from outlast.rendering import (
     call_line,
     code,
     counted,
+    engine_summary,
     excerpt,
     inline,
-    inline_within,
     joined,
     named,
 )
@@ -50,9 +50,6 @@ from outlast.workflows.timeline import Wait
 
 if TYPE_CHECKING:
     from outlast.views.proofs import Proof
-
-SUMMARY_BYTES = 200
-"""The UI shows summaries up to about this length."""
 
 EXCERPT_ITEMS = 6
 EXCERPT_LENGTH = 300
@@ -169,19 +166,19 @@ def waits(state: LoopState) -> list[Wait]:
     """Return the run's waits: for people, for a takeover's end, and for deliveries."""
     bars = [
         Wait(
-            summary=inline_within(_wait_line(request), SUMMARY_BYTES),
+            summary=engine_summary(_wait_line(request)),
             due_ms=next_due_ms(request),
         )
         for request in state.pending_approvals
         if not request.run_id and request.kind != "worker"  # a nested run shows its own
     ]
     bars += [
-        Wait(summary=inline_within(_parked_line(call, one), SUMMARY_BYTES), due_ms=one.due_ms)
+        Wait(summary=engine_summary(_parked_line(call, one)), due_ms=one.due_ms)
         for call, one in _parked(state)
     ]
     if state.hold is not None:
         line = joined("Held by ", named(state.hold.by or "a person"))
-        bars.append(Wait(summary=inline_within(line, SUMMARY_BYTES)))
+        bars.append(Wait(summary=engine_summary(line)))
     return bars
 
 
@@ -212,12 +209,12 @@ def summary(state: LoopState, effect: Effect) -> str:
     line = effect_line(state, effect)
     if lacks:
         line = joined("Waiting for a worker: ", lacks, " · ", line)
-    return inline_within(line, SUMMARY_BYTES)
+    return engine_summary(line)
 
 
 def notices_summary(run_id: str) -> str:
     """Return one line in Markdown that describes the delivery of a run's last notices."""
-    return inline_within(joined("Notices at the end of ", run_id), SUMMARY_BYTES)
+    return engine_summary("Notices at the end of ", run_id)
 
 
 def effect_line(state: LoopState, effect: Effect) -> str:

@@ -5,18 +5,14 @@ what became of the message, and why it waits.
 """
 
 from datetime import timedelta
-from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from outlast.contract import failures, names, policies, records
+from outlast.contract import names, policies, records
 from outlast.loop.values import JsonObject
-from outlast.payloads.readable import json_of
-from outlast.rendering import inline_within, joined
-from outlast.workflows.translation import retry_policy, typed_error
-
-LONGEST_SUMMARY: int = 200
+from outlast.rendering import engine_summary
+from outlast.workflows.translation import read_input, retry_policy
 
 
 @workflow.defn(name=names.WORKFLOW_SCHEDULED, sandboxed=False)
@@ -30,11 +26,7 @@ class ScheduledMessage:
         Raises:
             ApplicationError: the input is unreadable.
         """
-        try:
-            record = records.read(records.ScheduledRecord, _json(payload))
-        except records.UnreadableRecordError as error:
-            message = f"The scheduled message is unreadable: {error}"
-            raise typed_error(failures.USER_ERROR, message) from None
+        record = read_input(records.ScheduledRecord, payload, "The scheduled message is")
         sent: JsonObject = await workflow.execute_activity(
             names.ACTIVITY_SCHEDULED,
             records.write(record),
@@ -43,10 +35,6 @@ class ScheduledMessage:
             start_to_close_timeout=timedelta(milliseconds=policies.SCHEDULED.timeout_ms),
             retry_policy=retry_policy(policies.SCHEDULED),
             priority=workflow.info().priority,  # a conversation that it starts is the same tenant's
-            summary=inline_within(joined("Send to ", record.run_id), LONGEST_SUMMARY),
+            summary=engine_summary("Send to ", record.run_id),
         )
         return sent
-
-
-def _json(value: Any) -> Any:
-    return json_of(workflow.payload_converter(), value)

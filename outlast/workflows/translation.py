@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.common import (
+    RawValue,
     RetryPolicy,
     SearchAttributeKey,
     SearchAttributePair,
@@ -17,11 +18,19 @@ from temporalio.exceptions import ApplicationError
 
 from outlast.contract import history, names
 from outlast.contract.failures import USER_ERROR
-from outlast.contract.records import LARGEST_BYTES, Unreadable, UnreadableRecordError, too_large
+from outlast.contract.records import (
+    LARGEST_BYTES,
+    Unreadable,
+    UnreadableRecordError,
+    read,
+    too_large,
+)
 from outlast.loop.calls import ExecutionOptions
 from outlast.loop.events import Event
 from outlast.loop.values import Json, JsonObject
-from outlast.payloads.readable import sent_bytes
+from outlast.payloads.readable import json_of, sent_bytes
+
+T = TypeVar("T")
 
 
 def typed_error(
@@ -35,6 +44,23 @@ def typed_error(
     if spent is not None:
         all_details = [details, spent]
     return ApplicationError(message, *all_details, type=code, non_retryable=True)
+
+
+def received_json(value: Any) -> Any:
+    """Return the JSON that the SDK delivered, or an `Unreadable`."""
+    return json_of(workflow.payload_converter(), value)
+
+
+def read_input(kind: type[T], payload: RawValue, what: str) -> T:
+    """Return the input of a workflow.
+
+    Raises:
+        ApplicationError: it is unreadable; `what` is, such as `The errand is`.
+    """
+    try:
+        return read(kind, received_json(payload))
+    except UnreadableRecordError as error:
+        raise typed_error(USER_ERROR, f"{what} unreadable: {error}") from None
 
 
 def readable_update(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:

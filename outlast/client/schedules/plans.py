@@ -32,7 +32,7 @@ from outlast.loop.items import SendMode
 from outlast.loop.values import JsonObject
 from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.ports.session import is_open, open_session
-from outlast.rendering import cut, inline_within, joined
+from outlast.rendering import cut, engine_summary
 
 Overlap: TypeAlias = Literal[
     "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"
@@ -41,7 +41,6 @@ Overlap: TypeAlias = Literal[
 
 LONGEST_ID: Final = 200
 LONGEST_TEXT: Final = 200
-LONGEST_SUMMARY: Final = 200
 LONGEST_NOTE: Final = 1_000
 _WAITS: Final = frozenset({"skip", "buffer_one", "buffer_all"})
 
@@ -125,7 +124,7 @@ class Plan:
         """One line for the Temporal UI."""
         if self.scheduled is None and self.run is not None:
             return run_summary(self.run)
-        return inline_within(joined("To ", self.to, ": ", self.text), LONGEST_SUMMARY)
+        return engine_summary("To ", self.to, ": ", self.text)
 
     def payload(self, *, visibility: bool) -> JsonObject:
         """Return the input of the workflow."""

@@ -53,12 +53,9 @@ from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import pause_engine
 from outlast.ports.session import is_open, open_session
-from outlast.rendering import excerpt, inline_within, joined
+from outlast.rendering import engine_summary, excerpt
 from outlast.tracing.provider import join_current_trace
 from outlast.views.run import RunSnapshot
-
-LONGEST_SUMMARY_BYTES = 200
-"""The server's limit for the length of a run's summary."""
 
 
 class AgentRunner:
@@ -631,4 +628,4 @@ def _start_error(client: Client, error: RPCError) -> Exception:
 def run_summary(record: records.RunInput) -> str:
     """Return one line in Markdown that describes a run."""
     content = record.input if isinstance(record.input, str) else f"{len(record.input)} items"
-    return inline_within(joined(record.agent, ": ", excerpt(content, 80)), LONGEST_SUMMARY_BYTES)
+    return engine_summary(record.agent, ": ", excerpt(content, 80))

@@ -25,10 +25,9 @@ from outlast.loop.approvals import (
 from outlast.loop.events import EffectBlocked
 from outlast.loop.state import LoopState
 from outlast.payloads.attributes import first_attributes
-from outlast.rendering import DIGEST_SHOWN, original
+from outlast.rendering import DIGEST_SHOWN, SUMMARY_BYTES, original
 from outlast.workflows import presentation
 from outlast.workflows.presentation import (
-    SUMMARY_BYTES,
     approvals_view,
     attributes,
     call_line,
