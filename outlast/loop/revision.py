@@ -146,7 +146,10 @@ _PARTS: Final = {
 }
 _FIELDS: Final = frozenset(field.name for field in fields(LoopState))
 _CALL_FIELDS: Final = frozenset(field.name for field in fields(Call))
-_PART_OF: Final = {field.name: part for part, kind in _PARTS.items() for field in fields(kind)}
+_PART_OF: Final[dict[str, str]] = {
+    field.name: part for part, kind in _PARTS.items() for field in fields(kind)
+}
+_IN_PARTS: Final = _PART_OF.keys()
 
 
 def revised(state: LoopState, **changes: Unpack[Changes]) -> LoopState:
@@ -161,14 +164,21 @@ def revised(state: LoopState, **changes: Unpack[Changes]) -> LoopState:
     newer = object.__new__(LoopState)
     values: dict[str, Any] = vars(newer)
     values.update(vars(state))
-    for name, value in changes.items():
-        part = _PART_OF.get(name)
-        if part is not None:
-            values[part] = _revised_part(values[part], name, value)
-        elif name in _FIELDS:
-            values[name] = value
-        else:
-            raise TypeError(f"LoopState has no {name}")
+    if _IN_PARTS.isdisjoint(changes):
+        values.update(changes)
+    else:
+        copied = set[str]()
+        for name, value in changes.items():
+            part = _PART_OF.get(name)
+            if part is None:
+                values[name] = value
+                continue
+            if part not in copied:
+                copied.add(part)
+                values[part] = _copy(values[part])
+            vars(values[part])[name] = value
+    if len(values) > len(_FIELDS):
+        raise TypeError(f"LoopState has no {', '.join(sorted(values.keys() - _FIELDS))}")
     return newer
 
 
@@ -185,8 +195,7 @@ def revised_call(call: Call, **changes: Any) -> Call:
     return newer
 
 
-def _revised_part(part: object, name: str, value: Any) -> object:
+def _copy(part: object) -> object:
     newer = object.__new__(type(part))
     vars(newer).update(vars(part))
-    vars(newer)[name] = value
     return newer
