@@ -3,7 +3,11 @@
 import dataclasses
 from typing import get_args, get_origin
 
+import pytest
+
 from outlast.loop import events
+from outlast.loop.actions import DeliverRecord, LineReplyRecord
+from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectAnswered, EffectFailed
 from outlast.loop.events import CancelRequested, Event
 from outlast.loop.start import Parent
@@ -32,3 +36,13 @@ def test_every_event_is_frozen() -> None:
 
 def test_a_cancel_is_immediate_unless_asked_otherwise() -> None:
     assert CancelRequested(at_ms=1).mode == "immediate"
+
+
+def test_a_delivery_without_an_id_could_be_taken_twice() -> None:
+    with pytest.raises(ValueError, match="delivery_id must tell this delivery from every other"):
+        DeliverRecord(question=0, turn=1, call_id="c1", name="paid", delivery_id="")
+
+
+def test_a_reply_on_a_line_without_an_id_could_be_taken_twice() -> None:
+    with pytest.raises(ValueError, match=r"reply\.response_id must be the provider's id"):
+        LineReplyRecord(line="l1", reply=ModelReply(items=()))
