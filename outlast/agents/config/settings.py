@@ -5,7 +5,7 @@ The named objects belong to the run (see `references`); a worker elsewhere has i
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from outlast.agents.checks import json_problem
 from outlast.agents.config.fallback_model import FallbackModel, write_choices
@@ -160,7 +160,10 @@ def read_session_settings(settings: Mapping[str, Any] | None) -> SessionSettings
 def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConfig:
     """Return the tool execution settings of a run; invalid ones get their defaults."""
     written = (settings or {}).get("tool_execution")
-    return read_settings(ToolExecutionConfig, written) or ToolExecutionConfig()
+    return read_settings(ToolExecutionConfig, written) or _DEFAULT_TOOL_EXECUTION
+
+
+_DEFAULT_TOOL_EXECUTION: Final = ToolExecutionConfig()
 
 
 def _write_models(config: RunConfig, name_of: NameOf) -> JsonObject:

@@ -2,6 +2,9 @@
 
 import json
 from collections.abc import Iterable
+from functools import partial
+from itertools import compress
+from operator import is_
 from typing import Any
 
 from outlast.loop.values import JsonObject
@@ -19,15 +22,19 @@ class EncodedItems(list[JsonObject]):
 
 def encode(body: JsonObject) -> bytes:
     """Return a body as JSON in UTF-8; encoded items come last."""
-    encoded = {name: value for name, value in body.items() if type(value) is EncodedItems}
+    encoded = [*compress(body, map(_IS_ENCODED, map(type, body.values())))]
     if not encoded:
         return _dumps(body)
-    whole = _dumps({name: value for name, value in body.items() if name not in encoded})
-    parts = [whole[:-1]]
-    for name, items in encoded.items():
+    others = body.copy()
+    lists: list[EncodedItems] = [*map(others.pop, encoded)]
+    parts = [_dumps(others)[:-1]]
+    for name, items in zip(encoded, lists, strict=True):
         comma = b"" if parts == [b"{"] else b","
         parts += comma, _dumps(name), b":[", b",".join(items.data), b"]"
     return b"".join((*parts, b"}"))
+
+
+_IS_ENCODED = partial(is_, EncodedItems)
 
 
 def _dumps(value: object) -> bytes:

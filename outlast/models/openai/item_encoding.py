@@ -152,13 +152,19 @@ class _Unequal:
 _UNEQUAL: Final = _Unequal()
 
 
+_STR: Final = frozenset({str})
+_UNCHANGING: Final = frozenset({str, type(None)})
+
+
 def _copy(value: object) -> object:
     """Return a copy of JSON that equals only values with the same JSON."""
     if type(value) is str or value is None:
         return value
     if type(value) is dict:
         members = cast("dict[object, object]", value)
-        if all(type(name) is str for name in members):
+        if _STR.issuperset(map(type, members)):
+            if _UNCHANGING.issuperset(map(type, members.values())):  # as of most items
+                return members.copy()
             return {name: _copy(member) for name, member in members.items()}
     elif type(value) is list:
         return [_copy(member) for member in cast("list[object]", value)]

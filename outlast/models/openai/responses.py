@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
-from operator import methodcaller
+from itertools import compress
+from operator import attrgetter, is_not, methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 from urllib.parse import quote
 
@@ -293,9 +295,13 @@ def with_run_id(metadata: dict[str, str] | None, run_id: str | None) -> dict[str
 
 def with_settings(body: JsonObject, settings: ModelSettings, *names: str) -> JsonObject:
     """Return a body with the settings that have the same name in the API, without unset fields."""
-    body |= {name: getattr(settings, name) for name in (*_OF_BOTH_APIS, *names)}
-    body = {name: value for name, value in body.items() if value is not None}
+    names = (*_OF_BOTH_APIS, *names)
+    body |= zip(names, attrgetter(*names)(settings), strict=True)
+    body = dict(compress(body.items(), map(_IS_SET, body.values())))
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
+
+
+_IS_SET = partial(is_not, None)
 
 
 _OF_BOTH_APIS = (
@@ -350,7 +356,7 @@ _ID, _TYPE = methodcaller("get", "id"), methodcaller("get", "type")
 
 def _with_single_ids(items: Sequence[JsonObject]) -> Sequence[JsonObject]:
     """Return items without the ids that several have: some models give all their answers one id."""
-    ids = [one for one in map(_ID, items) if isinstance(one, str)]
+    ids = [*map(str, filter(_IS_SET, map(_ID, items)))]
     if len(set(ids)) == len(ids):
         return items
     counts = Counter(ids)
