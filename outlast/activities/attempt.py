@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pkgutil import resolve_name
 from typing import Any, Final
@@ -79,11 +79,11 @@ async def attempt_effect(
     """
     effect = request.effect
     if isinstance(effect, AgentEffect):
-        if attempt.execution not in (None, worker.execution):
-            worker = replace(worker, execution=attempt.execution)
+        worker = worker.of_attempt(attempt.execution)
         with worker_lookup():
             worker = worker.with_recorded_agents(effect.settings)
-            worker = await worker.with_live_values(effect.context)
+            if effect.context is not None:
+                worker = await worker.with_live_values(effect.context)
         if SETTING_AS_TOOL in (effect.settings or {}):
             from outlast.activities.made_tools import find_made_parent  # few agents make theirs
 

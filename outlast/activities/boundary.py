@@ -1,14 +1,13 @@
 """The Temporal activities, which fetch requests, heartbeat and translate errors."""
 
 import asyncio
-import contextlib
 import contextvars
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -22,9 +21,8 @@ from outlast.activities.errors import EffectError, cut, is_retryable, worker_loo
 from outlast.activities.heartbeats.engine_heartbeat import (
     Clocks,
     began_in_time,
-    fallback_poller_starter,
     heartbeat_timeout,
-    sender,
+    sender_and_poller,
     through_the_loop,
 )
 from outlast.activities.heartbeats.heartbeats import Beat, heartbeats
@@ -38,8 +36,8 @@ from outlast.activities.scheduled import send_scheduled_message
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
-from outlast.loop.calls import Arrival, ModelReply
-from outlast.loop.effects import AgentEffect, CallModel, Effect, RunTool
+from outlast.loop.calls import ModelReply
+from outlast.loop.effects import AgentEffect, CallModel, RunTool
 from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import Json, JsonObject
 from outlast.payloads.readable import raw_json
@@ -76,83 +74,56 @@ class EffectActivities:
         One dynamic activity serves all types, so that a missing tool is refused with a message, and
         agents can be added while the worker runs.
         """
-        converter = activity.payload_converter()
+        converter, info = activity.payload_converter(), activity.info()
         payload: JsonObject = converter.from_payload(arguments[0].payload)
-        info = activity.info()
-        kind = kind_of_activity(info.activity_type)
-        with _send_heartbeats() as beat, _typed_errors(payload), self._patience():
-            if kind is None or not kind.function:
-                raise EffectError(
-                    failures.USER_ERROR,
-                    f"This worker has no activity {info.activity_type!r}. Is it on the right task "
-                    "queue?",
-                    retryable=True,
-                )
-            begun = time.monotonic()
-            own = (info.workflow_run_id or "", info.activity_id, info.activity_type)
-            if info.is_local and (late := self._deps.memory.late_results.find(own)) is not None:
-                return raw_json(converter, late)
-            ends = _ends_at(info)
-            execution = _execution(info)
-            request = _of_its_run(await self._request_of(kind, payload), execution)
-            with worker_lookup():
-                worker = await self._deps.of_execution(execution, request.effect)
-            _see_as(worker.caller)
-            attempts = kind.policy(request.effect).attempts or ATTEMPTS
-            is_last = info.attempt >= min(attempts, ATTEMPTS)
-            arrived = _arrived(request.effect)
-            if not _looks_for_response(request.effect):
-                request = await whole_request(worker, request, is_last=is_last)
-            if isinstance(request.effect, CallModel):
-                result = await self._call_model(worker, request, beat, execution)
-            else:
-                attempt = Attempt(
-                    number=info.attempt,
-                    progress=info.heartbeat_details[0] if info.heartbeat_details else None,
-                    report=None if beat.send is None else partial(_report_progress, beat),
-                    execution=execution,
-                    patient=_is_patient(payload),
-                    arrived=arrived,
-                )
-                result = await attempt_effect(worker, request, attempt)
-            within = max(ends - time.monotonic(), 0.0)
-            written = records.write_json(
-                await recorded_result(self._deps.content, request, result, within=within)
-            )
+        with _Scope(info, payload, self._deps.model_patience, self._began_at) as scope:
+            late, own = self._deps.memory.late_results, ("", "", "")
             if info.is_local:
-                self._deps.memory.late_results.keep(own, written, time.monotonic() - begun)
+                own = (info.workflow_run_id or "", info.activity_id, info.activity_type)
+                if (written := late.find(own)) is not None:
+                    return raw_json(converter, written)
+            begun = time.monotonic()
+            written = await self._written_result(scope, payload)
+            if info.is_local:
+                late.keep(own, written, time.monotonic() - begun)
             return raw_json(converter, written)
 
-    @contextlib.contextmanager
-    def _patience(self) -> Generator[None]:
-        """Make a model's failure the last one where the next attempt would come too late.
+    async def _written_result(self, scope: "_Scope", payload: JsonObject) -> bytes:
+        info = scope.info
+        kind = kind_of_activity(info.activity_type)
+        if kind is None or not kind.function:
+            message = f"This worker has no activity {info.activity_type!r}. Is it on the right task queue?"
+            raise EffectError(failures.USER_ERROR, message, retryable=True)
+        ends, execution = _ends_at(info), _execution(info)
+        request = _of_its_run(await self._request_of(kind, payload, info), execution)
+        effect = request.effect
+        with worker_lookup():
+            worker = await self._deps.of_execution(execution, effect)
+        _see_as(worker.caller)
+        if not (isinstance(effect, CallModel) and effect.begun is not None):
+            # A response in the background needs no content before the provider has made it.
+            attempts = min(kind.policy(effect).attempts or ATTEMPTS, ATTEMPTS)
+            request = await whole_request(worker, request, is_last=info.attempt >= attempts)
+        if isinstance(effect, CallModel):
+            result = await _call_model(worker, request, scope, execution)
+        else:
+            attempt = Attempt(
+                number=info.attempt,
+                progress=info.heartbeat_details[0] if info.heartbeat_details else None,
+                report=None if scope.beat.send is None else partial(_report_progress, scope.beat),
+                execution=execution,
+                patient=scope.patient,
+                arrived=effect.arrived if isinstance(effect, RunTool) else (),
+            )
+            result = await attempt_effect(worker, request, attempt)
+        within = max(ends - time.monotonic(), 0.0)
+        recorded = await recorded_result(self._deps.content, request, result, within=within)
+        return records.write_json(recorded)
 
-        Time in which no worker hosted the run does not count. Retry settings of the model outrank
-        the worker's patience. A model that another one follows gets no more than a program's
-        patience: somebody waits.
-        """
-        try:
-            yield
-        except EffectError as error:
-            patience, info = self._deps.model_patience, activity.info()
-            is_followed = NEXT_MODEL in (error.details or {})
-            if is_followed and patience is None:
-                patience = policies.MODEL_PATIENCE
-            is_ours = error.code in OF_THE_MODEL and error.attempts is None and error.retryable
-            if patience is not None and is_ours:
-                asked = error.retry_after
-                delay = next_attempt_in(asked and min(asked, policies.LONGEST_RETRY_AFTER))
-                since = max(info.scheduled_time.timestamp(), self._began_at)
-                tried = time.time() - since
-                if tried + delay.total_seconds() > patience.total_seconds():
-                    error.retryable = False
-                    if is_followed:
-                        raise
-                    raise _impatient(error, tried_seconds=tried, delay=delay) from error.__cause__
-            raise
-
-    async def _request_of(self, kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
-        if not await began_in_time(activity.info(), self._clocks):
+    async def _request_of(
+        self, kind: EffectKind, payload: JsonObject, info: activity.Info
+    ) -> EffectRequest[Any]:
+        if not await began_in_time(info, self._clocks):
             raise _abandoned_error()
         if "claim" not in payload:
             if isinstance(cast("object", payload), dict) and isinstance(
@@ -161,44 +132,11 @@ class EffectActivities:
                 return records.read(EffectRequest[kind.effect], payload)
             return EffectRequest(effect=records.read(kind.effect, payload))
         effect = int(payload["claim"])
-        run_id = activity.info().workflow_run_id
+        run_id = info.workflow_run_id
         request = self._deps.state.requests.take(run_id, effect) if run_id else None
         if isinstance(request, EffectRequest) and isinstance(request.effect, kind.effect):
             return request
         return await _ask_workflow(kind, effect)
-
-    async def _call_model(
-        self,
-        worker: WorkerDeps,
-        request: EffectRequest[CallModel],
-        beat: Beat,
-        execution: Execution,
-    ) -> ModelReply:
-        info = activity.info()
-        run_id = str(info.workflow_id)
-        place = place_of(activity.client(), run_id)
-        chain_id = worker.key.chain_id if worker.key is not None else ""
-        window = DeltaWindow(
-            effect=int(info.activity_id),
-            attempt=info.attempt,
-            execution=execution.execution_id,
-        )
-        is_read_here = partial(call_windows.has_reader, place)
-        cadence = Cadence.of(request.effect.settings, is_billed=is_billed(activity.client()))
-        shown = ShownText.before(info.heartbeat_details[0] if info.heartbeat_details else None)
-        stream = StreamHeartbeats(window, beat, cadence, is_read_here, shown)
-        attempt = Attempt(
-            number=info.attempt,
-            on_event=stream.feed,
-            execution=execution,
-            has_reader_here=is_read_here,
-            is_stopped=partial(turn_stops.is_stopped, run_id, chain_id, window.effect),
-            shown=shown,
-        )
-        with call_windows.running(place, window), stream:
-            reply: ModelReply = await attempt_effect(worker, request, attempt)
-        call_windows.keep(FinishedCall(place, window.effect, reply.response_id), window)
-        return reply
 
     @activity.defn(name=names.ACTIVITY_REFUSE)
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
@@ -217,6 +155,34 @@ class EffectActivities:
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:  # it has ended meanwhile
                 raise
+
+
+async def _call_model(
+    worker: WorkerDeps, request: EffectRequest[CallModel], scope: "_Scope", execution: Execution
+) -> ModelReply:
+    """Call a model, with its text for readers in this process and in heartbeats."""
+    info, client = scope.info, activity.client()
+    place = place_of(client, execution.workflow_id)
+    chain_id = worker.key.chain_id if worker.key is not None else ""
+    window = DeltaWindow(
+        effect=int(info.activity_id), attempt=info.attempt, execution=execution.execution_id
+    )
+    is_read_here = partial(call_windows.has_reader, place)
+    cadence = Cadence.of(request.effect.settings, is_billed=is_billed(client))
+    shown = ShownText.before(info.heartbeat_details[0] if info.heartbeat_details else None)
+    stream = StreamHeartbeats(window, scope.beat, cadence, is_read_here, shown)
+    attempt = Attempt(
+        number=info.attempt,
+        on_event=stream.feed,
+        execution=execution,
+        has_reader_here=is_read_here,
+        is_stopped=partial(turn_stops.is_stopped, execution.workflow_id, chain_id, window.effect),
+        shown=shown,
+    )
+    with call_windows.running(place, window), stream:
+        reply: ModelReply = await attempt_effect(worker, request, attempt)
+    call_windows.keep(FinishedCall(place, window.effect, reply.response_id), window)
+    return reply
 
 
 async def _end_abandoned(nested_id: str) -> None:
@@ -248,15 +214,6 @@ def _see_as(caller: contextvars.Context | None) -> None:
     for variable, value in caller.items():
         if variable not in own and variable is not CURRENT:
             variable.set(value)
-
-
-def _looks_for_response(effect: Effect) -> bool:
-    """Whether an effect needs no content before the provider has made a response."""
-    return isinstance(effect, CallModel) and effect.begun is not None
-
-
-def _arrived(effect: Effect) -> tuple[Arrival, ...]:
-    return effect.arrived if isinstance(effect, RunTool) else ()
 
 
 def _execution(info: activity.Info) -> Execution:
@@ -307,29 +264,6 @@ async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
     return records.load(EffectRequest[kind.effect], pages)
 
 
-@contextlib.contextmanager
-def _send_heartbeats() -> Generator[Beat]:
-    """Heartbeat from a thread while an effect runs; a blocked event loop does not stop it.
-
-    The first comes after a while: most effects have ended by then, and heartbeats are billed in a
-    cloud.
-    """
-    info = activity.info()
-    loop = asyncio.get_running_loop()
-    what = f"{info.activity_type} of {info.workflow_id}"
-    key, longest = info.task_token, heartbeat_timeout(info).total_seconds()
-    if info.is_local:
-        beat = Beat(what, loop, key=key)
-    else:
-        interval = longest / policies.BEATS_WITHIN_TIMEOUT
-        beat = Beat(what, loop, sender(), interval, key, fallback_poller_starter())
-    heartbeats.add(beat)
-    try:
-        yield beat
-    finally:
-        heartbeats.remove(beat)
-
-
 def _ends_at(info: activity.Info) -> float:
     """Return until when the server waits for a result, less the time that storing it takes."""
     longest = info.start_to_close_timeout or timedelta(milliseconds=policies.LONGEST_MS)
@@ -343,54 +277,108 @@ def _report_progress(beat: Beat, progress: Json) -> None:
     activity.heartbeat(progress)
 
 
-@contextlib.contextmanager
-def _typed_errors(payload: JsonObject) -> Generator[None]:
-    """Translate an effect's failure into an error with Temporal's retry options.
+class _Scope:
+    """One attempt: heartbeats while it runs, and a failure with Temporal's retry options.
+
+    The heartbeats come from a thread, so that a blocked event loop does not stop them. The first
+    comes after a while: most effects have ended by then, and heartbeats are billed in a cloud.
 
     If this worker lacks what the effect needs, the attempt fails at once; the run shows that and
     schedules the effect again with a `patient` request, which is retried until a worker has
     everything. Any other failure ends the patient request, and the next has all its attempts.
     """
-    patient = _is_patient(payload)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not _is_abandoned():
-            raise
-        # Temporal would log a cancellation that it had not requested.
-        raise _abandoned_error() from None
-    except ApplicationError:
-        raise
-    except EffectError as error:
-        delay = error.retry_after
-        longest = policies.LONGEST_RETRY_AFTER
-        raised = error.__cause__ or error
+
+    def __init__(
+        self,
+        info: activity.Info,
+        payload: JsonObject,
+        patience: timedelta | None,
+        worker_began_at: float,
+    ) -> None:
+        self.info = info
+        self.patient: bool = (
+            isinstance(cast("object", payload), dict) and payload.get("patient") is True
+        )
+        self._patience, self._worker_began_at = patience, worker_began_at
+        loop, key = asyncio.get_running_loop(), info.task_token
+        what = f"{info.activity_type} of {info.workflow_id}"
+        if info.is_local:
+            self.beat = Beat(what, loop, key=key)
+        else:
+            interval = heartbeat_timeout(info).total_seconds() / policies.BEATS_WITHIN_TIMEOUT
+            send, poller = sender_and_poller()
+            self.beat = Beat(what, loop, send, interval, key, poller)
+
+    def __enter__(self) -> Self:
+        heartbeats.add(self.beat)
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        heartbeats.remove(self.beat)
+        match error:
+            case None | ApplicationError():
+                pass
+            case asyncio.CancelledError() if _is_abandoned():
+                # Temporal would log a cancellation that it had not requested.
+                raise _abandoned_error() from None
+            case EffectError():
+                error = self._within_patience(error)
+                raise self._typed(error) from error.__cause__ or error
+            case records.UnreadableRecordError():
+                raise AttemptError(
+                    str(error), of=error, type=failures.INTERNAL, non_retryable=True
+                ) from error
+            case Exception():  # a defect of ours or of a codec fails the attempt
+                again = is_retryable(error)
+                raise AttemptError(
+                    cut(f"The worker failed: {type(error).__name__}: {error}"),
+                    of=error,
+                    type=failures.FAILED_ON_CAPABLE_WORKER
+                    if again and self.patient
+                    else failures.INTERNAL,
+                    non_retryable=self.patient or not again,
+                ) from error
+            case _:
+                pass
+
+    def _within_patience(self, error: EffectError) -> EffectError:
+        """Make a model's failure the last one where the next attempt would come too late.
+
+        Time in which no worker hosted the run does not count. Retry settings of the model outrank
+        the worker's patience. A model that another one follows gets no more than a program's
+        patience: somebody waits.
+        """
+        patience, is_followed = self._patience, NEXT_MODEL in (error.details or {})
+        if is_followed and patience is None:
+            patience = policies.MODEL_PATIENCE
+        is_ours = error.code in OF_THE_MODEL and error.attempts is None and error.retryable
+        if patience is None or not is_ours:
+            return error
+        asked = error.retry_after
+        delay = next_attempt_in(asked and min(asked, policies.LONGEST_RETRY_AFTER))
+        tried = time.time() - max(self.info.scheduled_time.timestamp(), self._worker_began_at)
+        if tried + delay.total_seconds() <= patience.total_seconds():
+            return error
+        error.retryable = False
+        return error if is_followed else _impatient(error, tried_seconds=tried, delay=delay)
+
+    def _typed(self, error: EffectError) -> AttemptError:
+        delay, longest = error.retry_after, policies.LONGEST_RETRY_AFTER
         lacks = error.code == failures.WORKER_LACKS
-        found = patient and error.retryable and not lacks
-        final = found or not error.retryable or _tried_enough(error)
-        raise AttemptError(
+        found = self.patient and error.retryable and not lacks
+        tried_enough = error.attempts is not None and self.info.attempt >= error.attempts
+        return AttemptError(
             error.message,
             *([error.details] if error.details else []),
-            of=raised,
+            of=error.__cause__ or error,
             attempts=error.attempts,
             type=failures.FAILED_ON_CAPABLE_WORKER if found else error.code,
-            non_retryable=not patient if lacks else final,
+            non_retryable=not self.patient
+            if lacks
+            else found or not error.retryable or tried_enough,
             next_retry_delay=min(delay, longest) if delay is not None else None,
             category=_category(error),
-        ) from raised
-    except records.UnreadableRecordError as error:
-        raise AttemptError(
-            str(error), of=error, type=failures.INTERNAL, non_retryable=True
-        ) from error
-    except Exception as error:  # a defect of ours or of a codec fails the attempt
-        message = cut(f"The worker failed: {type(error).__name__}: {error}")
-        again = is_retryable(error)
-        raise AttemptError(
-            message,
-            of=error,
-            type=failures.FAILED_ON_CAPABLE_WORKER if again and patient else failures.INTERNAL,
-            non_retryable=patient or not again,
-        ) from error
+        )
 
 
 def _category(error: EffectError) -> ApplicationErrorCategory:
@@ -400,12 +388,8 @@ def _category(error: EffectError) -> ApplicationErrorCategory:
     return ApplicationErrorCategory.UNSPECIFIED
 
 
-def _is_patient(payload: JsonObject) -> bool:
-    return isinstance(cast("object", payload), dict) and payload.get("patient") is True
-
-
 def _impatient(error: EffectError, *, tried_seconds: float, delay: timedelta) -> EffectError:
-    return EffectError(
+    impatient = EffectError(
         error.code,
         f"{error.message.rstrip('.')}. This program gave up after {tried_seconds:.0f} s: the next "
         f"attempt would be {delay.total_seconds():.0f} s later. {policies.MODEL_PATIENCE_VARIABLE}=600 in its "
@@ -413,6 +397,8 @@ def _impatient(error: EffectError, *, tried_seconds: float, delay: timedelta) ->
         retryable=False,
         details=error.details,
     )
+    impatient.__cause__ = error.__cause__
+    return impatient.with_traceback(error.__traceback__)
 
 
 def _abandoned_error() -> ApplicationError:
@@ -426,7 +412,3 @@ def _abandoned_error() -> ApplicationError:
 def _is_abandoned() -> bool:
     details = activity.cancellation_details()
     return details is not None and (details.not_found or details.timed_out)
-
-
-def _tried_enough(error: EffectError) -> bool:
-    return error.attempts is not None and activity.info().attempt >= error.attempts

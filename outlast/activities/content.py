@@ -96,14 +96,14 @@ async def _whole(
     worker: WorkerDeps, request: EffectRequest[Any], words_for: Gone
 ) -> EffectRequest[Any]:
     effect, items, content = request.effect, request.items, worker.content
+    if isinstance(effect, CallModel):
+        items = await _whole_conversation(worker, effect.run_id, items, words_for)
+    elif items and not isinstance(effect, OffloadItems):
+        items = await _whole_items(content, items, words_for)
     match effect:
-        case CallModel():
-            items = await _whole_conversation(worker, effect.run_id, items, words_for)
-        case OffloadItems():
-            pass
-        case _:
-            items = await _whole_items(content, items, words_for)
-    match effect:
+        case RunTool():
+            if effect.arrived:
+                effect = replace(effect, arrived=await _whole_arrivals(content, effect.arrived))
         case CheckInput():
             effect = replace(effect, items=await _whole_items(content, effect.items, words_for))
         case FinalizeAnswer():
@@ -112,8 +112,6 @@ async def _whole(
         case PrepareRun() if effect.input is not None:
             raws = await content.whole_items(effect.input, words_for=words_for)
             effect = replace(effect, input=tuple(raws))
-        case RunTool() if effect.arrived:
-            effect = replace(effect, arrived=await _whole_arrivals(content, effect.arrived))
         case _:
             pass
     if effect is request.effect and items is request.items:

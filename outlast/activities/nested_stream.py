@@ -7,11 +7,11 @@ makes all its events again.
 """
 
 import asyncio
-import contextlib
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from copy import deepcopy
 from functools import cached_property, partial
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
 from outlast.activities.failure_words import failure_words
 from outlast.activities.invocation import Invocation
@@ -55,42 +55,39 @@ _Maker: TypeAlias = Callable[[], ProgramEvent | None]
 """Makes an event in its turn; None for items without a public event."""
 
 
-@contextlib.asynccontextmanager
-async def nested_events(
-    invocation: Invocation, effect: CallModel | RunHandoff | FinalizeAnswer
-) -> AsyncGenerator["NestedStream"]:
-    """Stream an effect's events; wait for the callback at the end of the block.
-
-    Without an `on_stream`, events are dropped.
-    """
-    stream = NestedStream(invocation, bound_seconds=kind_of(effect).policy(effect).timeout_seconds)
-    if not stream.has_callback:
-        yield stream
-        return
-    calling = asyncio.create_task(stream.call_back())
-    try:
-        yield stream
-        await stream.drain()
-    except Exception:  # the callback gets what happened before the failure
-        await stream.drain()
-        raise
-    finally:
-        calling.cancel()
-
-
 class NestedStream:
-    """The events of one effect, on their way to the tool's `on_stream`.
+    """The events of one effect, on their way to the tool's `on_stream`, in an `async with` block.
 
     The events wait in a queue, so that the effect does not wait for the callback until the queue is
-    full. An error of the callback is logged; if it hangs, the remaining events are dropped.
+    full; the end of the block waits for it. An error of the callback is logged; if it hangs, the
+    remaining events are dropped, as are all events without an `on_stream`.
     """
 
-    def __init__(self, invocation: Invocation, *, bound_seconds: float) -> None:
+    def __init__(
+        self, invocation: Invocation, effect: CallModel | RunHandoff | FinalizeAnswer
+    ) -> None:
         tool = invocation.tool
-        self._invocation = invocation
+        self._invocation, self._effect = invocation, effect
         self._on_stream = tool.on_stream if tool is not None else None
         self._patience_seconds = LONGEST_WAIT_SECONDS
-        self._ends_at = asyncio.get_running_loop().time() + bound_seconds - SPARE_SECONDS
+        self._ends_at = math.inf
+        self._calling: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self.has_callback:
+            longest = kind_of(self._effect).policy(self._effect).timeout_seconds
+            self._ends_at = asyncio.get_running_loop().time() + longest - SPARE_SECONDS
+            self._calling = asyncio.create_task(self.call_back())
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if self._calling is None:
+            return
+        try:
+            if error is None or isinstance(error, Exception):  # it gets what was before a failure
+                await self.drain()
+        finally:
+            self._calling.cancel()
 
     @cached_property
     def _waiting(self) -> asyncio.Queue[_Maker]:
@@ -132,6 +129,8 @@ class NestedStream:
 
     async def reply(self, effect: CallModel, reply: ModelReply) -> None:
         """Stream the items of the planned reply, except an answer that guardrails judge first."""
+        if not self.has_callback:
+            return
         written = _written(effect, reply)
         waits = "check_output" in reply.required_steps and not reply.calls
         ready = [item for item in written if not (waits and item.kind in ANSWER_KINDS)]

@@ -121,7 +121,8 @@ def json_of(converter: PayloadConverter, value: Any) -> Json | Unreadable:
 
 def raw_json(converter: PayloadConverter, written: bytes) -> Any:
     """Return JSON text as a value to send, which Temporal's own converter need not write again."""
-    if type(converter) is not OrderedPayloadConverter:
+    inner: object = getattr(converter, "_inner_payload_converter", converter)  # the SDK wraps it
+    if type(inner) is not OrderedPayloadConverter:
         return json.loads(written)
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=written))
 

@@ -37,7 +37,7 @@ from outlast.activities.model.input import sent_after_filter, sent_input, shown_
 from outlast.activities.model.refusals import Found, answer_without, refusal_about
 from outlast.activities.model.response import OnEvent, ask
 from outlast.activities.model.retry import FailedAttempt, apply_retry_settings
-from outlast.activities.nested_stream import NestedStream, nested_events
+from outlast.activities.nested_stream import NestedStream
 from outlast.activities.planning.offered_tools import OfferedTools, offered_tools
 from outlast.activities.planning.plan import Plan, plan_reply
 from outlast.activities.planning.plan_callbacks import servers_away
@@ -125,7 +125,7 @@ async def _model_call(
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
     elif effect.turn > 1 and attempt.is_stopped is not None and await attempt.is_stopped():
         return ModelReply(items=(), withheld=True)
-    async with nested_events(invocation, effect) as stream:
+    async with NestedStream(invocation, effect) as stream:
         if effect.begun is None:
             await stream.turn(effect, request.items, attempt=attempt.number)
         if response is None:

@@ -29,7 +29,7 @@ from outlast.activities.guardrails.tripwires import (
     without_payload,
 )
 from outlast.activities.invocation import Invocation
-from outlast.activities.nested_stream import NestedStream, nested_events
+from outlast.activities.nested_stream import NestedStream
 from outlast.activities.parent_call import ParentCall
 from outlast.activities.planning.mcp_listing import listed_tool
 from outlast.activities.worker_deps import WorkerDeps
@@ -104,7 +104,7 @@ async def finalize_answer(
     """
     invocation = Invocation.of(worker, request.effect)
     is_last = attempt.number >= policies.CHECK.attempts
-    async with nested_events(invocation, request.effect) as stream:
+    async with NestedStream(invocation, request.effect) as stream:
         return await _finalize(invocation, request, stream, is_last=is_last)
 
 

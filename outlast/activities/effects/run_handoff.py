@@ -10,7 +10,7 @@ from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import EffectError, of_user_code, worker_lookup
 from outlast.activities.invocation import Invocation
 from outlast.activities.model.choice import model_label
-from outlast.activities.nested_stream import nested_events
+from outlast.activities.nested_stream import NestedStream
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
@@ -49,7 +49,7 @@ async def run_handoff(
     stopped = await _stopped(entry, invocation, effect, attempt)
     if stopped is not None:
         return stopped
-    async with nested_events(invocation, effect) as stream:
+    async with NestedStream(invocation, effect) as stream:
         result, transfer = await _handed_over(invocation, entry, effect, items)
         await stream.handoff(items, transfer)
     return result

@@ -38,27 +38,31 @@ def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
 
     `details` are encoded here if no codec is needed.
     """
+    return _sender(_activity_worker(), details)
+
+
+def sender_and_poller() -> tuple[Callable[[], None], Callable[[Beat, Heartbeats], None] | None]:
+    """Return `sender()`, and what takes attempts past a blocked loop; None if unsupported."""
     worker = _activity_worker()
+    poller = None if worker is None else partial(start_fallback_poller, worker)
+    return _sender(worker, None), poller
+
+
+def _sender(worker: Any, details: Callable[[], Any] | None) -> Callable[[], None]:
     record = _recorder(worker)
     if record is None:
         return through_the_loop(details)
     token = activity.info().task_token
+    if details is None or _encodes(worker):
+        return lambda: record(ActivityHeartbeat(task_token=token))
     converter = activity.payload_converter()
-    is_plain = details is not None and not _encodes(worker)
 
     def send() -> None:
         beat = ActivityHeartbeat(task_token=token)
-        if details is not None and is_plain:
-            beat.details.extend(converter.to_payloads([details()]))
+        beat.details.extend(converter.to_payloads([details()]))
         record(beat)
 
     return send
-
-
-def fallback_poller_starter() -> Callable[[Beat, Heartbeats], None] | None:
-    """Return a function that takes attempts past a blocked loop; None if unsupported."""
-    worker = _activity_worker()
-    return None if worker is None else partial(start_fallback_poller, worker)
 
 
 def _activity_worker() -> Any:
@@ -68,7 +72,7 @@ def _activity_worker() -> Any:
     return getattr(outbound, "_worker", None)
 
 
-def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], object] | None:
+def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], Any] | None:
     try:
         record: Any = worker._bridge_worker().record_activity_heartbeat  # noqa: SLF001
     except (AttributeError, TypeError):

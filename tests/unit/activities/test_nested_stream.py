@@ -10,7 +10,7 @@ from openai.types.responses import ResponseFunctionToolCall
 
 from outlast.activities import nested_stream
 from outlast.activities.invocation import Invocation
-from outlast.activities.nested_stream import nested_events
+from outlast.activities.nested_stream import NestedStream
 from outlast.agents.agent import Agent
 from outlast.agents.items.stream_events import AgentToolStreamEvent
 from outlast.agents.tools.function_tool import function_tool
@@ -99,7 +99,7 @@ WORKED = (HELLO, entry("tool_call", "n1"), entry("tool_output", "n1"))
 
 async def test_a_run_that_nobody_is_told_of_tells_nothing() -> None:
     invocation = scene_for(None)
-    async with nested_events(invocation, turn()) as told:
+    async with NestedStream(invocation, turn()) as told:
         assert not told.has_callback
         await told.turn(turn(starts=True), WORKED, attempt=2)
         await told.raw(DELTA)
@@ -110,7 +110,7 @@ async def test_a_run_that_nobody_is_told_of_tells_nothing() -> None:
 
 async def test_the_callback_knows_the_agent_and_the_call_that_is_answered() -> None:
     heard = Told()
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.raw(DELTA)
     (one,) = heard.events
     assert one["agent"] is INNER
@@ -122,7 +122,7 @@ async def test_the_callback_knows_the_agent_and_the_call_that_is_answered() -> N
 
 async def test_a_turn_tells_who_begins_and_what_the_last_calls_came_to() -> None:
     heard = Told()
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.turn(turn(starts=True), WORKED, attempt=1)
         await told.turn(turn(), WORKED, attempt=1)
         await told.turn(turn(), [*WORKED, HELLO], attempt=1)
@@ -143,14 +143,14 @@ async def test_a_turn_tells_who_begins_and_what_the_last_calls_came_to() -> None
 )
 async def test_what_a_handoff_has_told_is_not_told_again(items: list[Item]) -> None:
     heard = Told()
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.turn(turn(starts=True), items, attempt=1)
     assert heard.words == ["agent Inner"]
 
 
 async def test_a_repeated_attempt_says_first_that_it_is_one() -> None:
     heard = Told()
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.turn(turn(starts=True), WORKED, attempt=2)
     assert heard.words == [RESTARTED, "agent Inner", "tool_output"]
     event: Any = heard.events[0]["event"]
@@ -171,7 +171,7 @@ async def test_a_reply_is_told_item_by_item_as_it_was_planned() -> None:
         PlannedCall(item=2, kind="tool"),
         PlannedCall(item=3, kind="handoff", target="Closer"),
     )
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.reply(turn(), ModelReply(items=items, calls=calls))
     assert heard.words == [
         "reasoning_item_created",
@@ -202,7 +202,7 @@ async def test_an_answer_that_guardrails_check_is_not_told_before(
     heard = Told()
     thought: JsonObject = {"type": "reasoning", "id": "r1", "summary": []}
     items = (thought, *say("Hi"), *[call("add", "n1", left=1)][: len(calls)])
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         reply = ModelReply(items=items, calls=calls, required_steps=steps)
         await told.reply(turn(), reply)
     assert heard.words == words
@@ -210,7 +210,7 @@ async def test_an_answer_that_guardrails_check_is_not_told_before(
 
 async def test_after_an_effect_nothing_calls_back() -> None:
     before = asyncio.all_tasks()  # other tests may have left some on this event loop
-    async with nested_events(scene_for(Told()), turn()) as told:
+    async with NestedStream(scene_for(Told()), turn()) as told:
         await told.raw(DELTA)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() <= before
@@ -220,7 +220,7 @@ async def test_a_handoff_is_told_after_what_was_done_besides() -> None:
     heard = Told()
     asked = handoff_request("transfer_to_closer", agent="Inner").effect
     items = [*WORKED, entry("handoff_output", "h0")]
-    async with nested_events(scene_for(heard), asked) as told:
+    async with NestedStream(scene_for(heard), asked) as told:
         await told.handoff(items, transferred("Closer"))
     assert heard.words == ["tool_output", "tool_output", "handoff_occured"]
     event: Any = heard.events[-1]["event"]
@@ -229,7 +229,7 @@ async def test_a_handoff_is_told_after_what_was_done_besides() -> None:
 
 async def test_outputs_that_are_the_answer_are_told() -> None:
     heard = Told()
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.outputs(WORKED)
     assert heard.words == ["tool_output"]
 
@@ -239,7 +239,7 @@ async def test_the_answer_that_passed_is_that_of_the_newest_turn() -> None:
     first, second = (
         Item("message", say(text)[0], "Inner", at) for at, text in ((1, "earlier"), (2, "newest"))
     )
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.checked_answer(())
         await told.checked_answer((HELLO, first, second))
         await told.checked_answer((HELLO, Item("reasoning", {}, "Inner", 1), first))
@@ -257,7 +257,7 @@ async def test_a_stream_is_told_while_it_passes_and_closed_early() -> None:
         finally:
             closed.append(True)
 
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         passing = told.forward(speak())
         assert [await anext(passing), await anext(passing)] == [DELTA, DELTA]
         await passing.aclose()
@@ -270,7 +270,7 @@ async def test_a_stream_is_told_while_it_passes_and_closed_early() -> None:
 
 async def test_a_callback_that_is_not_async_is_told_too() -> None:
     heard: list[Any] = []
-    async with nested_events(scene_for(heard.append), turn()) as told:
+    async with NestedStream(scene_for(heard.append), turn()) as told:
         await told.raw(DELTA)
     assert [_words(one) for one in heard] == ["response.output_text.delta"]
 
@@ -281,7 +281,7 @@ async def test_what_a_callback_does_to_an_event_does_not_change_the_reply() -> N
     def spoil(told: Any) -> None:
         told["event"].raw["response"]["output"].append("junk")
 
-    async with nested_events(scene_for(spoil), turn()) as told:
+    async with NestedStream(scene_for(spoil), turn()) as told:
         await told.raw(raw)
     assert raw["response"]["output"] == []
 
@@ -296,7 +296,7 @@ async def test_what_a_callback_raises_is_logged_and_the_next_event_told(
         raise ValueError("no screen")
 
     with caplog.at_level(logging.WARNING):
-        async with nested_events(scene_for(fail), turn()) as told:
+        async with NestedStream(scene_for(fail), turn()) as told:
             await told.raw(DELTA)
             await told.raw(DELTA)
     assert len(asked) == 2
@@ -309,7 +309,7 @@ async def test_an_effect_that_fails_has_told_what_came_before() -> None:
     heard = Told()
 
     async def work() -> None:
-        async with nested_events(scene_for(heard), turn()) as told:
+        async with NestedStream(scene_for(heard), turn()) as told:
             await told.raw(DELTA)
             raise LookupError("gone")
 
@@ -322,7 +322,7 @@ async def test_events_of_agents_that_nobody_knows_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     heard = Told()
-    async with nested_events(scene_for(heard), turn()) as told:
+    async with NestedStream(scene_for(heard), turn()) as told:
         await told.handoff([], transferred("Nobody"))
         await told.raw(DELTA)
     assert heard.words == ["response.output_text.delta"]
@@ -346,7 +346,7 @@ class ApprovalRule(Told):
 
 async def test_the_effect_waits_for_the_callback_only_where_the_backlog_is_full() -> None:
     gate = ApprovalRule()
-    async with nested_events(scene_for(gate, on_stream_max_pending_events=2), turn()) as told:
+    async with NestedStream(scene_for(gate, on_stream_max_pending_events=2), turn()) as told:
         await told.raw(DELTA)
         await told.raw(DELTA)
         third = asyncio.create_task(_three_more(told))
@@ -366,7 +366,7 @@ async def _three_more(told: nested_stream.NestedStream) -> None:
 
 async def test_without_a_bound_nothing_waits_before_the_end() -> None:
     gate = ApprovalRule()
-    async with nested_events(scene_for(gate, on_stream_max_pending_events=None), turn()) as told:
+    async with NestedStream(scene_for(gate, on_stream_max_pending_events=None), turn()) as told:
         for _ in range(3_000):
             await told.raw(DELTA)
         assert gate.events == []
@@ -380,7 +380,7 @@ async def test_a_callback_that_hangs_is_given_up(
 ) -> None:
     monkeypatch.setattr(nested_stream, "LONGEST_WAIT_SECONDS", 0.05)
     gate = ApprovalRule()
-    async with nested_events(scene_for(gate, on_stream_max_pending_events=backlog), turn()) as told:
+    async with NestedStream(scene_for(gate, on_stream_max_pending_events=backlog), turn()) as told:
         for _ in range(4):
             await told.raw(DELTA)
         assert told.has_callback is (backlog is None)
@@ -394,7 +394,7 @@ async def test_the_waits_for_a_slow_callback_add_up(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0.03)
 
     monkeypatch.setattr(nested_stream, "LONGEST_WAIT_SECONDS", 0.1)
-    async with nested_events(scene_for(slow, on_stream_max_pending_events=1), turn()) as told:
+    async with NestedStream(scene_for(slow, on_stream_max_pending_events=1), turn()) as told:
         for _ in range(9):
             await told.raw(DELTA)
         assert not told.has_callback
@@ -405,7 +405,7 @@ async def test_nothing_waits_longer_than_the_effect_may_take(
 ) -> None:
     """A model call that outlives its bound would be paid again."""
     monkeypatch.setattr(nested_stream, "SPARE_SECONDS", 599.95)
-    async with asyncio.timeout(20), nested_events(scene_for(ApprovalRule()), turn()) as told:
+    async with asyncio.timeout(20), NestedStream(scene_for(ApprovalRule()), turn()) as told:
         await told.raw(DELTA)
     assert "on_stream of the tool 'ask' is too slow" in caplog.text
 
@@ -414,7 +414,7 @@ async def test_a_cancelled_effect_does_not_wait() -> None:
     gate, told_one = ApprovalRule(), asyncio.Event()
 
     async def work() -> None:
-        async with nested_events(scene_for(gate), turn()) as told:
+        async with NestedStream(scene_for(gate), turn()) as told:
             await told.raw(DELTA)
             told_one.set()
             await asyncio.Event().wait()
@@ -428,5 +428,5 @@ async def test_a_cancelled_effect_does_not_wait() -> None:
 
 
 async def test_a_definition_that_cannot_be_told_is_no_failure_of_the_effect() -> None:
-    async with nested_events(scene_for(raising(RuntimeError("x"))), turn()) as told:
+    async with NestedStream(scene_for(raising(RuntimeError("x"))), turn()) as told:
         await told.reply(turn(), ModelReply(items=tuple(say("Hi"))))

@@ -6,7 +6,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 
 from outlast.payloads.key_order import OrderedPayloadConverter, in_key_order
-from outlast.payloads.readable import readable
+from outlast.payloads.readable import raw_json, readable
 from tests.workflow.codecs import Sealed
 
 
@@ -43,3 +43,10 @@ async def test_workers_keep_the_order_and_their_codec() -> None:
     assert isinstance(converter.payload_codec, Sealed)
     (value,) = await converter.decode(await converter.encode([{"b": 1, "a": 2}]))
     assert list(value) == ["b", "a"]
+
+
+def test_json_text_is_sent_as_it_is_by_the_converter_that_the_sdk_wraps() -> None:
+    written = b'{"b": 1, "a": "\xc3\xbc"}'
+    ordered = in_key_order(DataConverter.default).payload_converter
+    assert ordered.to_payload(raw_json(ordered, written)).data == written
+    assert raw_json(DataConverter.default.payload_converter, written) == {"b": 1, "a": "ü"}

@@ -15,7 +15,7 @@ from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import CallObjects
 from outlast.testing import ScriptedModel
-from tests.unit.activities.desk import invocation_of
+from tests.unit.activities.desk import invocation_of, model_request
 
 REQUEST = ModelRequest(instructions=None, input=[{"role": "user", "content": "Hi."}])
 
@@ -86,7 +86,7 @@ async def answer_of(
         cast("Model", model),
         request,
         seen.append if streams else None,
-        NestedStream(invocation, bound_seconds=1),
+        NestedStream(invocation, model_request("Desk").effect),
         of="Desk",
         objects=CallObjects(),
     )
