@@ -122,6 +122,28 @@ class user_code:  # noqa: N801  a class for the same reason
             raise of_user_code(self._what, error) from error
 
 
+class model_code(user_code):  # noqa: N801  likewise
+    """Turn an exception of a program's own model or provider into the failure of the effect.
+
+    `besides` is an error that the caller handles.
+    """
+
+    def __init__(self, what: str, besides: type[Exception] | tuple[()] = ()) -> None:
+        super().__init__(what)
+        self._besides = besides
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Raise the failure of the effect in place of any other exception."""
+        if error is None or isinstance(error, self._besides):
+            return
+        if isinstance(error, ModelError):
+            raise of_model(error) from error
+        if isinstance(error, SystemExit):  # would end the worker's task, and be retried for ever
+            raise mistake(f"{self._what} raised SystemExit: {error}") from error
+        if isinstance(error, Exception) and not isinstance(error, EffectError):
+            raise of_model_code(self._what, error) from error
+
+
 def mistake(message: str) -> EffectError:
     """Return the failure of an effect that no retry helps, because user code is wrong."""
     return EffectError(failures.USER_ERROR, message, retryable=False)

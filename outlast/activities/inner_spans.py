@@ -46,19 +46,26 @@ SAMPLING_SETTINGS = ("temperature", "top_p", "max_tokens", "frequency_penalty", 
 class ModelSpan:
     """The span of a model call, open in a `with` block: called with the response, it records it."""
 
-    def __init__(self, label: str, request: ModelRequest, model: object = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        request: ModelRequest,
+        model: object = None,
+        tried: Sequence[TriedModel] = (),
+    ) -> None:
         """Make the span.
 
         Args:
             label: the model as the run names it.
             request: the request.
             model: the model.
+            tried: the models that did not answer before this one.
         """
         is_response = getattr(model, "api", None) == "responses"
         data = ResponseSpanData() if is_response else GenerationSpanData(model=label)
         self._holder = holder()
         self._span: Span[ResponseSpanData | GenerationSpanData] = open_span(data)
-        self._label, self._model, self._request = label, model, request
+        self._label, self._model, self._request, self._tried = label, model, request, tried
 
     def __enter__(self) -> Self:
         self._span.__enter__()
@@ -97,12 +104,17 @@ class ModelSpan:
                 request.instructions.encode(errors="surrogatepass")
             ).hexdigest()
         facts |= _server_of(self._model)
+        if self._tried:
+            facts["tried"] = "; ".join(one.line for one in self._tried)
         self._began = time.monotonic()
 
-    def __call__(self, response: ModelResponse) -> None:
-        """Record the response."""
-        if not self._span.is_recorded:
-            return
+    def __call__(self, response: ModelResponse) -> ModelResponse:
+        """Record the response, and return it."""
+        if self._span.is_recorded:
+            self._record(response)
+        return response
+
+    def _record(self, response: ModelResponse) -> None:
         data = self._span.span_data
         output: object = response.output  # a user's model may return anything
         items = list(response.output) if isinstance(output, list | tuple) else None
@@ -119,11 +131,6 @@ class ModelSpan:
             data.response = {**ids, "output": items, "usage": usage}
         if response.response_id is not None:
             self._span.facts["response_id"] = response.response_id
-
-    def note_tried(self, tried: Sequence[TriedModel]) -> None:
-        """Record the models that did not answer before this one."""
-        if tried and self._span.is_recorded:
-            self._span.facts["tried"] = "; ".join(one.line for one in tried)
 
     def timed(self, on_event: OnEvent | None) -> OnEvent | None:
         """Return a reader of the stream that also notes when the first piece of text came."""
@@ -148,11 +155,6 @@ def own_name(model: object) -> str:
     """Return the name that a model itself says it has; empty if it says none."""
     name = getattr(model, "name", None)
     return name if isinstance(name, str) else ""
-
-
-def span_of_call(label: str, request: ModelRequest, model: object) -> ModelSpan:
-    """Return the span of a call of a model, which says what the model is."""
-    return ModelSpan(label, request, model)
 
 
 def finish_reason_of(items: Sequence[object]) -> str:

@@ -5,8 +5,8 @@ between its hooks, the plan.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final, cast
 
@@ -20,7 +20,7 @@ from outlast.activities.errors import (
     user_code,
     worker_lookup,
 )
-from outlast.activities.inner_spans import span_of_call
+from outlast.activities.inner_spans import ModelSpan
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.background import begin_response, read_response
 from outlast.activities.model.choice import (
@@ -67,7 +67,7 @@ from outlast.agents.tools.use_behavior import JUDGED
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_INSTRUCTIONS, SETTING_STREAM
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
-from outlast.loop.calls import BegunResponse, CompactionNeed, ModelReply
+from outlast.loop.calls import BegunResponse, CompactionNeed, ModelReply, PlannedCall
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item
@@ -97,67 +97,42 @@ async def call_model(
     Raises:
         EffectError: user code or the provider failed before there was a reply.
     """
-    invocation = invocation_of(worker, request.effect)
+    turn = ModelTurn(invocation_of(worker, request.effect), request, attempt)
     try:
-        return await _model_call(worker, invocation, request, attempt)
+        return await _model_call(worker, turn, request.effect)
     except EffectError as error:
-        offer_next(invocation, request, error, attempt.shown)
+        offer_next(turn.invocation, request, error, attempt.shown)
         raise
 
 
-async def _model_call(
-    worker: WorkerDeps,
-    invocation: Invocation,
-    request: EffectRequest[CallModel],
-    attempt: Attempt,
-) -> ModelReply:
-    effect = request.effect
+async def _model_call(worker: WorkerDeps, turn: "ModelTurn", effect: CallModel) -> ModelReply:
+    invocation, attempt = turn.invocation, turn.attempt
     response, refusal = None, None
     if effect.begun is not None:
         try:
-            response = await _response_of(invocation, effect.begun)
+            response = await turn.read(effect.begun)
         except EffectError as error:
             if not refusal_about(error):
                 raise
             refusal = error
-        request = await whole_request(worker, request, is_last=attempt.number >= ATTEMPTS)
+        is_last = attempt.number >= ATTEMPTS
+        turn.request = await whole_request(worker, turn.request, is_last=is_last)
     elif _has_new_checks(invocation, effect):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
     elif effect.turn > 1 and attempt.is_stopped is not None and await attempt.is_stopped():
         return ModelReply(items=(), withheld=True)
     async with NestedStream(invocation, effect) as stream:
         if effect.begun is None:
-            await stream.turn(effect, request.items, attempt=attempt.number)
+            await stream.turn(effect, turn.request.items, attempt=attempt.number)
+        show_turn(invocation.wrapper, partial(_question, turn.request))
         if response is None:
-            reply = await _call_model(invocation, request, stream, attempt, refusal)
+            reply = await turn.ask(stream, refusal)
         else:
-            reply = await _reply_of(invocation, request, response, attempt)
+            turn.offer = await offered_tools(invocation, attempt=attempt.number)
+            reply = await turn.reply(Found(response, (), ()))
         if reply.begun is None:
             await stream.reply(effect, reply)
     return reply
-
-
-async def _response_of(invocation: Invocation, begun: BegunResponse) -> ModelResponse | None:
-    """Return a response that was begun in the background; None if another one has to be begun."""
-    model, label = model_of(invocation)
-    has_prompt = invocation.agent.prompt is not None
-    settings = _settings(invocation, model, has_prompt=has_prompt)
-    return await read_response(invocation, model, label, begun, settings)
-
-
-async def _reply_of(
-    invocation: Invocation,
-    request: EffectRequest[CallModel],
-    response: ModelResponse,
-    attempt: Attempt,
-) -> ModelReply:
-    """Return the reply of a response that the provider has made in the background."""
-    show_turn(invocation.wrapper, partial(_question, request))
-    offer = await offered_tools(invocation, attempt=attempt.number)
-    model, label = model_of(invocation)
-    has_prompt = invocation.agent.prompt is not None
-    settings = _settings(invocation, model, has_prompt=has_prompt)
-    return await _planned(invocation, request, offer, response, model, label, settings)
 
 
 def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
@@ -170,158 +145,237 @@ def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
     }
 
 
-async def _call_model(
-    invocation: Invocation,
-    request: EffectRequest[CallModel],
-    stream: NestedStream,
-    attempt: Attempt,
-    refusal: EffectError | None = None,
-) -> ModelReply:
-    """Call the model; `refusal` is how the provider refused it in the background."""
-    effect = request.effect
-    show_turn(invocation.wrapper, partial(_question, request))
-    if effect.starts:
-        # These hooks may still change the agent.
-        await invocation.call_agent_hooks(
-            "on_agent_start", "on_start", turn_input=lambda: invocation.wrapper.turn_input
-        )
-    offer = await offered_tools(invocation, attempt=attempt.number)
-    model, label = model_of(invocation)
-    check_price(invocation.settings, model, label)  # fails now, before the model call is paid for
-    if effect.starts:
-        check_models(invocation)
-    invocation.reference(OUTPUT_FILTER)  # likewise
-    _check_compaction(invocation)
-    model_request = await _request(invocation, request, offer, model)
-    await _call_start_hooks(invocation, model_request)
-    is_read = invocation.parent_call is None or stream.has_callback
-    streams = is_read and (effect.streams or invocation.settings.get(SETTING_STREAM) is True)
-    retry = model_request.settings.retry
-    policy = retry.policy if retry is not None else None
-    policy = invocation.named(policy) if isinstance(policy, str) else policy
-    asked = _Asked(invocation, request, offer, model, label, stream, attempt, streams=streams)
-    try:
-        if model_request.settings.background and refusal is None:
-            begun = await begin_response(invocation, model, model_request, effect.begun)
-            return ModelReply(items=(), model=label, changes=invocation.changes(), begun=begun)
-        found = await asked.answer_to(model_request, refusal)
-    except EffectError as error:
-        failed = FailedAttempt(
-            number=attempt.number, request=model_request, stream=streams, model=model
-        )
-        await apply_retry_settings(error, failed, policy)
-        raise
-    settings = model_request.settings
-    reply = await _planned(invocation, request, offer, found.answer, model, label, settings)
-    usage = reply.usage
-    for other in found.others:
-        usage = usage.plus(priced(other.usage, model, label))
-    return replace(reply, refused=found.refused, usage=usage) if found.refused else reply
-
-
-@dataclass
-class _Asked:
-    """How a model call asks its model: once, or again without what the provider refuses.
+class ModelTurn:
+    """One attempt of a model call: what it offers, whom and what it asks, and the reply.
 
     Attributes:
-        streams: whether the run asks for a streamed call.
-        has_begun: readers may have seen a part of a reply.
+        offer: the agent's tools and handoffs.
+        model: the model that is asked, and its name for people, `label`.
+        settings: the settings of the call.
     """
 
-    invocation: Invocation
-    request: EffectRequest[CallModel]
     offer: OfferedTools
     model: Model
     label: str
-    stream: NestedStream
-    attempt: Attempt
-    streams: bool
-    has_begun: bool = False
+    settings: ModelSettings
 
-    async def answer_to(
-        self, request: ModelRequest, refusal: EffectError | None
+    def __init__(
+        self, invocation: Invocation, request: EffectRequest[CallModel], attempt: Attempt
+    ) -> None:
+        self.invocation = invocation
+        self.request = request
+        self.attempt = attempt
+        self._has_begun = False
+        """Readers may have seen a part of the reply."""
+
+    async def read(self, begun: BegunResponse) -> ModelResponse | None:
+        """Return a response begun in the background; None if another one has to be begun."""
+        invocation = self.invocation
+        self.model, self.label = model_of(invocation)
+        has_prompt = invocation.agent.prompt is not None
+        self.settings = _settings(invocation, self.model, has_prompt=has_prompt)
+        return await read_response(invocation, self.model, self.label, begun, self.settings)
+
+    async def ask(self, stream: NestedStream, refusal: EffectError | None) -> ModelReply:
+        """Ask the model, or begin a response in the background.
+
+        `refusal` is how the provider refused the request in the background.
+        """
+        invocation, effect, attempt = self.invocation, self.request.effect, self.attempt
+        if effect.starts:
+            # These hooks may still change the agent.
+            await invocation.call_agent_hooks(
+                "on_agent_start", "on_start", turn_input=lambda: invocation.wrapper.turn_input
+            )
+        self.offer = await offered_tools(invocation, attempt=attempt.number)
+        self.model, self.label = model_of(invocation)
+        # What is wrong fails now, before the model call is paid for.
+        check_price(invocation.settings, self.model, self.label)
+        if effect.starts:
+            check_models(invocation)
+        invocation.reference(OUTPUT_FILTER)
+        _check_compaction(invocation)
+        request = await self._request(self.request.items)
+        self.settings = request.settings
+        await _call_start_hooks(invocation, request)
+        is_read = invocation.parent_call is None or stream.has_callback
+        streams = is_read and (effect.streams or invocation.settings.get(SETTING_STREAM) is True)
+        retry = request.settings.retry
+        policy = retry.policy if retry is not None else None
+        policy = invocation.named(policy) if isinstance(policy, str) else policy
+        try:
+            if request.settings.background and refusal is None:
+                begun = await begin_response(invocation, self.model, request, effect.begun)
+                changes = invocation.changes()
+                return ModelReply(items=(), model=self.label, changes=changes, begun=begun)
+            found = await self._answer_to(request, refusal, stream, streams=streams)
+        except EffectError as error:
+            failed = FailedAttempt(
+                number=attempt.number, request=request, stream=streams, model=self.model
+            )
+            await apply_retry_settings(error, failed, policy)
+            raise
+        return await self.reply(found)
+
+    async def reply(self, found: Found[ModelResponse]) -> ModelReply:
+        """Return what the run does with an answer: the plan of its calls, or the run's answer."""
+        invocation, items, offer = self.invocation, self.request.items, self.offer
+        response, failure = await _filtered(invocation, _with_own_names(found.answer, offer))
+        usage = priced(response.usage, self.model, self.label)
+        reply = await planned_reply(
+            invocation, items, offer, response, self.label, usage=usage, failure=failure
+        )
+        keeps_usage = self.settings.preserve_raw_usage is True
+        if not (found.refused or keeps_usage):
+            return reply
+        for other in found.others:
+            usage = usage.plus(priced(other.usage, self.model, self.label))
+        raw_usage = response.raw_usage if keeps_usage else None
+        return replace(reply, refused=found.refused, usage=usage, raw_usage=raw_usage)
+
+    async def _answer_to(
+        self,
+        request: ModelRequest,
+        refusal: EffectError | None,
+        stream: NestedStream,
+        *,
+        streams: bool,
     ) -> Found[ModelResponse]:
         """Return the answer to a request, or to the same without what the provider refuses.
-
-        Args:
-            request: the request.
-            refusal: how it was refused already; None to ask for the first time.
 
         Raises:
             EffectError: the model failed, or refused the request for another reason.
         """
         try:
             if refusal is None:
-                return Found(await self._answer(request), (), ())
+                return Found(await self._shown_answer(request, stream, streams=streams), (), ())
         except EffectError as error:
             refusal = error
         found = None
-        if not self.has_begun:
+        if not self._has_begun:
             found = await answer_without(refusal, self.request.items, self._answer_without)
         if found is None:
             raise refusal
         return found
 
     async def _answer_without(self, items: tuple[Item, ...]) -> ModelResponse:
-        shorter = replace(self.request, items=items)
-        request = await _request(self.invocation, shorter, self.offer, self.model)
-        settings = replace(request.settings, background=None)
-        return await self._answer(replace(request, settings=settings), is_shown=False)
+        request = await self._request(items)
+        request = replace(request, settings=replace(request.settings, background=None))
+        with self._span_of_call(request) as span:
+            return span(await self._answer(request))
 
-    async def _answer(self, request: ModelRequest, *, is_shown: bool = True) -> ModelResponse:
-        """Ask the model, in a span of its own; nobody reads along if it is not `is_shown`."""
-        stream = self.stream if is_shown else None
-        with span_of_call(self.label, request, self.model) as record_response:
-            record_response.note_tried(self.request.effect.tried)
-            objects = _objects(self.invocation, self.offer)
+    async def _shown_answer(
+        self, request: ModelRequest, stream: NestedStream, *, streams: bool
+    ) -> ModelResponse:
+        """Ask the model; those who read along get the text while the model writes it."""
+        with self._span_of_call(request) as span:
+            is_read_along = streams or self.attempt.is_watched()
+            on_event = span.timed(self._to_readers()) if is_read_along else None
+            if streams:
+                on_event = self._noted(on_event, is_read=stream.has_callback)
+            elif on_event is not None:
+                return span(await self._answer_to_watchers(request, on_event, stream))
+            return span(await self._answer(request, on_event, stream))
 
-            def answered(sent: ModelRequest, on_event: OnEvent | None) -> Awaitable[ModelResponse]:
-                of = self.invocation.agent_name
-                return ask(self.model, sent, on_event, stream, of=of, objects=objects)
+    def _span_of_call(self, request: ModelRequest) -> ModelSpan:
+        return ModelSpan(self.label, request, self.model, self.request.effect.tried)
 
-            on_event = record_response.timed(self._to_readers()) if is_shown else None
-            if self.streams and is_shown:
-                read = self.stream.has_callback
-                on_event = _noted(self.invocation, self.attempt, on_event, is_read=read)
-            if not self.streams and on_event is not None and self.attempt.is_watched():
-                response = await _answered_to_watchers(answered, request, on_event)
-            else:
-                response = await answered(request, on_event if self.streams else None)
-            record_response(response)
-        return response
+    async def _answer(
+        self,
+        request: ModelRequest,
+        on_event: OnEvent | None = None,
+        stream: NestedStream | None = None,
+    ) -> ModelResponse:
+        """Ask the model, in a span of its own; nobody reads along without the two."""
+        invocation = self.invocation
+        objects = _objects(invocation, self.offer)
+        of = invocation.agent_name
+        return await ask(self.model, request, on_event, stream, of=of, objects=objects)
 
-    def _to_readers(self) -> OnEvent | None:
-        on_event = _to_readers(self.invocation, self.attempt)
-        if on_event is None:
-            return None
+    async def _answer_to_watchers(
+        self, request: ModelRequest, on_event: OnEvent, stream: NestedStream
+    ) -> ModelResponse:
+        """Stream a call only because of readers in this process, who must not change the run.
+
+        A model that refuses to stream is called again without.
+        """
+        settings = replace(request.settings, include_usage=True)
+        begun = False
 
         def forward(event: JsonObject) -> None:
-            self.has_begun = self.has_begun or str(event.get("type")).endswith(".delta")
+            nonlocal begun
+            begun = True
             on_event(event)
+
+        try:
+            return await self._answer(replace(request, settings=settings), forward, stream)
+        except EffectError as error:
+            if begun or error.retryable:
+                raise
+        return await self._answer(request, None, stream)
+
+    def _noted(self, on_event: OnEvent | None, *, is_read: bool) -> OnEvent | None:
+        """Return a reader of a stream that also notes that text has left; None if nobody reads."""
+        shown = self.attempt.shown
+        if shown is None or not (is_read or on_event is not None):
+            return on_event
+        shown.decides = has_next(self.invocation)
+
+        def forward(event: JsonObject) -> None:
+            shown.note(event)
+            if on_event is not None:
+                on_event(event)
 
         return forward
 
+    def _to_readers(self) -> OnEvent | None:
+        """Return what gives readers of the run the text while the model writes it; None if none may.
 
-async def _planned(
-    invocation: Invocation,
-    request: EffectRequest[CallModel],
-    offer: OfferedTools,
-    response: ModelResponse,
-    model: Model,
-    label: str,
-    settings: ModelSettings,
-) -> ModelReply:
-    """Return what the run does with a model's response: the plan of its calls, or its answer."""
-    response, failure = await _filtered(invocation, _with_own_names(response, offer))
-    items = request.items
-    usage = priced(response.usage, model, label)
-    reply = await planned_reply(
-        invocation, items, offer, response, label, usage=usage, failure=failure
-    )
-    if not invocation.server_managed:
-        reply = _with_needs(invocation, reply)
-    keeps_usage = settings.preserve_raw_usage is True
-    return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
+        Not that of a nested run, which a callback reads, nor an answer that a person has to
+        approve. Its first event says whether output guardrails judge the text later, or a filter
+        changes it, so that customers do not read it before.
+        """
+        invocation, on_event = self.invocation, self.attempt.on_event
+        approval = invocation.agent.output_approval
+        is_approved_later = invocation.approval_policy("answer", "", approval) is not None
+        if on_event is None or invocation.parent_call is not None or is_approved_later:
+            return None
+        is_judged = bool(invocation.output_guardrails()) or OUTPUT_FILTER in invocation.settings
+        says_unjudged = not is_judged
+
+        def forward(event: JsonObject) -> None:
+            nonlocal says_unjudged
+            self._has_begun = self._has_begun or str(event.get("type")).endswith(".delta")
+            on_event({**event, UNJUDGED: True} if says_unjudged else event)
+            says_unjudged = False
+
+        return forward
+
+    async def _request(self, items: Sequence[Item]) -> ModelRequest:
+        invocation, effect, offer = self.invocation, self.request.effect, self.offer
+        instructions, prompt = await _instructions_and_prompt(invocation)
+        instructions = _with_servers_away(instructions, offer)
+        instructions, sent = await _apply_input_filter(invocation, instructions, items)
+        settings = _settings(invocation, self.model, has_prompt=prompt is not None)
+        resets = effect.tools_used and invocation.agent.reset_tool_choice
+        if settings.tool_choice is not None and (resets or _forces_missing(settings, offer)):
+            settings = replace(settings, tool_choice=None)
+        elif isinstance(settings.tool_choice, str):
+            settings = replace(settings, tool_choice=provider_name(settings.tool_choice))
+        entries = offer.entries()
+        return ModelRequest(
+            instructions=instructions,
+            input=sent,
+            tools=offer.specs(),
+            hosted_tools=list(entries.values()),
+            hosted_positions=list(entries),
+            output=_output(invocation.agent),
+            settings=settings,
+            previous_response_id=effect.previous_response_id,
+            conversation_id=effect.conversation_id,
+            prompt=prompt,
+            run_id=invocation.run_id,
+        )
 
 
 def _check_compaction(invocation: Invocation) -> None:
@@ -334,90 +388,27 @@ def _check_compaction(invocation: Invocation) -> None:
         compacting_model(invocation, compaction)
 
 
-def _with_needs(invocation: Invocation, reply: ModelReply) -> ModelReply:
-    """Return a reply that says whether the view should become shorter for its agent and the next.
+def _compaction_needs(
+    invocation: Invocation, calls: tuple[PlannedCall, ...], usage: Usage
+) -> tuple[CompactionNeed, tuple[PlannedCall, ...]]:
+    """Return whether the view should become shorter for the agent, and the calls, which say it too.
 
     A handoff may lead to an agent whose model has a smaller window.
     """
-    if invocation.agent.compaction is None and all(one.kind != "handoff" for one in reply.calls):
-        return reply
+    registry, compaction = invocation.worker.registry, invocation.agent.compaction
+    if compaction is None and all(one.kind != "handoff" for one in calls):
+        return "", calls
 
     def need_of(agent: Agent[Any]) -> CompactionNeed:
-        return "" if agent.compaction is None else agent.compaction.need_after(reply.usage)
+        return "" if agent.compaction is None else agent.compaction.need_after(usage)
 
-    registry = invocation.worker.registry
     calls = tuple(
         replace(one, target_compaction=need_of(registry.agent(one.target)))
         if one.kind == "handoff" and one.target in registry.names
         else one
-        for one in reply.calls
+        for one in calls
     )
-    return replace(reply, compaction=need_of(invocation.agent), calls=calls)
-
-
-async def _answered_to_watchers(
-    answered: Callable[[ModelRequest, OnEvent | None], Awaitable[ModelResponse]],
-    request: ModelRequest,
-    on_event: OnEvent,
-) -> ModelResponse:
-    """Stream a call only because of readers in this process, who must not change the run.
-
-    A model that refuses to stream is called again without.
-    """
-    settings = replace(request.settings, include_usage=True)
-    begun = False
-
-    def forward(event: JsonObject) -> None:
-        nonlocal begun
-        begun = True
-        on_event(event)
-
-    try:
-        return await answered(replace(request, settings=settings), forward)
-    except EffectError as error:
-        if begun or error.retryable:
-            raise
-    return await answered(request, None)
-
-
-def _noted(
-    invocation: Invocation, attempt: Attempt, on_event: OnEvent | None, *, is_read: bool
-) -> OnEvent | None:
-    """Return a reader of a stream that also notes that text has left; None if nobody reads."""
-    shown = attempt.shown
-    if shown is None or not (is_read or on_event is not None):
-        return on_event
-    shown.decides = has_next(invocation)
-
-    def forward(event: JsonObject) -> None:
-        shown.note(event)
-        if on_event is not None:
-            on_event(event)
-
-    return forward
-
-
-def _to_readers(invocation: Invocation, attempt: Attempt) -> OnEvent | None:
-    """Return what gives readers of the run the text while the model writes it; None if none may.
-
-    Not that of a nested run, which a callback reads, nor an answer that a person has to approve.
-    Its first event says whether output guardrails judge the text later, or a filter changes it, so
-    that customers do not read it before.
-    """
-    on_event, approval = attempt.on_event, invocation.agent.output_approval
-    is_approved_later = invocation.approval_policy("answer", "", approval) is not None
-    if on_event is None or invocation.parent_call is not None or is_approved_later:
-        return None
-    if invocation.output_guardrails() or OUTPUT_FILTER in invocation.settings:
-        return on_event
-    first = True
-
-    def forward(event: JsonObject) -> None:
-        nonlocal first
-        on_event({**event, UNJUDGED: True} if first else event)
-        first = False
-
-    return forward
+    return need_of(invocation.agent), calls
 
 
 async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> None:
@@ -437,7 +428,7 @@ async def _call_start_hooks(invocation: Invocation, request: ModelRequest) -> No
 def _with_own_names(response: ModelResponse, offer: OfferedTools) -> ModelResponse:
     output = cast("object", response.output)
     names = [*offer.tools, *offer.handoffs]
-    if not isinstance(output, list | tuple) or all(name.isascii() for name in names):
+    if "".join(names).isascii() or not isinstance(output, list | tuple):
         return response
     items = cast("Sequence[object]", output)
     if not all(isinstance(item, dict) for item in items):
@@ -469,35 +460,6 @@ def invocation_of(worker: WorkerDeps, effect: CallModel) -> Invocation:
     invocation.server_managed = effect.conversation_id is not None or effect.chained
     invocation.decided = effect.decided
     return invocation
-
-
-async def _request(
-    invocation: Invocation, request: EffectRequest[CallModel], offer: OfferedTools, model: Model
-) -> ModelRequest:
-    effect = request.effect
-    instructions, prompt = await _instructions_and_prompt(invocation)
-    instructions = _with_servers_away(instructions, offer)
-    instructions, sent = await _apply_input_filter(invocation, instructions, request.items)
-    settings = _settings(invocation, model, has_prompt=prompt is not None)
-    resets = effect.tools_used and invocation.agent.reset_tool_choice
-    if settings.tool_choice is not None and (resets or _forces_missing(settings, offer)):
-        settings = replace(settings, tool_choice=None)
-    elif isinstance(settings.tool_choice, str):
-        settings = replace(settings, tool_choice=provider_name(settings.tool_choice))
-    entries = offer.entries()
-    return ModelRequest(
-        instructions=instructions,
-        input=sent,
-        tools=offer.specs(),
-        hosted_tools=list(entries.values()),
-        hosted_positions=list(entries),
-        output=_output(invocation.agent),
-        settings=settings,
-        previous_response_id=effect.previous_response_id,
-        conversation_id=effect.conversation_id,
-        prompt=prompt,
-        run_id=invocation.run_id,
-    )
 
 
 _model_defaults = lru_cache(maxsize=256)(settings_of_model)
@@ -714,10 +676,13 @@ async def planned_reply(
         changes = invocation.changes()
     except EffectError as error:
         failure = failure or Failure(code=error.code, message=error.message)
+    need, calls = "", plan.calls
+    if not (invocation.server_managed or invocation.is_live):
+        need, calls = _compaction_needs(invocation, calls, usage)
     return ModelReply(
         items=plan.items,
         usage=usage,
-        calls=plan.calls,
+        calls=calls,
         final=plan.final,
         value=plan.value,
         failure=failure,
@@ -731,6 +696,7 @@ async def planned_reply(
         parallel=_at_once(invocation, plan),
         answer_terms=None if plan.approval is None else plan.approval.terms,
         answer_reason=None if plan.approval is None else plan.approval.reason,
+        compaction=need,
     )
 
 

@@ -1,13 +1,13 @@
 """Carries out `CancelResponse`: the provider stops a response that nobody waits for any more."""
 
 from outlast.activities.attempt import FIRST, Attempt
-from outlast.activities.errors import of_model, of_model_code, worker_lookup
+from outlast.activities.errors import model_code, worker_lookup
 from outlast.activities.invocation import Invocation, annotated_type
 from outlast.activities.model.choice import model_of
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract.effects import EffectRequest
 from outlast.loop.effects import CancelResponse
-from outlast.ports.model import BackgroundModel, ModelError
+from outlast.ports.model import BackgroundModel
 
 
 async def cancel_response(
@@ -25,9 +25,5 @@ async def cancel_response(
     model, _ = model_of(Invocation.of(worker, effect, annotated_type(agent)))
     if not isinstance(model, BackgroundModel):
         return
-    try:
+    with model_code(f"cancel_response of {type(model).__name__}"):
         await model.cancel_response(effect.response_id)
-    except ModelError as error:
-        raise of_model(error) from error
-    except Exception as error:  # a model may be the user's
-        raise of_model_code(f"cancel_response of {type(model).__name__}", error) from error

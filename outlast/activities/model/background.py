@@ -5,8 +5,8 @@ with this id then looks for the response: as long as the provider makes it, each
 the engine tries again later. Between two attempts, no worker is needed.
 """
 
-from outlast.activities.errors import EffectError, mistake, of_model, of_model_code
-from outlast.activities.inner_spans import span_of_call
+from outlast.activities.errors import EffectError, mistake, model_code, of_model
+from outlast.activities.inner_spans import ModelSpan
 from outlast.activities.invocation import Invocation
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.tools.hosted import HostedTool
@@ -44,12 +44,8 @@ async def begin_response(
             "responses in the background: ModelSettings(background=True) is for models behind "
             "the Responses API, or with begin_response, read_response and cancel_response."
         )
-    try:
+    with model_code(f"begin_response of {type(model).__name__}"):
         response_id = await model.begin_response(request)
-    except ModelError as error:
-        raise of_model(error) from error
-    except Exception as error:  # a model may be the user's
-        raise of_model_code(f"begin_response of {type(model).__name__}", error) from error
     return BegunResponse(response_id=response_id, number=1 if before is None else before.number + 1)
 
 
@@ -83,24 +79,20 @@ async def read_response(
         run_id=invocation.run_id,
     )
     try:
-        response = await model.read_response(begun.response_id, request)
+        with model_code(f"read_response of {type(model).__name__}", besides=ResponseLost):
+            response = await model.read_response(begun.response_id, request)
     except ResponseLost as error:
         if error.retryable and begun.number < MOST_BEGUN:
             return None
         raise of_model(_final(error)) from error
-    except ModelError as error:
-        raise of_model(error) from error
-    except Exception as error:  # a model may be the user's
-        raise of_model_code(f"read_response of {type(model).__name__}", error) from error
     if response is None:
         raise EffectError(
             failures.MODEL_WORKING,
             f"The provider is still making the response {begun.response_id}.",
             retryable=True,
         )
-    with span_of_call(label, request, model) as record_response:
-        record_response(response)
-    return response
+    with ModelSpan(label, request, model) as span:
+        return span(response)
 
 
 def _final(error: ResponseLost) -> ModelError:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, Final, cast
 
-from outlast.activities.errors import EffectError, mistake, of_model, of_model_code
+from outlast.activities.errors import EffectError, mistake, model_code
 from outlast.activities.inner_spans import own_name
 from outlast.activities.invocation import Invocation
 from outlast.activities.model.retry import OF_THE_MODEL
@@ -25,7 +25,7 @@ from outlast.contract.records import budgets_of
 from outlast.loop.effects import CallModel
 from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import JsonObject, Usage
-from outlast.ports.model import CompactingModel, Model, ModelError, ModelProvider
+from outlast.ports.model import CompactingModel, Model, ModelProvider
 from outlast.pricing import ModelPrice, Pricing, micros
 from outlast.streams.window import ShownText
 
@@ -95,12 +95,8 @@ def found_model(invocation: Invocation, model: Any) -> tuple[Model, str]:
     if model is not None and not isinstance(model, str):
         return model, model_label(model)
     provider: ModelProvider = invocation.reference("model_provider") or invocation.worker.models
-    try:
+    with model_code(f"The model provider, asked for {model!r},"):
         found = cast("object", provider.get_model(model))
-    except ModelError as error:
-        raise of_model(error) from error
-    except Exception as error:  # a provider may be the user's
-        raise of_model_code(f"The model provider, asked for {model!r},", error) from error
     if not callable(getattr(found, "get_response", None)):
         raise mistake(
             f"The model provider {type(provider).__name__}, asked for {model!r} of agent "

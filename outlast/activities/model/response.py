@@ -1,11 +1,10 @@
 """Calls a model, and turns a model's mistakes into typed errors."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import TypeAlias, cast
 
-from outlast.activities.errors import EffectError, mistake, of_model, of_model_code
+from outlast.activities.errors import EffectError, mistake, model_code
 from outlast.activities.nested_stream import NestedStream
 from outlast.agents.callables import call
 from outlast.agents.errors import ModelTimeoutError
@@ -14,7 +13,6 @@ from outlast.loop.values import JsonObject
 from outlast.ports.model import (
     CompactingModel,
     Model,
-    ModelError,
     ModelRequest,
     ModelResponse,
     response_of_stream,
@@ -44,8 +42,10 @@ async def ask(
     """
     what = f"The model {type(model).__name__} of agent {of!r}"
     limit = request.settings.timeout
-    seconds = math.inf if limit is None else limit.total_seconds()
-    bound = asyncio.timeout(None if limit is None else seconds)
+    if limit is None:
+        return await _answer(by_record(model, objects), request, on_event, stream, what)
+    seconds = limit.total_seconds()
+    bound = asyncio.timeout(seconds)
     try:
         async with bound:
             return await _answer(by_record(model, objects), request, on_event, stream, what)
@@ -78,12 +78,8 @@ async def compacted(model: CompactingModel, request: ModelRequest, *, of: str) -
         EffectError: the provider failed, or returned no response.
     """
     what = f"compact of the model {type(model).__name__} of agent {of!r}"
-    try:
+    with model_code(what):
         answer = cast("object", await call(model.compact, request))
-    except ModelError as error:
-        raise of_model(error) from error
-    except Exception as error:  # a model may be the user's
-        raise of_model_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
         return answer
     raise mistake(f"{what} returned {type(answer).__name__} instead of a ModelResponse.")
@@ -96,21 +92,13 @@ async def _answer(
     stream: NestedStream | None,
     what: str,
 ) -> ModelResponse:
-    try:
+    with model_code(what):
         if stream is not None and stream.has_callback:
             events = stream.forward(_stream(model, request, what))
             return await response_of_stream(events, on_event)
         if on_event is not None:
             return await response_of_stream(_stream(model, request, what), on_event)
         answer = cast("object", await call(model.get_response, request))
-    except ModelError as error:
-        raise of_model(error) from error
-    except EffectError:
-        raise
-    except SystemExit as error:  # would end the worker's task, and be retried for ever
-        raise mistake(f"{what} raised SystemExit: {error}") from error
-    except Exception as error:  # a model may be the user's
-        raise of_model_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
         return answer
     returned = type(answer if not isinstance(answer, ModelResponse) else answer.usage).__name__
