@@ -418,7 +418,7 @@ class ToolResult:
             changed it.
         order: the place of the changes among those of the host's calls.
         failed: the output describes a failure; for people to see.
-        value: the output as the answer of the run, if that was requested.
+        value: the answer of the run, if that was requested and is not the output.
         checks: results of the tool's guardrails.
         failure: why the run cannot go on, regardless of the tool's failure rule.
         deferred: the call has no result yet, and runs again as an activity.

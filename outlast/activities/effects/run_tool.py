@@ -201,7 +201,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, made: Attempt) -> T
         return settled
     is_last = made.waits_in_vain(worker)
     if refusal := await refused_notes(worker, request, made.execution, is_last=is_last):
-        return _refused_call(tool, request, refusal)
+        return _refused_call(tool, refusal)
     invocation = Invocation.of(worker, request, tool.context_type)
     reading = _Reading(tool, request.arguments)
     # First: guardrails, hooks and validators of the call are user code, which may have effects.
@@ -340,17 +340,15 @@ async def _stopped(
     raw = call_item(request.form, call_id=request.call_id, name=request.name, arguments=written)
     rule = await tool_ruling(tool, invocation, raw, call)
     if isinstance(rule, Refusal):
-        text = rule.reason or REJECTED
-        return ToolResult(output=text, failed=True, value=text if request.final else None)
+        return ToolResult(output=rule.reason or REJECTED, failed=True)
     return None if rule is None else ToolResult(output=None, required=rule)
 
 
-def _refused_call(tool: FunctionTool, request: RunTool, why: str) -> ToolResult:
+def _refused_call(tool: FunctionTool, why: str) -> ToolResult:
     """Return the result of a call that must not run again, as that of a failed one."""
-    if tool.failure_error_function is None:
-        failure = Failure(code=failures.TOOL_FAILED, message=why)
-        return ToolResult(output=why, failure=failure)
-    return ToolResult(output=why, failed=True, value=why if request.final else None)
+    if tool.failure_error_function is not None:
+        return ToolResult(output=why, failed=True)
+    return ToolResult(output=why, failure=Failure(code=failures.TOOL_FAILED, message=why))
 
 
 def _settled_in_fork(tool: FunctionTool, request: RunTool) -> ToolResult | None:
@@ -365,7 +363,7 @@ def _settled_in_fork(tool: FunctionTool, request: RunTool) -> ToolResult | None:
         return ToolResult(output=None)
     if forked.recorded is not None:
         return forked.recorded
-    return ToolResult(output=OFF_IN_FORK, failed=True, value=OFF_IN_FORK if request.final else None)
+    return ToolResult(output=OFF_IN_FORK, failed=True)
 
 
 def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -> ToolResult:
@@ -373,7 +371,7 @@ def _missing_tool_output(request: RunTool, made: Attempt, away: Sequence[str]) -
     has_waited = made.patient and not away  # it would be sent from worker to worker for ever
     if made.number < request.policy.attempts and not has_waited:
         raise EffectError(failures.USER_ERROR, text, retryable=True)
-    return ToolResult(output=text, failed=True, value=text if request.final else None)
+    return ToolResult(output=text, failed=True)
 
 
 async def _invoke(this: _Attempt) -> ToolResult:
@@ -478,18 +476,17 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
     if result.failure is not None:
         return replace(result, checks=this.checks)
     tool, context, invocation = this.tool, this.context, this.invocation
+    has_data = tool.custom_data_extractor is not None or context.custom_data is not None
+    is_observed = has_data or tool.tool_output_guardrails or invocation.hooked("on_tool_end")
     lent = None
     if result.failed:
         lent = _before_call(this)
         context.context = lent.context
+    elif not is_observed:
+        return replace(result, checks=this.checks) if this.checks else result
     try:
         returned = result.output
-        is_observed = tool.tool_output_guardrails or invocation.hooked("on_tool_end")
-        has_data = tool.custom_data_extractor is not None or context.custom_data is not None
-        is_observed = is_observed or has_data
-        if not is_observed and not result.failed:
-            return replace(result, checks=this.checks) if this.checks else result
-        if is_observed and not result.failed:
+        if not result.failed:
             is_local = isinstance(tool, LocalTool)
             returned = (
                 tool.shown(returned) if is_local else decode_output(returned, tool.result_type)
@@ -499,10 +496,9 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
         if checked.failure is not None:
             return _guardrail_result(this, checked)
         if checked.message is not None:
-            value = checked.message if this.request.final else None
-            result = replace(result, output=checked.message, value=value)
+            result = replace(result, output=checked.message, value=None)
             returned = checked.message
-        result = replace(result, custom_data=await _custom_data(this, result.output, returned))
+        data = await _custom_data(this, result.output, returned)
         await call_hooks(
             *invocation.hook_calls("on_tool_end", context, invocation.agent, tool, returned)
         )
@@ -511,7 +507,7 @@ async def _finish(this: _Attempt, result: ToolResult) -> ToolResult:
             if lent is None
             else (*this.changes, *lent.changes(context))
         )
-        return replace(result, checks=this.checks, changes=changes)
+        return replace(result, checks=this.checks, changes=changes, custom_data=data)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _run_failure(this, f"A guardrail or hook of the tool {tool.name!r}", error)
 
@@ -606,25 +602,21 @@ async def _call_error_hooks(this: _Attempt, error: Exception) -> ToolResult | No
 
 
 async def _handle_timeout(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
-    tool = this.tool
-    own = tool.timeout_behavior == "raise_exception" or tool.timeout_error_function is not None
-    if this.is_last and own and (failed := await _call_error_hooks(this, error)) is not None:
-        return failed
-    if this.is_last and tool.timeout_behavior == "raise_exception":
+    words, ends_run = this.tool.timeout_error_function, None
+    if this.tool.timeout_behavior == "raise_exception":
         details: JsonObject = {
             "tool_name": error.tool_name,
             "timeout_seconds": error.timeout_seconds,
         }
-        failure = Failure(code=failures.TOOL_TIMEOUT, message=str(error), details=details)
-        return ToolResult(output=str(error), failure=failure)
-    if this.is_last and tool.timeout_error_function is not None:
-        what = f"timeout_error_function of {tool.name!r}"
-        try:
-            text: object = await call(tool.timeout_error_function, this.context, error)
-        except Exception as second:  # user code
-            raise _of_words(what, second) from second
-        return ToolResult(output=_shorten(str(text)), failed=True)
-    return await _handle_failure(this, error)
+        ends_run = Failure(code=failures.TOOL_TIMEOUT, message=str(error), details=details)
+    if not this.is_last or (words is None and ends_run is None):
+        return await _handle_failure(this, error)
+    if (failed := await _call_error_hooks(this, error)) is not None:
+        return failed
+    if words is None or ends_run is not None:
+        return ToolResult(output=str(error), failure=ends_run)
+    text = await _words_of(this, "timeout_error_function", words, error)
+    return ToolResult(output=_shorten(str(text)), failed=True)
 
 
 async def _handle_failure(this: _Attempt, error: Exception) -> ToolResult:
@@ -655,11 +647,18 @@ def _may_run_again(tool: FunctionTool, error: Exception) -> bool:
     return isinstance(error, MCPNotSent) or (tool.retries_errors and is_retryable(error))
 
 
-def _of_words(what: str, error: Exception) -> EffectError:
-    """Return the failure of code that words a failure; a retry would run the tool again."""
-    failed = of_user_code(what, error)
-    failed.retryable = False
-    return failed
+async def _words_of(this: _Attempt, name: str, function: Any, error: Exception) -> object:
+    """Return what a function of the tool says about a failure.
+
+    Raises:
+        EffectError: the function failed; a retry would run the tool again.
+    """
+    try:
+        return await call(function, this.context, error)
+    except Exception as second:  # user code
+        failed = of_user_code(f"{name} of {this.tool.name!r}", second)
+        failed.retryable = False
+        raise failed from second
 
 
 async def _failure_output(this: _Attempt, error: Exception, failure: Failure) -> ToolResult:
@@ -669,28 +668,19 @@ async def _failure_output(this: _Attempt, error: Exception, failure: Failure) ->
     the Agents SDK. The run's formatter is not called after a time-out, which has its own texts.
     """
     function = this.tool.failure_error_function or default_tool_error
-    try:
-        output_text: object = await call(function, this.context, error)
-    except Exception as second:  # user code
-        what = f"failure_error_function of {this.tool.name!r}"
-        raise _of_words(what, second) from second
+    output_text = await _words_of(this, "failure_error_function", function, error)
     if output_text is None:
         return ToolResult(output=failure.message, failure=failure)
     text = str(output_text)
     if function is default_tool_error and not isinstance(error, ToolTimeoutError):
         text = await formatted_failure(this.invocation, this.request, text, error)
-    output = _shorten(text)
-    return ToolResult(output=output, failed=True, value=output if this.request.final else None)
+    return ToolResult(output=_shorten(text), failed=True)
 
 
 def _guardrail_result(this: _Attempt, checked: ToolCheck) -> ToolResult:
-    failure = checked.failure
+    failure, changes = checked.failure, this.borrower.changes(this.context)
     output = checked.message if failure is None else failure.message
-    value = output if this.request.final and failure is None else None
-    changes = this.borrower.changes(this.context)
-    return ToolResult(
-        output=output, value=value, checks=this.checks, failure=failure, changes=changes
-    )
+    return ToolResult(output=output, checks=this.checks, failure=failure, changes=changes)
 
 
 def _run_failure(this: _Attempt, what: str, error: Exception) -> ToolResult:
