@@ -254,7 +254,10 @@ class Invocation:
     def required_steps(self, agent: Agent[Any] | None = None) -> tuple[RequiredStep, ...]:
         """Return the steps that an agent requires besides model calls."""
         agent = agent or self.agent
-        checks = self.input_guardrails(agent)
+        checks, judges = self.input_guardrails(agent), self.output_guardrails(agent)
+        is_plain = self.run_hooks is None and agent.hooks is None and self.parent_call is None
+        if is_plain and not checks and not judges:  # as in most runs, and asked for each call
+            return ()
         ends = overrides(self.run_hooks, "on_agent_end") or overrides(agent.hooks, "on_end")
         ends = ends or overrides(self.run_hooks, "on_run_end")
         parent_call = self.parent_call
@@ -267,7 +270,6 @@ class Invocation:
         )
         # No model call follows that would stream the outputs of these tools.
         tells_end = self.is_streamed and agent.tool_use_behavior != "run_llm_again"
-        judges = self.output_guardrails(agent)
         found: dict[RequiredStep, bool] = {
             "check_first": any(not check.run_in_parallel for check in checks),
             "check": any(check.run_in_parallel for check in checks),

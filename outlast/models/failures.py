@@ -6,11 +6,13 @@ No message ever contains an API key.
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import mktime_tz, parsedate_tz
 from http import HTTPStatus
+from types import TracebackType
 from typing import Any
 
 from outlast.agents.json_values import as_object, as_objects, as_text
@@ -454,3 +456,30 @@ def _words(report: object) -> str | None:
         if problems:
             return "; ".join(str(problem.get("msg", problem)) for problem in problems)
     return str(error) if error else None
+
+
+class FailureBlock:
+    """A block for one call of a server, whose errors `translate` turns into those of models.
+
+    `translate` is a generator around the block, which is only made if there is an error: each call
+    is in several such blocks, and nearly none fails.
+    """
+
+    def __init__(self, translate: Callable[["Target"], Generator[None]], target: "Target") -> None:
+        self._translate, self._target = translate, target
+
+    def __enter__(self) -> None:
+        """Begin the call."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """Raise the model's error in place of the call's."""
+        if error is None:
+            return None
+        block = contextmanager(self._translate)(self._target)
+        block.__enter__()
+        return block.__exit__(kind, error, trace)

@@ -4,6 +4,7 @@ A program may print a dict that went through a run, such as a guardrail's `outpu
 """
 
 import json
+from codecs import BOM_UTF8
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,11 +17,22 @@ from temporalio.converter import (
     JSONPlainPayloadConverter,
 )
 
+_ENCODER = AdvancedJSONEncoder(separators=(",", ":"))
+
 
 class _JSONInOrder(JSONPlainPayloadConverter):
     def to_payload(self, value: Any) -> Payload | None:
-        written = json.dumps(value, cls=AdvancedJSONEncoder, separators=(",", ":"))
-        return Payload(metadata={"encoding": self.encoding.encode()}, data=written.encode())
+        data = _ENCODER.encode(value).encode()
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=data)
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        data = payload.data
+        if type_hint is None and b"\0" not in data and not data.startswith(BOM_UTF8):
+            try:  # it is UTF-8, which the standard library would find out at some length
+                return json.loads(data.decode(errors="surrogatepass"))
+            except ValueError:
+                pass
+        return super().from_payload(payload, type_hint)
 
 
 class OrderedPayloadConverter(CompositePayloadConverter):

@@ -165,8 +165,7 @@ class ModelTurn:
         self.invocation = invocation
         self.request = request
         self.attempt = attempt
-        self._has_begun = False
-        """Readers may have seen a part of the reply."""
+        self._has_begun = False  # whether readers may have seen a part of the reply
 
     async def read(self, begun: BegunResponse) -> ModelResponse | None:
         """Return a response begun in the background; None if another one has to be begun."""

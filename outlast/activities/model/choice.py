@@ -248,7 +248,7 @@ def priced(usage: AnyUsage, model: object, label: str) -> Usage:
         return counts
     if cost_micros is None:
         return counts
-    return replace(counts, cost_micros=cost_micros, priced=counts.requests)
+    return counts.plus(Usage(cost_micros=cost_micros, priced=counts.requests))
 
 
 @lru_cache(maxsize=1024)

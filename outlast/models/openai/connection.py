@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -27,6 +27,7 @@ from outlast.models.failures import (
     CLIENT_ADDRESS,
     CLIENT_KEY,
     SOCKET_ADDRESS,
+    FailureBlock,
     Target,
     bad_address,
     bad_response,
@@ -215,7 +216,7 @@ class OpenAIConnection:
         """Send a body to the target's path and return the JSON object in the response."""
         opened = await self._open(target)
         if (session := opened.session_for(settings)) is not None:
-            with _failures(target), _session_failures(target):
+            with _translated(target), _translated_session(target):
                 async with asyncio.timeout(call_seconds(settings)):
                     direct = await session.post(target.path, encode(body), settings)
             if direct is not None:
@@ -224,7 +225,7 @@ class OpenAIConnection:
                 return _read_reply(target, direct.status, direct.headers, direct.content)
         from httpx2 import Response
 
-        with _failures(target):
+        with _translated(target):
             async with asyncio.timeout(call_seconds(settings)):
                 response = await opened.client.post(
                     target.path,
@@ -259,7 +260,7 @@ class OpenAIConnection:
         if query:
             options["params"] = {**options.get("params", {}), **query}
         send = opened.client.get if method == "get" else opened.client.post
-        with _failures(target):
+        with _translated(target):
             async with asyncio.timeout(call_seconds(settings)):
                 response = await send(target.path, cast_to=Response, options=options)
         return _read_object(target, response.status_code, response.headers, response.content)
@@ -310,7 +311,7 @@ class OpenAIConnection:
         client = await self._client(target)
         from httpx2 import Response
 
-        with only_refused_keys(), _failures(target):
+        with only_refused_keys(), _translated(target):
             await client.get(
                 "/models", cast_to=Response, options={"max_retries": 0, "timeout": CONNECT_SECONDS}
             )
@@ -583,7 +584,7 @@ async def _open_direct(
     deadline: float | None,
 ) -> "_DirectStream | None":
     """Begin a stream; return None if the server redirects."""
-    with _failures(target), _session_failures(target):
+    with _translated(target), _translated_session(target):
         async with asyncio.timeout_at(deadline):
             response = await session.open(target.path, encode(body), settings)
             if response.status < HTTPStatus.MULTIPLE_CHOICES:
@@ -614,7 +615,7 @@ class _DirectStream:
         self._whole_text = WholeText()
 
     async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
-        with _failures(target), _session_failures(target):
+        with _translated(target), _translated_session(target):
             # Only around one event, so that the time-out never cancels the consumer's code.
             async with asyncio.timeout_at(deadline):
                 data = await anext(self._data, _DONE)
@@ -655,7 +656,7 @@ async def _open_by_client(
 ) -> "_ClientStream":
     from openai import AsyncStream
 
-    with _failures(target):
+    with _translated(target):
         async with asyncio.timeout_at(deadline):
             # With a cast to `object`, events stay the parsed dicts.
             events = await client.post(
@@ -684,7 +685,7 @@ class _ClientStream:
         self._whole_text = WholeText()
 
     async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
-        with _failures(target):
+        with _translated(target):
             async with asyncio.timeout_at(deadline):
                 try:
                     received = await anext(self._events, _DONE)
@@ -715,7 +716,6 @@ def only_refused_keys() -> Generator[None]:
             raise
 
 
-@contextmanager
 def _session_failures(target: Target) -> Generator[None]:
     from aiohttp import ClientError
     from aiohttp.http_exceptions import ContentEncodingError
@@ -730,7 +730,6 @@ def _session_failures(target: Target) -> Generator[None]:
         raise connection_failure(error, target) from None
 
 
-@contextmanager
 def _failures(target: Target) -> Generator[None]:
     """Convert the client's exceptions to `ModelError`.
 
@@ -766,3 +765,7 @@ def without_retries(client: "AsyncOpenAI") -> "AsyncOpenAI":
     from openai import AsyncOpenAI
 
     return client.with_options(max_retries=0) if isinstance(client, AsyncOpenAI) else client  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
+_translated = partial(FailureBlock, _failures)
+_translated_session = partial(FailureBlock, _session_failures)

@@ -1,7 +1,10 @@
 """The order of keys in JSON payloads."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
+import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 
@@ -25,6 +28,28 @@ async def test_keys_keep_their_order_and_the_format_is_that_of_temporal() -> Non
     assert list((await converter.decode([payload]))[0]) == ["b", "a"]
     assert list((await DataConverter.default.decode([payload]))[0]["a"]) == ["y", "x"]
     assert sorted(payload.data) == sorted(sorted_payload.data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"b":1}',
+        b'"\xed\xa0\xbd"',
+        b"\xef\xbb\xbf[1]",
+        '{"b":"ü"}'.encode("utf-16"),
+        b"{",
+        b"\xff",
+    ],
+)
+async def test_json_is_read_as_by_temporal(data: bytes) -> None:
+    def read(converter: DataConverter) -> Any:
+        try:
+            return converter.payload_converter.from_payload(payload)
+        except Exception as error:  # noqa: BLE001  whatever it is
+            return repr(error)
+
+    payload = Payload(metadata={"encoding": b"json/plain"}, data=data)
+    assert read(in_key_order(DataConverter.default)) == read(DataConverter.default)
 
 
 async def test_values_that_are_no_json_are_written_as_before() -> None:
