@@ -43,9 +43,8 @@ _MODULES_OF_ROOMS = {
     """,
     "tracing": """
         tracing.config tracing.create tracing.processor_interface tracing.setup tracing.span_data
-        tracing.util
+        tracing.spans tracing.traces tracing.util
     """,
-    "tracing.scope": "tracing.spans tracing.traces",
 }
 MODULES = {
     module: room for room, modules in _MODULES_OF_ROOMS.items() for module in modules.split()
