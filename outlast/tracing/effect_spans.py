@@ -115,26 +115,7 @@ class TraceScope(NamedTuple):
 
 
 NO_SCOPE = TraceScope(run_id="", trace_id=NO_ID, agent_span_id=NO_ID, disabled=True)
-"""The scope of all runs while no processor is registered."""
-
-
-def scope_of(
-    settings: JsonObject | None,
-    run_id: str,
-    *,
-    agent: str,
-    handovers: int = 0,
-    turn: int = 0,
-) -> TraceScope:
-    """Return the place of an agent's effects in a trace.
-
-    The settings may be hand-written, so invalid values are ignored. The number of handoffs before,
-    `handovers`, is part of the agent span's id: an agent that becomes active again has a second span.
-    `turn` is 0 outside of turns.
-    """
-    if not REGISTRATION.active:
-        return NO_SCOPE
-    return _scope_of_agent(settings, run_id, agent, handovers).in_turn(turn)
+"""The scope of effects that belong to no question."""
 
 
 class _Settings:
@@ -154,9 +135,14 @@ class _Settings:
         return 0
 
 
-def _scope_of_agent(
-    settings: JsonObject | None, run_id: str, agent: str, handovers: int
+def scope_of(
+    settings: JsonObject | None, run_id: str, *, agent: str, handovers: int = 0
 ) -> TraceScope:
+    """Return the place of an agent's effects in a trace, outside of turns.
+
+    The settings may be hand-written, so invalid values are ignored. The number of handoffs before,
+    `handovers`, is part of the agent span's id: an agent that becomes active again has a second span.
+    """
     settings_of_run = settings or {}
     outer = outer_call(settings)
     root = run_id if outer is None else outer.root
@@ -248,7 +234,8 @@ def _scope_of_question(
         customer=_text(customer.get("id")) or "",
         caller=_text((settings or {}).get(SETTING_CALLER)) or "",
     )
-    return _scope_of_agent(settings, key, agent, handovers)._replace(origin=origin)
+    scope = scope_of(settings, key, agent=agent, handovers=handovers)
+    return scope._replace(origin=origin)
 
 
 def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
@@ -343,11 +330,6 @@ def leave_turn() -> None:
         place.span.span_id = place.span.agent_span_id
 
 
-def model_span_id(run_id: str, effect: int, attempt: int, number: int = 0) -> str:
-    """Return the id of the span of a model call in an attempt, whichever API the model speaks."""
-    return effect_span_id(run_id, effect, attempt, "model", number)
-
-
 class SpanAround(Span[SpanData]):
     """The parent of spans opened in one attempt of an effect; it has the turn's or agent's id."""
 
@@ -375,11 +357,11 @@ class SpanAround(Span[SpanData]):
     def child_id(self, kind: str) -> str:
         """Return the id of the next child span in this attempt.
 
-        Model calls are counted by themselves, so that a reader of the history knows their ids.
+        Model calls are counted by themselves, whichever API the model speaks.
         """
         if kind in _MODEL_CALLS:
             self.model_calls += 1
-            return model_span_id(*self.within, self.model_calls - 1)
+            return effect_span_id(*self.within, "model", self.model_calls - 1)
         return effect_span_id(*self.within, kind, next(self._children))
 
 

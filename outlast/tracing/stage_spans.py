@@ -35,7 +35,7 @@ from outlast.tracing.kinds import (
     WaitSpanData,
     tool_error,
 )
-from outlast.tracing.receivers import REGISTRATION, Inline, Receiver, Receivers
+from outlast.tracing.receivers import REGISTRATION, Inline, Receivers
 from outlast.views.redaction import NOTHING, redaction_of
 
 LONGEST_NAME: Final = 80
@@ -50,11 +50,7 @@ class StageSpans:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def __call__(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:
-        """Report the starts and ends of a run's stages to the processors."""
-        self.report(state, changes)
-
-    def report(
+    def __call__(
         self,
         state: LoopState,
         changes: tuple[StageChange, ...],
@@ -62,26 +58,19 @@ class StageSpans:
         execution: str = "",
         tenant: str = "",
     ) -> None:
-        """Report stages of a run on an engine: its execution, and the tenant of the run."""
+        """Report the starts and ends of a run's stages to the processors.
+
+        A run on an engine has an execution, and may have a tenant.
+        """
         run = _Run(state, execution, tenant)
         ends = tuple(one for one in changes if isinstance(one, StageEnded))
         for receiver in REGISTRATION.active:
             told = ends if receiver.unused >= _METHODS_OF_STARTS else changes
             if told:
                 # Spans are made in the thread of the processor, to save the workflow's time.
-                receiver.report(partial(self._report, receiver, run, told))
+                receiver.report(partial(self._report, (Inline(receiver),), run, told))
 
-    def report_ends(
-        self, receiver: Inline, state: LoopState, changes: tuple[StageChange, ...], tenant: str
-    ) -> None:
-        """Report the ends of stages to one receiver at once, as a reader of a history does."""
-        ends = tuple(one for one in changes if isinstance(one, StageEnded))
-        self._tell((receiver,), _Run(state, "", tenant), ends)
-
-    def _report(self, receiver: Receiver, run: "_Run", changes: tuple[StageChange, ...]) -> None:
-        self._tell((Inline(receiver),), run, changes)
-
-    def _tell(self, receivers: Receivers, run: "_Run", changes: tuple[StageChange, ...]) -> None:
+    def _report(self, receivers: Receivers, run: "_Run", changes: tuple[StageChange, ...]) -> None:
         hides = redaction_of(run.state) if changes else NOTHING
         for change in changes:
             scope = _scope(run, change.stage)

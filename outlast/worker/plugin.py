@@ -282,7 +282,7 @@ class _Observed(Interceptor):
             spans = StageSpans(
                 self._worker.definitions_of(info.namespace, info.run_id, info.workflow_id)
             )
-            spans.report(state, changes, execution=info.run_id, tenant=tenant)
+            spans(state, changes, execution=info.run_id, tenant=tenant)
 
     def workflow_interceptor_class(
         self,

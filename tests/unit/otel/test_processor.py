@@ -361,9 +361,7 @@ def test_spans_say_for_whom_the_run_works() -> None:
     state = LoopState(run_id="r", start=Start(started_at_ms=1_000, settings=settings))
     stage = Stage(kind="question", question=0, since_ms=1_000)
     with exporting() as exported:
-        StageSpans(Registry([Agent(name="A")])).report(
-            state, (StageEnded(stage=stage, at_ms=2_000),)
-        )
+        StageSpans(Registry([Agent(name="A")]))(state, (StageEnded(stage=stage, at_ms=2_000),))
         (span,) = exported.spans()
         assert (span.attributes or {})["user.id"] == "c-17"
         assert "Maria" not in str(span.attributes)
@@ -373,7 +371,7 @@ def test_a_repeated_workflow_task_repeats_no_span() -> None:
     state = LoopState(run_id="r", start=Start(started_at_ms=1_000))
     stage = Stage(kind="question", question=0, since_ms=1_000)
     ended = (StageEnded(stage=stage, at_ms=2_000),)
-    observe = StageSpans(Registry([Agent(name="A")])).report
+    observe = StageSpans(Registry([Agent(name="A")]))
     with exporting() as exported:
         observe(state, ended, execution="e1", tenant="acme")
         observe(state, (StageEnded(stage=stage, at_ms=2_500),), execution="e1", tenant="acme")

@@ -39,7 +39,6 @@ def tool_span_id(scope: TraceScope, **where: Any) -> str:
 
 def test_nobody_listens_and_nothing_is_opened() -> None:
     scope = scope_of({"trace_id": "trace_1"}, "run-1", agent="A")
-    assert scope is NO_SCOPE
     data = FunctionSpanData("f")
     with effect_span(scope, data, effect=1) as span:
         assert span is NO_SPAN
@@ -149,18 +148,18 @@ def test_a_task_has_the_name_of_its_run(settings: dict[str, Any], name: str) -> 
 
 @pytest.mark.usefixtures("collected")
 def test_tasks_and_turns_have_spans_unless_the_run_wants_none() -> None:
-    scope = scope_of({"tracing": {}}, "run-1", agent="A", turn=2)
+    scope = scope_of({"tracing": {}}, "run-1", agent="A").in_turn(2)
     assert (scope.turn_span_id, scope.inner_span_id) == (turn_span_id("run-1", 2),) * 2
     assert scope.in_turn(0).inner_span_id == scope.agent_span_id
-    assert scope.in_turn(3) == scope_of({"tracing": {}}, "run-1", agent="A", turn=3)
+    assert scope.in_turn(3) == scope_of({"tracing": {}}, "run-1", agent="A").in_turn(3)
     unwanted = {"tracing": {"include_task_and_turn_spans": False}}
-    without = scope_of(unwanted, "run-1", agent="A", turn=2)
+    without = scope_of(unwanted, "run-1", agent="A").in_turn(2)
     assert (without.task_span_id, without.turn_span_id) == (None, None)
     assert without.inner_span_id == scope.agent_span_id
 
 
 def test_an_effect_is_a_child_of_its_turns_span(collected: SpanCollector) -> None:
-    scope = scope_of(None, "run-1", agent="A", turn=2)
+    scope = scope_of(None, "run-1", agent="A").in_turn(2)
     with effect_span(scope, FunctionSpanData("f"), effect=1):
         pass
     with around_effect(scope, effect=2), custom_span("inside"):
@@ -171,7 +170,7 @@ def test_an_effect_is_a_child_of_its_turns_span(collected: SpanCollector) -> Non
 def test_an_effect_that_leaves_its_turn_goes_on_in_the_agents_span(
     collected: SpanCollector,
 ) -> None:
-    scope = scope_of(None, "run-1", agent="A", turn=2)
+    scope = scope_of(None, "run-1", agent="A").in_turn(2)
     with around_effect(scope, effect=1):
         with custom_span("before") as before:
             leave_turn()  # not while a span is open in it
