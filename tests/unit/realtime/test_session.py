@@ -202,6 +202,24 @@ async def test_a_tool_runs_as_an_effect_of_the_run_and_its_output_is_spoken() ->
     assert end.output == "A-17 is on its way"
 
 
+async def test_the_events_of_the_model_and_of_the_run_come_in_one_order() -> None:
+    orders = RealtimeAgent("Orders", tools=[refund])
+    model = TalkingModel([TRACK], [("transfer_to_orders", "h1", "{}")], [REFUND], "It is back.")
+    async with calling(desk(handoffs=[realtime_handoff(orders)]), model) as call:
+        await call.session.send_message("Refund A-17")
+        await call.until("tool_approval_required")
+        await call.session.approve_tool_call("c2")
+        await call.heard(1)
+    came = [one.data.type if one.type == "raw_model_event" else one.type for one in call.events]
+    of_a_call = "turn_started agent_start function_call usage turn_ended agent_end"
+    of_an_answer = "turn_started agent_start transcript_delta transcript_delta transcript_delta"
+    assert " ".join(came) == (
+        f"history_updated item_updated history_added {of_a_call} tool_start tool_end {of_a_call}"
+        f" handoff {of_a_call} tool_approval_required tool_start tool_end {of_an_answer}"
+        " item_updated history_updated usage turn_ended agent_end"
+    )
+
+
 async def test_the_outputs_of_parallel_calls_start_one_response() -> None:
     calls = [("track", f"c{number}", f'{{"order": "A-{number}"}}') for number in (1, 2, 3)]
     model = TalkingModel(calls, "All are on their way.")
