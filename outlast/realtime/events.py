@@ -9,6 +9,8 @@ from outlast.realtime.agents import RealtimeAgent
 from outlast.realtime.port.items import RealtimeItem
 from outlast.realtime.port.model_events import RealtimeModelAudioEvent, RealtimeModelEvent
 
+ReconnectReason: TypeAlias = Literal["connection_lost", "session_limit"]
+
 
 @dataclass
 class RealtimeEventInfo:
@@ -189,7 +191,7 @@ class RealtimeInputAudioTimeoutTriggered:
 class RealtimeReconnected:
     """The line has a new connection to the model, with the conversation so far."""
 
-    reason: Literal["connection_lost", "session_limit"]
+    reason: ReconnectReason
     info: RealtimeEventInfo
     type: Literal["reconnected"] = "reconnected"
 

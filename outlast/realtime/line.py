@@ -19,7 +19,7 @@ from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, UserE
 from outlast.agents.guardrails.guardrail import OutputGuardrailResult
 from outlast.agents.logs import get_logger
 from outlast.agents.usage import Usage
-from outlast.loop.approvals import ApprovalRequest, DecisionType
+from outlast.loop.approvals import DecisionType
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effect_factory import model_call
@@ -28,21 +28,16 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError, ModelResponse
 from outlast.realtime.agents import RealtimeAgent
+from outlast.realtime.events import RealtimeReconnected, ReconnectReason
 from outlast.realtime.last_item import LastItem, missed_events
 from outlast.realtime.line_events import (
-    ApprovalNeeded,
-    CallBegan,
-    CallEnded,
     LineClosed,
-    LineError,
     LineEvent,
     LineLost,
     ModelDue,
     OutputReady,
     Progress,
-    Reconnected,
-    ReconnectReason,
-    RunEvent,
+    SessionEvents,
     model_call_on,
 )
 from outlast.realtime.line_run import LineRun
@@ -137,6 +132,7 @@ class Line:
         run: LineRun,
         worker: WorkerDeps,
         options: LineOptions,
+        session: SessionEvents,
         tell: Listener,
     ) -> None:
         self.id: str = ""
@@ -154,14 +150,12 @@ class Line:
         self._changed = asyncio.Event()
         self._turns = Turns(f"line-{secrets.token_hex(6)}")
         self._event_taken = asyncio.Event()
-        self._progress = Progress()
+        self._session = session
+        self._progress = Progress(session)
         self._finished: asyncio.Queue[FinishedTurn] = asyncio.Queue()
         self._reporting: asyncio.Task[None] | None = None
         self._reported = ""
         self._calls: dict[str, RealtimeModelToolCallEvent] = {}
-        self._running: dict[str, str] = {}
-        self._asked: dict[str, ApprovalRequest] = {}
-        """What the program was told of each call that waits for a person, by its id."""
         self._checks: dict[str, tuple[GuardrailRecord, ...]] = {}
         self._connected = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
@@ -377,7 +371,7 @@ class Line:
         due = self._due()
         self._connected.set()
         await self._recover()
-        await self._tell(Reconnected(reason))
+        await self._tell(RealtimeReconnected(reason, self._session.info))
         if self._state.agent != self.agent:
             await self._switch(self._state.agent)
         words = () if self.call_id else self._turns.unanswered()
@@ -472,7 +466,7 @@ class Line:
             return
         details: dict[str, Any] = response.get("status_details") or {}
         error = details.get("error") or {"message": "The response failed."}
-        await self._tell(LineError(error))
+        await self._tell(self._session.error(error))
         if self._due() is not None and self._failures < len(FAILED_RESPONSES):
             self._spawn(self._respond_later(FAILED_RESPONSES[self._failures]))
             self._failures += 1
@@ -558,25 +552,17 @@ class Line:
                 for event in self._progress.read(state):
                     await self._answer(event)
                     await self._tell(event)
+                if self._progress.under_way:
+                    self._give_notice()
 
-    async def _answer(self, event: RunEvent) -> None:
+    async def _answer(self, event: LineEvent) -> None:
         match event:
             case ModelDue():
                 await self._go_on(event)
             case OutputReady() if self._connected.is_set():
                 if not self._progress.sent(event.call_id):
                     await self._send_output(event.call_id, output_text(event.output), respond=True)
-            case CallBegan():
-                self._running[event.call_id] = STILL_WORKING
-                self._give_notice()
-            case ApprovalNeeded(request):
-                self._asked[request.call_id] = request
-                self._running[request.call_id] = WAITING_FOR_A_PERSON
-                self._give_notice()
-            case CallEnded():
-                self._running.pop(event.call.call_id, None)
-            case LineLost() if not event.replaced:
-                # The run heard nothing of this line for too long, but the line is alive.
+            case LineLost():  # this line is alive
                 self._progress.line = self.id = await self._run.attach()
             case _:  # the session tells the program of it
                 pass
@@ -585,7 +571,6 @@ class Line:
         return model_call_on(self.id, self._state)
 
     async def _go_on(self, due: ModelDue) -> None:
-        self._running.clear()
         if not self._connected.is_set():
             return  # the next connection gets everything, and speaks then
         if due.effect.agent != self.agent:
@@ -619,10 +604,11 @@ class Line:
     async def _notices(self, pause: float) -> None:
         while True:
             await asyncio.sleep(pause)
-            if not self._running:
+            if not self._progress.under_way:
                 return
             if not self._turns.speaks and self._connected.is_set():
-                words = next(reversed(self._running.values()))
+                waits = next(reversed(self._progress.under_way.values()))
+                words = WAITING_FOR_A_PERSON if waits else STILL_WORKING
                 response: JsonObject = {"instructions": words, "tool_choice": "none"}
                 await self._raw("response.create", {"response": response})
             pause *= 2
@@ -644,7 +630,7 @@ class Line:
         """Send a person's decision about a call that waits for it, as the program was told of it."""
         for request in (await self._run.state()).pending_approvals:
             if request.call_id == call_id and request.kind != "worker":
-                shown = self._asked.get(call_id, request)
+                shown = self._progress.asked.get(request.id, request)
                 await self._run.decide(decision_about(shown, kind, channel="line", **fields))
                 return
 
@@ -692,4 +678,4 @@ class Line:
         except Exception as error:  # noqa: BLE001  the end of the connection is an event of its own
             if self._connected.is_set() and not self._ended:
                 logger.debug("the line %s could not send: %s", self.id, error)
-                await self._tell(LineError(error))
+                await self._tell(self._session.error(error))

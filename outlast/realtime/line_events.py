@@ -1,12 +1,13 @@
-"""The events of a line: what changes in its run, and what becomes of the line itself.
+"""The events of a line: those of its session, and what the line itself has to do.
 
 `Progress` derives those of the run from two consecutive states.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias
 
+from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.loop import run_changes
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
@@ -14,39 +15,39 @@ from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import Failure, Json, JsonObject
+from outlast.realtime.events import (
+    RealtimeError,
+    RealtimeEventInfo,
+    RealtimeHandoffEvent,
+    RealtimeSessionEvent,
+    RealtimeToolApprovalRequired,
+    RealtimeToolEnd,
+    RealtimeToolStart,
+)
 
 
 @dataclass(frozen=True)
-class CallBegan:
-    """A tool call is under way."""
+class SessionEvents:
+    """Makes a session's events, in which agents and tools stand instead of their names."""
 
-    agent: str
-    name: str
-    call_id: str
-    arguments: str
+    definitions: LocalDefinitions
+    info: RealtimeEventInfo
 
+    def agent(self, name: str) -> Any:
+        """Return an agent."""
+        return self.definitions.agent(name)
 
-@dataclass(frozen=True)
-class CallEnded:
-    """A tool call has an output."""
+    def call(self, agent: str, name: str) -> tuple[Any, Any]:
+        """Return the agent of a call and its tool; the tool's name if it is not defined here."""
+        return self.agent(agent), self.definitions.tool(agent, name) or name
 
-    call: CallBegan
-    output: Json
+    def error(self, error: object) -> RealtimeError:
+        """Return the event of an error."""
+        return RealtimeError(error, self.info)
 
-
-@dataclass(frozen=True)
-class ApprovalNeeded:
-    """A tool call waits for a person."""
-
-    request: ApprovalRequest
-
-
-@dataclass(frozen=True)
-class AgentSwitched:
-    """Another agent is active."""
-
-    before: str
-    after: str
+    def failure(self, failure: Failure) -> RealtimeError:
+        """Return the event of a failure of the run."""
+        return self.error({"code": failure.code, "message": failure.message})
 
 
 @dataclass(frozen=True)
@@ -66,76 +67,37 @@ class ModelDue:
 
 
 @dataclass(frozen=True)
-class QuestionFailed:
-    """The run cannot answer; the conversation stays open."""
-
-    failure: Failure
-
-
-@dataclass(frozen=True)
 class LineLost:
-    """The run no longer counts on this line: another one is attached, or it was silent."""
-
-    replaced: bool
-
-
-@dataclass(frozen=True)
-class RunOver:
-    """The run has ended; with its failure, if it has failed."""
-
-    failure: Failure | None
-
-
-ReconnectReason: TypeAlias = Literal["connection_lost", "session_limit"]
-
-
-@dataclass(frozen=True)
-class Reconnected:
-    """The line has a new connection to the model."""
-
-    reason: ReconnectReason
-
-
-@dataclass(frozen=True)
-class LineError:
-    """Something failed, and the line goes on."""
-
-    error: object
+    """The run no longer counts on this line, because it was silent."""
 
 
 @dataclass(frozen=True)
 class LineClosed:
-    """The line has ended by itself, with its error if there is one."""
+    """The line is over, with its error if there is one."""
 
     error: BaseException | None = None
 
 
-RunEvent: TypeAlias = (
-    CallBegan
-    | CallEnded
-    | ApprovalNeeded
-    | AgentSwitched
-    | OutputReady
-    | ModelDue
-    | QuestionFailed
-    | LineLost
-    | RunOver
-)
-LineEvent: TypeAlias = RunEvent | Reconnected | LineError | LineClosed
+LineEvent: TypeAlias = RealtimeSessionEvent | ModelDue | OutputReady | LineLost | LineClosed
+"""What a line or its session has to do, or an event that the session passes on."""
 
 
 class Progress:
     """Reads the states of a run for one line."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: SessionEvents) -> None:
         self.line: str = ""
+        self.under_way: dict[str, bool] = {}
+        """Calls that a caller waits for, by their ids, and whether a person has to decide."""
+        self.asked: dict[str, ApprovalRequest] = {}
+        """What the program was told of each request, by its id."""
+        self._session = session
         self._own: list[JsonObject] = []
         self._state = LoopState()
         self._new: list[tuple[int, Item]] = []
-        self._calls: dict[str, CallBegan] = {}
+        self._calls: dict[str, Item] = {}
         self._began: set[str] = set()
         self._sent: set[str] = set()
-        self._asked: set[str] = set()
         self._undecided: set[str] = set()
         self._served = 0
         self._attached = False
@@ -169,18 +131,19 @@ class Progress:
         self._sent.add(call_id)
         return was_sent
 
-    def read(self, state: LoopState) -> list[RunEvent]:
+    def read(self, state: LoopState) -> list[LineEvent]:
         """Return the events that lead to a state."""
-        events: list[RunEvent] = []
-        failed: list[RunEvent] = []
+        events: list[LineEvent] = []
+        failed: list[LineEvent] = []
         for change in run_changes.run_changes(self._state, None, state):
             match change:
                 case run_changes.ItemsRecorded(start=start, items=items):
                     events += self._new_items(start, items)
                 case run_changes.AgentChanged(agent=agent, before=before) if agent != before:
-                    events.append(AgentSwitched(before, agent))
+                    agents = self._session.agent(before), self._session.agent(agent)
+                    events.append(RealtimeHandoffEvent(*agents, self._session.info))
                 case run_changes.QuestionFailed(failure=failure):
-                    failed.append(QuestionFailed(failure))
+                    failed.append(self._session.failure(failure))
                 case _:
                     pass
         self._state = state
@@ -193,25 +156,31 @@ class Progress:
         is_ours = held is not None and held.line == self.line
         if self._attached and not is_ours and state.outcome is None:
             self._attached = False
-            events.append(LineLost(replaced=held is not None))
+            events.append(LineLost() if held is None else LineClosed())
         self._attached = self._attached or is_ours
         call = model_call_on(self.line, state)
         if call is not None and call.effect > self._served:
             self._served = call.effect
             items, self._new = tuple(self._new), []
+            self.under_way.clear()
             events.append(ModelDue(call, items))
         if state.outcome is not None:
-            events.append(RunOver(state.failure if state.outcome == "failed" else None))
+            if state.outcome == "failed" and state.failure is not None:
+                events.append(self._session.failure(state.failure))
+            events.append(LineClosed())
         return events
 
-    def _new_items(self, start: int, items: Sequence[Item]) -> list[RunEvent]:
-        ended: list[RunEvent] = []
+    def _new_items(self, start: int, items: Sequence[Item]) -> list[LineEvent]:
+        ended: list[LineEvent] = []
         self._note_calls(items)
         for at, item in enumerate(items, start):
             call_id = call_id_of(item.raw) if item.kind == "tool_output" else ""
             if call_id and call_id in self._began | self._undecided:
-                call = self._calls.get(call_id) or CallBegan("", "", call_id, "")
-                ended.append(CallEnded(call, item.raw.get("output")))
+                call = self._calls.get(call_id) or Item("tool_call", {})
+                named = self._session.call(call.agent, name_of(call.raw))
+                output, arguments = item.raw.get("output"), arguments_of(call.raw)
+                ended.append(RealtimeToolEnd(*named, arguments, output, self._session.info))
+                self.under_way.pop(call_id, None)
                 self._began.discard(call_id)
                 self._undecided.discard(call_id)
             if item.raw in self._own:
@@ -223,30 +192,31 @@ class Progress:
     def _note_calls(self, items: Iterable[Item]) -> None:
         for item in items:
             if item.kind in {"tool_call", "handoff_call"}:
-                call_id = call_id_of(item.raw)
-                name, arguments = name_of(item.raw), arguments_of(item.raw)
-                self._calls[call_id] = CallBegan(item.agent, name, call_id, arguments)
+                self._calls[call_id_of(item.raw)] = item
 
-    def _calls_begun(self, state: LoopState) -> list[RunEvent]:
-        begun: list[RunEvent] = []
+    def _calls_begun(self, state: LoopState) -> list[LineEvent]:
+        begun: list[LineEvent] = []
         for call in state.calls:
             is_tool = call.plan.kind in {"tool", "agent"}
             if is_tool and call.status == "running" and call.call_id not in self._began:
                 self._began.add(call.call_id)
-                begun.append(CallBegan(state.agent, call.name, call.call_id, call.arguments))
+                self.under_way[call.call_id] = False
+                named = self._session.call(state.agent, call.name)
+                begun.append(RealtimeToolStart(*named, call.arguments, self._session.info))
         return begun
 
-    def _approvals(self, state: LoopState) -> list[RunEvent]:
-        pending = [
-            one
-            for one in state.pending_approvals
-            if one.id not in self._asked and one.kind != "worker"
-        ]
-        self._asked.update(one.id for one in pending)
-        self._undecided.update(one.call_id for one in pending)
-        return [ApprovalNeeded(request) for request in pending]
+    def _approvals(self, state: LoopState) -> list[LineEvent]:
+        needed: list[LineEvent] = []
+        for one in state.pending_approvals:
+            if one.id not in self.asked and one.kind != "worker":
+                self.asked[one.id] = one
+                self._undecided.add(one.call_id)
+                self.under_way[one.call_id] = True
+                told = *self._session.call(one.agent, one.name), one.call_id, one.arguments
+                needed.append(RealtimeToolApprovalRequired(*told, self._session.info))
+        return needed
 
-    def _ready_outputs(self) -> list[RunEvent]:
+    def _ready_outputs(self) -> list[LineEvent]:
         ready = [entry for entry in self._new if entry[1].kind == "tool_output"]
         self._new = [entry for entry in self._new if entry not in ready]
         return [OutputReady(call_id_of(item.raw), item.raw.get("output")) for _, item in ready]

@@ -23,6 +23,7 @@ from outlast.loop.values import DEFAULT_MAX_TURNS
 from outlast.ports.model import Model
 from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions, Listener
+from outlast.realtime.line_events import SessionEvents
 from outlast.realtime.line_run import TemporalLineRun
 from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
 from outlast.realtime.port.config import RealtimeRunConfig
@@ -169,7 +170,7 @@ class RealtimeRunner(Placed):
     ) -> RealtimeSession:
         options = replace(self._options, model_config=model_config)
 
-        async def open_line(tell: Listener) -> Line:
+        async def open_line(events: SessionEvents, tell: Listener) -> Line:
             line_run = TemporalLineRun(await run.open(), self._label)
             objects = run.host.objects
             worker = WorkerDeps(
@@ -178,7 +179,7 @@ class RealtimeRunner(Placed):
                 live=objects.live,
                 started_here=objects.live is not None,
             )
-            return Line(self._model, line_run, worker, options, tell)
+            return Line(self._model, line_run, worker, options, events, tell)
 
         settings = self._config.get("guardrails_settings") or {}
         return RealtimeSession(

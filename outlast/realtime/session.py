@@ -10,7 +10,6 @@ from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.agents.guardrails.guardrail import OutputGuardrail
 from outlast.agents.json_values import as_object, as_text
 from outlast.agents.usage import Usage
-from outlast.loop.values import Failure
 from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent
 from outlast.realtime.conversation import Conversation
@@ -20,34 +19,23 @@ from outlast.realtime.events import (
     RealtimeAudio,
     RealtimeAudioEnd,
     RealtimeAudioInterrupted,
-    RealtimeError,
     RealtimeEventInfo,
     RealtimeGuardrailTripped,
-    RealtimeHandoffEvent,
     RealtimeHistoryAdded,
     RealtimeHistoryUpdated,
     RealtimeInputAudioTimeoutTriggered,
     RealtimeRawModelEvent,
-    RealtimeReconnected,
     RealtimeSessionEvent,
-    RealtimeToolApprovalRequired,
-    RealtimeToolEnd,
-    RealtimeToolStart,
+    ReconnectReason,
 )
 from outlast.realtime.line import Line, Listener
 from outlast.realtime.line_events import (
-    AgentSwitched,
-    ApprovalNeeded,
-    CallBegan,
-    CallEnded,
     LineClosed,
-    LineError,
     LineEvent,
     LineLost,
-    QuestionFailed,
-    Reconnected,
-    ReconnectReason,
-    RunOver,
+    ModelDue,
+    OutputReady,
+    SessionEvents,
 )
 from outlast.realtime.port.config import RealtimeUserInput
 from outlast.realtime.port.item_ids import PREFIX
@@ -101,7 +89,7 @@ class RealtimeSession(RealtimeModelListener):
         *,
         run: SessionRun,
         model: RealtimeModel,
-        open_line: Callable[[Listener], Awaitable[Line]],
+        open_line: Callable[[SessionEvents, Listener], Awaitable[Line]],
         guardrails: list[OutputGuardrail[Any]],
         debounce: int,
     ) -> None:
@@ -112,6 +100,7 @@ class RealtimeSession(RealtimeModelListener):
         self._definitions = run.definitions
         self._guardrails = guardrails
         self._info = RealtimeEventInfo(context=RunContextWrapper[Any](None, run_id=run.id))
+        self._events = SessionEvents(run.definitions, self._info)
         self._line: Line | None = None
         self._conversation = Conversation()
         self._queue: asyncio.Queue[RealtimeSessionEvent | object] = asyncio.Queue()
@@ -147,7 +136,7 @@ class RealtimeSession(RealtimeModelListener):
         """
         if self._line is not None:
             raise UserError("This session is open already. Start another with runner.run().")
-        self._line = line = await self._open_line(self.on_line_event)
+        self._line = line = await self._open_line(self._events, self.on_line_event)
         self._model.add_listener(self)
         try:
             await line.open()
@@ -390,7 +379,7 @@ class RealtimeSession(RealtimeModelListener):
         if "already exists" in message and PREFIX in message:
             return  # an item that was sent again, to be sure
         self._expired = self._expired or code in _EXPIRED
-        self._put_error(error)
+        self._put(self._events.error(error))
 
     def _take_exception(self, event: RealtimeModelExceptionEvent) -> None:
         error = event.exception
@@ -398,7 +387,7 @@ class RealtimeSession(RealtimeModelListener):
         if is_lost and self._line is not None and self._line.lost(error):
             return
         if event.context and not is_lost:  # one bad message; the connection is open
-            self._put_error(error)
+            self._put(self._events.error(error))
             return
         self._finish(error)
 
@@ -469,51 +458,16 @@ class RealtimeSession(RealtimeModelListener):
         """Take an event of the line."""
         if self._line is not None:
             self._take_state(self._line.state)
-        agent, info = self._definitions.agent, self._info
         match event:
-            case CallBegan():
-                tool = self._tool(event.agent, event.name)
-                self._put(RealtimeToolStart(agent(event.agent), tool, event.arguments, info))
-            case CallEnded(call, output):
-                tool = self._tool(call.agent, call.name)
-                self._put(RealtimeToolEnd(agent(call.agent), tool, call.arguments, output, info))
-            case ApprovalNeeded(request):
-                tool = self._tool(request.agent, request.name)
-                self._put(
-                    RealtimeToolApprovalRequired(
-                        agent(request.agent), tool, request.call_id, request.arguments, info
-                    )
-                )
-            case AgentSwitched():
-                self._put(RealtimeHandoffEvent(agent(event.before), agent(event.after), info))
-            case QuestionFailed():
-                self._put_failure(event.failure)
-            case RunOver():
-                self._put_failure(event.failure)
-                self._finish(None)
-            case LineLost(replaced=True):
-                self._finish(None)
             case LineClosed():
                 self._finish(event.error)
-            case Reconnected():
-                self._put(RealtimeReconnected(event.reason, info))
-            case LineError():
-                self._put_error(event.error)
-            case _:
+            case ModelDue() | OutputReady() | LineLost():
                 pass
-
-    def _tool(self, agent: str, name: str) -> Any:
-        return self._definitions.tool(agent, name) or name
+            case _:
+                self._put(event)
 
     def _put_history(self) -> None:
         self._put(RealtimeHistoryUpdated(history=self.history, info=self._info))
-
-    def _put_failure(self, failure: Failure | None) -> None:
-        if failure is not None:
-            self._put_error({"code": failure.code, "message": failure.message})
-
-    def _put_error(self, error: Any) -> None:
-        self._put(RealtimeError(error=error, info=self._info))
 
     def _take_state(self, state: RunSnapshot) -> None:
         with suppress(UserError):

@@ -1,24 +1,31 @@
 """What a line has to do, read from the states of a run."""
 
 from dataclasses import replace
+from typing import Any
 
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.client.results.local_definitions import LocalDefinitions, RemoteAgent
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.calls import Call, CallStatus, PlannedCall
 from outlast.loop.effects import CallModel, KeepLineOpen
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, LoopState, Question
 from outlast.loop.values import Failure
+from outlast.realtime.events import (
+    RealtimeError,
+    RealtimeEventInfo,
+    RealtimeHandoffEvent,
+    RealtimeToolApprovalRequired,
+    RealtimeToolEnd,
+    RealtimeToolStart,
+)
 from outlast.realtime.line_events import (
-    AgentSwitched,
-    ApprovalNeeded,
-    CallBegan,
-    CallEnded,
+    LineClosed,
     LineLost,
     ModelDue,
     OutputReady,
     Progress,
-    QuestionFailed,
-    RunOver,
+    SessionEvents,
 )
 
 CALL = Item(
@@ -29,6 +36,9 @@ CALL = Item(
 )
 OUTPUT = Item("tool_output", {"type": "function_call_output", "call_id": "c1", "output": "sent"})
 HELD = KeepLineOpen(effect=1, line="ours")
+INFO = RealtimeEventInfo(RunContextWrapper[Any](None))
+DESK: Any = RemoteAgent("Desk")
+ENDED = RealtimeToolEnd(DESK, "track", "{}", "sent", INFO)
 IDLE = LoopState(phase="idle", agent="Desk", handoff_path=("Desk",), pending=(HELD,))
 
 
@@ -44,7 +54,7 @@ def due(effect: int = 3) -> CallModel:
 
 
 def followed() -> Progress:
-    progress = Progress()
+    progress = Progress(SessionEvents(LocalDefinitions(), INFO))
     progress.begin(IDLE)
     progress.attached("ours")
     assert progress.read(IDLE) == []
@@ -54,10 +64,11 @@ def followed() -> Progress:
 def test_a_call_begins_once_and_ends_with_its_output() -> None:
     progress = followed()
     acting = replace(IDLE, phase="acting", items=(CALL,), calls=(running("running"),))
-    began = CallBegan("Desk", "track", "c1", "{}")
-    assert progress.read(acting) == [began]
+    assert progress.read(acting) == [RealtimeToolStart(DESK, "track", "{}", INFO)]
+    assert progress.under_way == {"c1": False}
     assert progress.read(acting) == []
-    assert progress.read(replace(IDLE, items=(CALL, OUTPUT))) == [CallEnded(began, "sent")]
+    assert progress.read(replace(IDLE, items=(CALL, OUTPUT))) == [ENDED]
+    assert progress.under_way == {}
 
 
 def test_the_model_is_due_with_what_its_session_does_not_have() -> None:
@@ -102,6 +113,7 @@ def test_requests_failures_and_handoffs_are_reported_once() -> None:
         requested_at_ms=0,
     )
     failure = Failure(code="model_call_failed", message="No.")
+    orders: Any = RemoteAgent("Orders")
     state = replace(
         IDLE,
         agent="Orders",
@@ -111,10 +123,11 @@ def test_requests_failures_and_handoffs_are_reported_once() -> None:
         question=Question(turn=1),
     )
     assert progress.read(state) == [
-        AgentSwitched("Desk", "Orders"),
-        ApprovalNeeded(request),
-        QuestionFailed(failure),
+        RealtimeHandoffEvent(DESK, orders, INFO),
+        RealtimeToolApprovalRequired(DESK, "refund", "c1", "{}", INFO),
+        RealtimeError({"code": "model_call_failed", "message": "No."}, INFO),
     ]
+    assert (progress.under_way, progress.asked) == ({"c1": True}, {"a1": request})
     assert progress.read(state) == []
 
 
@@ -130,20 +143,24 @@ def test_a_rejected_call_ends_once_without_having_begun() -> None:
         requested_at_ms=0,
     )
     waiting = replace(IDLE, items=(CALL,), calls=(running("waiting"),), approvals=(request,))
-    assert progress.read(waiting) == [ApprovalNeeded(request)]
+    needed = RealtimeToolApprovalRequired(DESK, "track", "c1", "{}", INFO)
+    assert progress.read(waiting) == [needed]
     rejected = replace(IDLE, items=(CALL, OUTPUT))
-    assert progress.read(rejected) == [CallEnded(CallBegan("Desk", "track", "c1", "{}"), "sent")]
+    assert progress.read(rejected) == [ENDED]
     assert progress.read(rejected) == []
 
 
 def test_a_line_is_lost_to_another_one_or_to_silence() -> None:
     theirs = replace(IDLE, pending=(KeepLineOpen(effect=7, line="theirs"),))
-    assert followed().read(theirs) == [LineLost(replaced=True)]
+    assert followed().read(theirs) == [LineClosed()]
     progress = followed()
-    assert progress.read(replace(IDLE, pending=())) == [LineLost(replaced=False)]
+    assert progress.read(replace(IDLE, pending=())) == [LineLost()]
     assert progress.read(replace(IDLE, pending=())) == []
 
 
 def test_the_end_of_the_run_is_the_last_step() -> None:
     ended = replace(IDLE, phase="closed", outcome="cancelled", pending=())
-    assert followed().read(ended) == [RunOver(None)]
+    assert followed().read(ended) == [LineClosed()]
+    failed = replace(ended, outcome="failed", failure=Failure(code="c", message="No."))
+    error = RealtimeError({"code": "c", "message": "No."}, INFO)
+    assert followed().read(failed) == [error, LineClosed()]

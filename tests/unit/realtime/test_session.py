@@ -30,6 +30,7 @@ from outlast.ports.model import ModelError
 from outlast.realtime.agents import RealtimeAgent, realtime_handoff
 from outlast.realtime.events import RealtimeSessionEvent
 from outlast.realtime.line import Line, LineOptions, Listener
+from outlast.realtime.line_events import SessionEvents
 from outlast.realtime.port import model_events as events
 from outlast.realtime.port import model_inputs as inputs
 from outlast.realtime.port.items import AssistantMessageItem, AssistantText
@@ -114,8 +115,8 @@ async def calling(
     given: dict[str, Any] = {"model_config": RealtimeModelConfig(), "run_config": {}, **options}
     line_options = LineOptions(**given)
 
-    async def open_line(tell: Listener) -> Line:
-        return Line(model, run, worker, line_options, tell)
+    async def open_line(made: SessionEvents, tell: Listener) -> Line:
+        return Line(model, run, worker, line_options, made, tell)
 
     async def leave(state: LoopState) -> None:
         del state
