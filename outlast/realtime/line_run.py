@@ -1,4 +1,4 @@
-"""The run of a line: what a line needs of it, and a run on a Temporal server.
+"""The run of a line, on a Temporal server.
 
 The line is an activity of the run that this process keeps open from outside: it heartbeats while
 the socket is open, and completes when the call is over. Temporal tells a line that died from one
@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.service import RPCError, RPCStatusCode
@@ -37,45 +37,8 @@ CLOSING_WAIT_SECONDS = 0.25
 """A line may be closed before a worker has begun its activity: closing is tried again."""
 
 
-class LineRun(Protocol):
-    """The run that records what is said on a line; see `TemporalLineRun`."""
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        ...
-
-    async def state(self) -> LoopState:
-        """Return the current state."""
-        ...
-
-    def follow(self) -> AsyncGenerator[LoopState]:
-        """Yield the present state and each new one, until the run has ended."""
-        ...
-
-    async def attach(self) -> str:
-        """Open a line, which makes the model calls from now on; return its id."""
-        ...
-
-    async def reply(self, said: Sequence[JsonObject], reply: ModelReply) -> None:
-        """Record the user's words on the line and the model's answer."""
-        ...
-
-    async def send(self, content: Sequence[JsonObject]) -> None:
-        """Send a message of the user that no realtime model has answered."""
-        ...
-
-    async def decide(self, decision: Decision) -> None:
-        """Send a person's decision about a tool call."""
-        ...
-
-    async def hang_up(self) -> None:
-        """Close the line: workers make the model calls again."""
-        ...
-
-
-class TemporalLineRun:
-    """Implements `LineRun` for a run on a server.
+class LineRun:
+    """The run on a server that records what is said on a line.
 
     Args:
         label: what people read in the timeline, such as `phone call`.

@@ -24,7 +24,7 @@ from outlast.ports.model import Model
 from outlast.realtime.agents import RealtimeAgent, RealtimeRunHooks, check_realtime
 from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions, Listener
 from outlast.realtime.line_events import SessionEvents
-from outlast.realtime.line_run import TemporalLineRun
+from outlast.realtime.line_run import LineRun
 from outlast.realtime.openai.model import OpenAIRealtimeWebSocketModel
 from outlast.realtime.port.config import RealtimeRunConfig
 from outlast.realtime.port.model import RealtimeModel, RealtimeModelConfig
@@ -171,7 +171,7 @@ class RealtimeRunner(Placed):
         options = replace(self._options, model_config=model_config)
 
         async def open_line(events: SessionEvents, tell: Listener) -> Line:
-            line_run = TemporalLineRun(await run.open(), self._label)
+            line_run = LineRun(await run.open(), self._label)
             objects = run.host.objects
             worker = WorkerDeps(
                 registry=registry.for_run(objects.references),

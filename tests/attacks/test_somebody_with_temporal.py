@@ -26,7 +26,7 @@ from outlast.loop.approvals import ApprovalRequest, Decision, Evidence, Person
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.effects import RunTool
 from outlast.ports.model import ModelRequest
-from outlast.realtime.line_run import TemporalLineRun
+from outlast.realtime.line_run import LineRun
 from outlast.testing import ScriptedModel, call, say
 from outlast.views.run import loop_state
 from tests.workflow.desk import Desk, waits_for
@@ -300,7 +300,7 @@ async def test_a_line_of_somebodys_own_runs_no_guarded_tool(desk: Desk):
         )
     assert "it has no proof of who sends it" in str(raised.value.cause)
 
-    real = TemporalLineRun(handle)
+    real = LineRun(handle)
     await real.attach()
     try:
         for token in ("", "0" * 64):

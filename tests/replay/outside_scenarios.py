@@ -31,7 +31,7 @@ from outlast.loop.approvals import Person
 from outlast.loop.values import Usage
 from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected
-from outlast.realtime.line_run import TemporalLineRun
+from outlast.realtime.line_run import LineRun
 from outlast.temporal_tools import workflow_tool
 from outlast.testing import call, say
 from outlast.views.run import loop_state
@@ -247,7 +247,7 @@ async def read_page(number: int) -> str:
 async def _speak(handle: RunHandle) -> None:
     """Speak on a line: a tool, a request, an answer; then another line takes over, and ends."""
     heard = [{"role": "user", "content": "Where is my order?"}]
-    line = TemporalLineRun(handle, "phone call")
+    line = LineRun(handle, "phone call")
     await line.attach()
     looked_up = tool("look_up", "c1", '{"order_id": "A-17"}')
     await line.reply(heard, reply_of(looked_up, response_id="r1"))

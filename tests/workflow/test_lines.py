@@ -10,7 +10,7 @@ from outlast.client.handle import RunHandle
 from outlast.contract import blobs
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import reference
-from outlast.realtime.line_run import TemporalLineRun
+from outlast.realtime.line_run import LineRun
 from outlast.testing import ScriptedModel
 from outlast.views.run import loop_state
 from tests.laws.driver import reply_of, said, tool
@@ -32,17 +32,17 @@ async def refund() -> str:
 DESK = Agent(name="Desk", tools=[look_up, refund])
 
 
-async def opened(desk: Desk, **settings: object) -> TemporalLineRun:
+async def opened(desk: Desk, **settings: object) -> LineRun:
     """A run that began with a call."""
     handle = await desk.start_record(
         agent="Desk", awaits_line=True, keep_open=True, settings=settings
     )
-    line = TemporalLineRun(handle, "phone call")
+    line = LineRun(handle, "phone call")
     await line.attach()
     return line
 
 
-async def until(line: TemporalLineRun, condition: Callable[[LoopState], object]) -> LoopState:
+async def until(line: LineRun, condition: Callable[[LoopState], object]) -> LoopState:
     """Follow the run of a line up to a state."""
     async with asyncio.timeout(30):
         async for state in line.follow():
@@ -96,7 +96,7 @@ async def test_a_line_that_died_is_noticed_by_its_heartbeat(desk: Desk) -> None:
 async def test_a_second_line_takes_over(desk: Desk) -> None:
     await desk.open(DESK)
     first = await opened(desk, heartbeat_ms=1_000)
-    second = TemporalLineRun(RunHandle(desk.client, first.run_id))
+    second = LineRun(RunHandle(desk.client, first.run_id))
     await second.attach()
     try:
         state = await until(second, second.holds)
@@ -139,7 +139,7 @@ async def test_a_run_that_has_ended_takes_no_line(desk: Desk) -> None:
     await RunHandle(desk.client, line.run_id).cancel()
     await until(line, lambda state: state.outcome == "cancelled")
     with pytest.raises(RunClosed):
-        await TemporalLineRun(RunHandle(desk.client, line.run_id)).attach()
+        await LineRun(RunHandle(desk.client, line.run_id)).attach()
     await line.hang_up()
 
 

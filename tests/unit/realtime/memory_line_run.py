@@ -18,6 +18,7 @@ from outlast.loop.items import Message
 from outlast.loop.state import LoopState, line_of
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model
+from outlast.realtime.line_run import LineRun
 from outlast.testing import ScriptedModel
 from outlast.testing.in_memory import MemoryRun, now_ms
 
@@ -49,8 +50,8 @@ class LineMemoryRun(MemoryRun):
             super()._cancel(effect)
 
 
-class MemoryLineRun:
-    """Implements `LineRun`.
+class MemoryLineRun(LineRun):
+    """A line's run without a server.
 
     Args:
         agent: the starting agent.
@@ -59,6 +60,7 @@ class MemoryLineRun:
     """
 
     def __init__(self, agent: Agent[Any], model: Model | None = None, **run_input: Any) -> None:
+        self.run_id = "call"
         self.model = model or ScriptedModel()
         worker = WorkerDeps(registry=Registry([agent]), models=OneModel(self.model))
         self.memory_run = LineMemoryRun(worker, "call")
@@ -69,10 +71,6 @@ class MemoryLineRun:
             records.RunInput(agent=agent.name, awaits_line=True, keep_open=True, **run_input)
         )
         self._pump = asyncio.create_task(self._take_results())
-
-    @property
-    def run_id(self) -> str:
-        return "call"
 
     async def _take_results(self) -> None:
         while True:
