@@ -301,10 +301,9 @@ class RealtimeSession(RealtimeModelListener):
             case RealtimeModelEndOfStreamEvent():
                 self._take_end()
             case _:
-                self._take_audio(event)
                 self._take_content(event)
 
-    def _take_audio(self, event: RealtimeModelEvent) -> None:
+    def _take_content(self, event: RealtimeModelEvent) -> None:
         match event:
             case RealtimeModelAudioEvent(item_id=item_id, content_index=index):
                 if event.response_id not in self._interrupted:
@@ -315,44 +314,39 @@ class RealtimeSession(RealtimeModelListener):
                 self._put(RealtimeAudioInterrupted(self._info, event.item_id, event.content_index))
             case RealtimeModelInputAudioTimeoutTriggeredEvent():
                 self._put(RealtimeInputAudioTimeoutTriggered(self._info))
-            case _:
-                pass
-
-    def _take_content(self, event: RealtimeModelEvent) -> None:
-        changed = event.item.item_id if isinstance(event, RealtimeModelItemUpdatedEvent) else ""
-        changed = event.item_id if isinstance(event, RealtimeModelItemDeletedEvent) else changed
-        if self._line is not None and self._line.is_probe(changed):
-            return
-        before = self._conversation
-        self._conversation = before.take(event)
-        match event:
             case RealtimeModelItemUpdatedEvent():
-                self._report_item(before, event.item.item_id)
-            case RealtimeModelInputAudioTranscriptionCompletedEvent():
-                self._report_item(before, event.item_id)
-            case RealtimeModelItemDeletedEvent():
-                self._put_history()
+                self._take_item(event, event.item.item_id)
+            case (
+                RealtimeModelItemDeletedEvent()
+                | RealtimeModelInputAudioTranscriptionCompletedEvent()
+            ):
+                self._take_item(event, event.item_id)
             case RealtimeModelTranscriptDeltaEvent() | RealtimeModelOutputTextDeltaEvent():
-                self._start_late(event.response_id)
-                text = self._checks.grow(event.item_id, event.delta)
-                if text is not None:
-                    is_audio = isinstance(event, RealtimeModelTranscriptDeltaEvent)
-                    self._check(text, event.response_id, is_audio=is_audio)
+                self._take_words(event)
             case _:
                 pass
 
-    def _report_item(self, before: Conversation, item_id: str) -> None:
+    def _take_item(self, event: RealtimeModelEvent, item_id: str) -> None:
+        if self._line is not None and self._line.is_probe(item_id):
+            return
+        is_new = self._conversation.find(item_id) is None
+        self._conversation = self._conversation.take(event)
         item = self._conversation.find(item_id)
-        if item is not None and before.find(item_id) is None:
+        if is_new and item is not None:
             self._put(RealtimeHistoryAdded(item=item, info=self._info))
         else:
             self._put_history()
 
-    def _start_late(self, response_id: str) -> None:
-        """Record a response without a start event or an id."""
-        if self._response is None:
-            self._response = response_id
-            self._is_speaking = True
+    def _take_words(
+        self, event: RealtimeModelTranscriptDeltaEvent | RealtimeModelOutputTextDeltaEvent
+    ) -> None:
+        self._conversation = self._conversation.take(event)
+        if self._response is None:  # one without a start event or an id
+            self._response, self._is_speaking = event.response_id, True
+        text = self._checks.grow(event.item_id, event.delta)
+        if text is not None:
+            is_audio = isinstance(event, RealtimeModelTranscriptDeltaEvent)
+            self._check(text, event.response_id, is_audio=is_audio)
 
     def _start_turn(self, response_id: str | None) -> None:
         if self._line is not None:
