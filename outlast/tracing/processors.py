@@ -294,29 +294,26 @@ class BatchTraceProcessor(TracingProcessor):
 
     def force_flush(self, timeout: float | None = FLUSH_SECONDS) -> None:
         """Export everything in the queue, and return when it is sent."""
-        with self._changed:
-            end = self._flush_up_to = self._received
-            self._changed.notify_all()
-            done = self._changed.wait_for(lambda: self._exported >= end, timeout)
-        if not done:
-            self._log_late(timeout)
+        self._send_all(timeout)
 
     def shutdown(self, timeout: float | None = EXPORTER_SHUTDOWN_SECONDS) -> None:
         """Export the rest of the queue, and accept no more traces or spans."""
         with self._changed:
             self._is_over = True
-            self._changed.notify_all()
-            done = self._changed.wait_for(lambda: self._exported >= self._received, timeout)
-        if not done:
-            self._log_late(timeout)
+        self._send_all(timeout)
 
-    def _log_late(self, timeout: float | None) -> None:
-        logger.warning(
-            "%s did not send %d traces and spans within %g s",
-            type(self._exporter).__name__,
-            self._received - self._exported,
-            timeout,
-        )
+    def _send_all(self, timeout: float | None) -> None:
+        with self._changed:
+            end = self._flush_up_to = self._received
+            self._changed.notify_all()
+            done = self._changed.wait_for(lambda: self._exported >= end, timeout)
+        if not done:
+            logger.warning(
+                "%s did not send %d traces and spans within %g s",
+                type(self._exporter).__name__,
+                self._received - self._exported,
+                timeout,
+            )
 
     def _put(self, item: Trace | Span[Any]) -> None:
         with self._changed:
