@@ -145,10 +145,7 @@ class Describer:
             for name, attribute in c.USAGE_DETAILS.items():
                 if count := getattr(usage, name):
                     attributes[attribute] = count
-            cost = self._cost(label, model, usage)
-            if cost is None:  # a history says the cost, but not the name of a provider's default
-                cost = facts.get("cost_usd")
-            if cost is not None:
+            if (cost := self._cost(label, model, usage)) is not None:
                 attributes[c.COST] = cost
         if self.include_content:
             output = response.get("output") if is_response else data.output

@@ -55,9 +55,8 @@ class SpanConverter:
         """Return the description of an ended span."""
         return self._describer.describe(span)
 
-    def convert(self, span: Span[Any], described: Described | None = None) -> ReadableSpan:
-        """Return an ended span as OpenTelemetry's; its description may be given."""
-        described = self.describe(span) if described is None else described
+    def convert(self, span: Span[Any], described: Described) -> ReadableSpan:
+        """Return an ended span as OpenTelemetry's."""
         parent_id, attributes = span.parent_id, described.attributes
         if self._redact is not None:
             attributes = redacted(attributes, self._redact)
