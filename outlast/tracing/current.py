@@ -3,10 +3,11 @@
 import itertools
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from copy import copy
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -66,6 +67,7 @@ class Hides(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class Trace:
     """A trace of one run, or of several that a program groups.
 
@@ -73,36 +75,30 @@ class Trace:
     opened the trace; None for a trace that a program opened.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        trace_id: str,
-        group_id: str | None = None,
-        metadata: JsonObject | None = None,
-        disabled: bool = False,
-        receivers: Receivers | None = None,
-        origin: Origin | None = None,
-    ) -> None:
-        self.name = name
-        self.trace_id: str = NO_ID if disabled else trace_id
-        self.group_id = group_id
-        self.metadata = metadata
-        self.disabled = disabled
-        self.origin = origin
-        self._chosen = receivers
-        self._receivers: Receivers | None = None
-        self._is_over = False
-        self._token: Token[Current | None] | None = None
+    name: str
+    _: KW_ONLY
+    trace_id: str
+    group_id: str | None = None
+    metadata: JsonObject | None = None
+    disabled: bool = False
+    receivers: Receivers | None = None
+    origin: Origin | None = None
+    _reports_to: Receivers | None = field(default=None, init=False)
+    _is_over: bool = field(default=False, init=False)
+    _token: "Token[Current | None] | None" = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.disabled:
+            self.trace_id = NO_ID
 
     def start(self, mark_as_current: bool = False) -> None:
         """Start the trace; new spans belong to it if it is marked as current."""
         if mark_as_current and self._token is None:
             self._token = CURRENT.set(Current(self, None))
-        if self._receivers is not None:
+        if self._reports_to is not None:
             return
         self.restore()
-        for receiver in self._receivers or ():
+        for receiver in self._reports_to or ():
             if "on_trace_start" not in receiver.unused:
                 receiver.call("on_trace_start", self)
 
@@ -110,18 +106,18 @@ class Trace:
         """End the trace, and restore the previous current trace; later calls do nothing."""
         if reset_current:
             self._token = _left(self._token)
-        if self._receivers is None or self._is_over:
+        if self._reports_to is None or self._is_over:
             return
         self._is_over = True
-        for receiver in self._receivers:
+        for receiver in self._reports_to:
             if "on_trace_end" not in receiver.unused:
                 receiver.call("on_trace_end", self)
 
     def restore(self) -> None:
         """Continue a trace that another process started, without reporting its start."""
-        if self._receivers is None:
-            present = REGISTRATION.active if self._chosen is None else self._chosen
-            self._receivers = () if self.disabled else present
+        if self._reports_to is None:
+            present = REGISTRATION.active if self.receivers is None else self.receivers
+            self._reports_to = () if self.disabled else present
 
     def export(self) -> dict[str, Any] | None:
         """Return the trace as an exporter sends it, or None if it is disabled."""
@@ -153,6 +149,7 @@ class Trace:
             await REGISTRATION.settled()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Span(Generic[D]):
     """A piece of work in a trace, with a start and an end.
 
@@ -162,50 +159,22 @@ class Span(Generic[D]):
     nothing that processors receive.
     """
 
-    __slots__ = (
-        "_children",
-        "_leave",
-        "_receivers",
-        "_token",
-        "durable",
-        "ended_seconds",
-        "error",
-        "facts",
-        "hides",
-        "parent_id",
-        "sensitive",
-        "span_data",
-        "span_id",
-        "started_seconds",
-        "trace",
-    )
-
-    def __init__(
-        self,
-        trace: Trace,
-        span_data: D,
-        *,
-        span_id: str,
-        parent_id: str | None = None,
-        receivers: Receivers = (),
-        sensitive: bool = True,
-        durable: bool = False,
-    ) -> None:
-        self.trace: Trace = trace
-        self.span_id: str = span_id
-        self.parent_id: str | None = parent_id
-        self.span_data: D = span_data
-        self.error: SpanError | None = None
-        self.facts: dict[str, Any] = {}
-        self.hides: Hides | None = None
-        self.started_seconds: float | None = None
-        self.ended_seconds: float | None = None
-        self.sensitive: bool = sensitive
-        self.durable: bool = durable
-        self._receivers = receivers
-        self._children = itertools.count()
-        self._leave: tuple[Callable[[], None], ...] = ()
-        self._token: Token[Current | None] | None = None
+    trace: Trace
+    span_data: D
+    _: KW_ONLY
+    span_id: str
+    parent_id: str | None = None
+    receivers: Receivers = ()
+    sensitive: bool = True
+    durable: bool = False
+    error: SpanError | None = field(default=None, init=False)
+    facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
+    hides: Hides | None = field(default=None, init=False)
+    started_seconds: float | None = field(default=None, init=False)
+    ended_seconds: float | None = field(default=None, init=False)
+    _children: Iterator[int] = field(default_factory=itertools.count, init=False)
+    _leave: tuple[Callable[[], None], ...] = field(default=(), init=False)
+    _token: "Token[Current | None] | None" = field(default=None, init=False)
 
     @property
     def trace_id(self) -> str:
@@ -230,7 +199,7 @@ class Span(Generic[D]):
     @property
     def is_recorded(self) -> bool:
         """Whether the span is reported to a processor."""
-        return bool(self._receivers)
+        return bool(self.receivers)
 
     def child_id(self, kind: str) -> str:
         """Return the id of the next child span.
@@ -246,7 +215,7 @@ class Span(Generic[D]):
         """Start the span, once; new spans are its children if it is marked as current."""
         if mark_as_current and self._token is None:
             self._token = CURRENT.set(Current(self.trace, self))
-            for one in self._receivers:
+            for one in self.receivers:
                 if one.enter_span is not None:
                     with suppress(Exception):  # a processor ends no run
                         self._leave = (*self._leave, one.enter_span(self))
@@ -297,7 +266,7 @@ class Span(Generic[D]):
         }
 
     def _report(self, method: str) -> None:
-        receivers = [one for one in self._receivers if method not in one.unused]
+        receivers = [one for one in self.receivers if method not in one.unused]
         reported = self
         if not self.sensitive and receivers:
             self.span_data.drop_content()

@@ -9,9 +9,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
+from outlast.agents.json_values import as_object, as_text
 from outlast.contract.names import (
     SETTING_AS_TOOL,
     SETTING_CALLER,
@@ -21,7 +22,7 @@ from outlast.contract.names import (
     run_of_key,
     tells_turns,
 )
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.tracing.current import (
     CURRENT,
     NO_ID,
@@ -146,19 +147,19 @@ def scope_of(
     settings_of_run = settings or {}
     outer = outer_call(settings)
     root = run_id if outer is None else outer.root
-    outer_span_id = _text(settings_of_run.get("trace_parent_id"))
-    name = _text(settings_of_run.get("workflow_name"))
-    own_name = _text(settings_of_run.get("trace_task_name"))
+    outer_span_id = as_text(settings_of_run.get("trace_parent_id"))
+    name = as_text(settings_of_run.get("workflow_name"))
+    own_name = as_text(settings_of_run.get("trace_task_name"))
     if own_name is None and settings_of_run.get("trace_joined") is not True:
         own_name = name  # in a joined trace, `workflow_name` is the trace's name
     if outer is not None:
         outer_span_id, own_name = outer.span_id, outer.task_name or own_name
     return TraceScope(
         run_id=run_id,
-        trace_id=_text(settings_of_run.get("trace_id")) or derived_trace_id("run", root),
+        trace_id=as_text(settings_of_run.get("trace_id")) or derived_trace_id("run", root),
         workflow_name=name or DEFAULT_WORKFLOW_NAME,
-        group_id=_text(settings_of_run.get("group_id")),
-        metadata=_object(settings_of_run.get("trace_metadata")),
+        group_id=as_text(settings_of_run.get("group_id")),
+        metadata=as_object(settings_of_run.get("trace_metadata")),
         disabled=settings_of_run.get("tracing_disabled") is True,
         sensitive=settings_of_run.get("trace_include_sensitive_data") is not False,
         agent_span_id=agent_span_id(run_id, agent, handovers),
@@ -189,8 +190,8 @@ class OuterCall:
 
 def outer_call(settings: JsonObject | None) -> OuterCall | None:
     """Return the call that started a nested run, or None for a run without a parent."""
-    as_tool = _object((settings or {}).get(SETTING_AS_TOOL)) or {}
-    call = _object(as_tool.get(TRACE))
+    as_tool = as_object((settings or {}).get(SETTING_AS_TOOL)) or {}
+    call = as_object(as_tool.get(TRACE))
     if call is None:
         return None
     key, effect = str(call.get("key")), call.get("effect")
@@ -231,8 +232,8 @@ def _scope_of_question(
         root_id=run_id if outer is None else run_of_key(outer.root),
         question=question,
         agent=agent,
-        customer=_text(customer.get("id")) or "",
-        caller=_text((settings or {}).get(SETTING_CALLER)) or "",
+        customer=as_text(customer.get("id")) or "",
+        caller=as_text((settings or {}).get(SETTING_CALLER)) or "",
     )
     scope = scope_of(settings, key, agent=agent, handovers=handovers)
     return scope._replace(origin=origin)
@@ -366,11 +367,3 @@ class SpanAround(Span[SpanData]):
 
 
 _MODEL_CALLS = frozenset({"generation", "response"})
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _object(value: Json) -> JsonObject | None:
-    return cast("JsonObject", value) if isinstance(value, dict) else None
