@@ -167,9 +167,9 @@ class Span(Generic[D]):
     receivers: Receivers = ()
     sensitive: bool = True
     durable: bool = False
+    hides: Hides | None = None
     error: SpanError | None = field(default=None, init=False)
     facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
-    hides: Hides | None = field(default=None, init=False)
     started_seconds: float | None = field(default=None, init=False)
     ended_seconds: float | None = field(default=None, init=False)
     _children: Iterator[int] = field(default_factory=itertools.count, init=False)

@@ -7,7 +7,7 @@ is reported twice has the same id both times.
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -102,7 +102,7 @@ class TraceScope(NamedTuple):
         self, span_data: D, span_id: str, parent_id: str | None, receivers: Receivers
     ) -> Span[D]:
         """Return an object for a span of the run, whose id is derived."""
-        span = Span(
+        return Span(
             self.trace(),
             span_data,
             span_id=span_id,
@@ -110,9 +110,8 @@ class TraceScope(NamedTuple):
             receivers=receivers,
             sensitive=self.sensitive,
             durable=True,
+            hides=self.hides,
         )
-        span.hides = self.hides
-        return span
 
 
 NO_SCOPE = TraceScope(run_id="", trace_id=NO_ID, agent_span_id=NO_ID, disabled=True)
@@ -304,12 +303,10 @@ def around_effect(
         receivers=receivers,
         sensitive=scope.sensitive,
         durable=True,
+        hides=scope.hides,
+        within=(scope.effects_key, effect, attempt),
+        agent_span_id=scope.agent_span_id,
     )
-    around.within = (scope.effects_key, effect, attempt)
-    around.model_calls = 0
-    around.agent_span_id = scope.agent_span_id
-    around.hides = scope.hides
-    around.held = []
     token = CURRENT.set(Current(trace, around))
     try:
         yield around
@@ -331,15 +328,16 @@ def leave_turn() -> None:
         place.span.span_id = place.span.agent_span_id
 
 
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
 class SpanAround(Span[SpanData]):
     """The parent of spans opened in one attempt of an effect; it has the turn's or agent's id."""
 
-    __slots__ = ("agent_span_id", "held", "model_calls", "within")
-
     within: tuple[str, int, int]
     agent_span_id: str
-    model_calls: int
-    held: list[tuple[Span[Any], float]]
+    model_calls: int = field(default=0, init=False)
+    held: list[tuple[Span[Any], float]] = field(
+        default_factory=list[tuple[Span[Any], float]], init=False
+    )
 
     def hold(self, span: Span[Any], at_seconds: float) -> None:
         """Keep an ended span of a model call until the attempt is over.

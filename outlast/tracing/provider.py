@@ -255,7 +255,7 @@ def open_span(
     if disabled or around.trace.disabled or (above is not None and not above.is_recorded):
         return Span(around.trace, span_data, span_id=NO_ID)
     made = above.child_id(span_data.type) if above is not None else gen_span_id()
-    span = Span(
+    return Span(
         around.trace,
         span_data,
         span_id=span_id or made,
@@ -263,9 +263,8 @@ def open_span(
         receivers=receivers,
         sensitive=above.sensitive if above is not None else True,
         durable=above is not None and above.durable and span_id is None,
+        hides=above.hides if above is not None else None,
     )
-    span.hides = above.hides if above is not None else None
-    return span
 
 
 def _place_of(parent: Trace | Span[Any]) -> Current:
