@@ -134,7 +134,7 @@ def resumed(state: LoopState, carried: tuple[Stage, ...] | None = None) -> tuple
     """
     if carried is not None:
         return carried
-    return tuple(replace(one, since_ms=state.start.started_at_ms) for one in _under_way(state))
+    return _under_way(state, state.start.started_at_ms, NO_USAGE)
 
 
 def advanced(
@@ -153,20 +153,11 @@ def advanced(
     waits = (*_waits(stages, before, event, after), *_not_run(stages, before, event, after))
     if stages and _place(after) == _place(before):
         return stages, waits
-    now = (*_under_way(after), *_interrupted(stages, after))
+    now = (*_under_way(after, event.at_ms, after.usage), *_interrupted(stages, after))
     running = {one.identity: one for one in stages}
     kept = {one.identity for one in now}
     begun = {
-        one.identity: _with_targets(
-            replace(
-                one,
-                since_ms=event.at_ms,
-                spent=after.usage,
-                caller=_caller(one, before, event, after),
-            ),
-            before,
-            event,
-        )
+        one.identity: _with_targets(_called(one, before, event, after), before, event)
         for one in now
         if one.identity not in running
     }
@@ -193,16 +184,31 @@ def _place(state: LoopState) -> tuple[object, ...]:
     return is_over, len(state.answers), len(state.handoff_path), _turn(state), inner
 
 
-def _under_way(state: LoopState) -> tuple[Stage, ...]:
-    """Return the stages of a state, without their beginnings."""
+def _under_way(state: LoopState, since_ms: int, spent: Usage) -> tuple[Stage, ...]:
+    """Return the stages of a state as if they began now."""
     if not state.question.answering or state.phase in {"closing", "closed"}:
         return ()
     number, handovers, turn = len(state.answers), len(state.handoff_path) - 1, _turn(state)
     stages = [
-        Stage(kind="question", question=number),
-        Stage(kind="agent", question=number, handovers=handovers, agent=state.agent),
+        Stage(kind="question", question=number, since_ms=since_ms, spent=spent),
+        Stage(
+            kind="agent",
+            question=number,
+            handovers=handovers,
+            agent=state.agent,
+            since_ms=since_ms,
+            spent=spent,
+        ),
     ]
-    within = Stage(kind="turn", question=number, handovers=handovers, turn=turn, agent=state.agent)
+    within = Stage(
+        kind="turn",
+        question=number,
+        handovers=handovers,
+        turn=turn,
+        agent=state.agent,
+        since_ms=since_ms,
+        spent=spent,
+    )
     if turn > 0:
         stages.append(within)
     for effect in state.pending:
@@ -251,11 +257,11 @@ def _turn(state: LoopState) -> int:
 
 
 def _ended(stage: Stage, event: Event, after: LoopState) -> StageEnded:
-    over = StageEnded(stage=stage, at_ms=max(event.at_ms, stage.since_ms))
+    at_ms = max(event.at_ms, stage.since_ms)
     if stage.kind == "handoff":
-        return _handoff_ended(over, event)
+        return _handoff_ended(StageEnded(stage=stage, at_ms=at_ms), event)
     if stage.kind == "nested_run":
-        return _nested_run_ended(over, event)
+        return _nested_run_ended(StageEnded(stage=stage, at_ms=at_ms), event)
     failure = _failure_of(stage.question, after)
     if stage.kind == "turn":
         failure = None if isinstance(_result(event), FinalizedAnswer) else failure
@@ -263,7 +269,8 @@ def _ended(stage: Stage, event: Event, after: LoopState) -> StageEnded:
             failure = None  # it is the next turn that was not to be
     elif len(after.answers) == stage.question and after.phase not in {"closing", "closed"}:
         failure = None  # the agent handed over, and a handler may still answer
-    return replace(over, usage=after.usage.minus(stage.spent), failure=failure)
+    usage = after.usage.minus(stage.spent)
+    return StageEnded(stage=stage, at_ms=at_ms, usage=usage, failure=failure)
 
 
 def _result(event: Event) -> Result:
@@ -339,13 +346,14 @@ def _with_targets(stage: Stage, before: LoopState, event: Event) -> Stage:
     return replace(stage, targets=(stage.targets[0], *others))
 
 
-def _caller(stage: Stage, before: LoopState, event: Event, after: LoopState) -> str:
-    """Return the caller of a question that begins: that of the first message that it answers."""
+def _called(stage: Stage, before: LoopState, event: Event, after: LoopState) -> Stage:
+    """Return a question that begins with its caller: that of the first message that it answers."""
     if stage.kind != "question":
-        return ""
+        return stage
     arrived = (event.message,) if isinstance(event, MessageReceived) else ()
     messages = (one for one in (*before.inbox, *arrived) if one.id in after.question.answering)
-    return next((one.caller for one in messages if one.caller), "")
+    caller = next((one.caller for one in messages if one.caller), "")
+    return replace(stage, caller=caller) if caller else stage
 
 
 def _settled_at_once(
