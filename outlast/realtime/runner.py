@@ -114,20 +114,12 @@ class RealtimeRunner(Placed):
         Raises:
             UserError: an argument does not fit.
         """
-        place = self._place
-        client, queue = place.get("client"), place.get("task_queue")
+        client, queue = self._place.get("client"), self._place.get("task_queue")
         check_place(id, client, queue, is_new=True)
         registry = self._registry(context)
         config = self._run_config(run_config)
         definitions = LocalDefinitions(self._agent, run_config=config, context=context)
-        host = RunHost(
-            self._agent,
-            client,
-            queue,
-            definitions.program_context,
-            place.get("patience"),
-            blob_store=place.get("blob_store"),
-        )
+        host = self._host(definitions)
         record = run_input(
             self._agent,
             "",
@@ -147,9 +139,20 @@ class RealtimeRunner(Placed):
             host=host,
             context=context,
             registry=registry if client or queue else None,
-            tenant=as_tenant(place.get("tenant")),
+            tenant=as_tenant(self._place.get("tenant")),
         )
         return self._session(run, registry, model_config or RealtimeModelConfig())
+
+    def _host(self, definitions: LocalDefinitions) -> RunHost:
+        place = self._place
+        return RunHost(
+            self._agent,
+            place.get("client"),
+            place.get("task_queue"),
+            definitions.program_context,
+            place.get("patience"),
+            blob_store=place.get("blob_store"),
+        )
 
     def _registry(self, context: object) -> Registry:
         registry = Registry([self._agent], tell_apart=True)
