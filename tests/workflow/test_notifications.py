@@ -15,7 +15,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from outlast.activities.boundary import _report_progress, _send_heartbeats
+from outlast.activities.boundary import _report_progress, _Scope
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.errors import RunCancelled, RunNotFound
@@ -58,11 +58,11 @@ async def deliver(beats: int) -> list[Any]:
     info = activity.info()
     if info.attempt == 3:
         return list(info.heartbeat_details)
-    with _send_heartbeats() as beat:
-        _report_progress(beat, {"done": {"chat": info.attempt}})
+    with _Scope(info, {}, None, 0.0) as scope:
+        _report_progress(scope.beat, {"done": {"chat": info.attempt}})
         for _ in range(beats):
-            assert beat.send is not None
-            beat.send()  # as the thread of heartbeats does
+            assert scope.beat.send is not None
+            scope.beat.send()  # as the thread of heartbeats does
             await asyncio.sleep(0.05)
         raise ApplicationError("not delivered")
 
