@@ -11,7 +11,14 @@ from outlast.loop.state import LoopState
 from tests.replay import releases
 from tests.replay.test_recorded_histories import Step, folded
 
-HISTORIES = sorted((releases.FOLDER / releases.UNRELEASED / "histories").glob("*.json.gz"))
+HISTORIES = sorted(
+    {
+        path.name: path
+        for folder in releases.releases()
+        for path in (folder / "histories").glob("*.json.gz")
+    }.values()
+)
+"""The newest recording of each run."""
 
 
 @dataclass(frozen=True)
