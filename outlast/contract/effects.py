@@ -11,9 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from outlast.contract import failures, names, policies
 from outlast.contract.failures import EngineFailure
 from outlast.loop import effects, phrases
-from outlast.loop.calls import (
-    ExecutionOptions,
-)
+from outlast.loop.calls import ExecutionOptions
 from outlast.loop.effects import Effect
 from outlast.loop.items import Item
 from outlast.loop.state import LoopState, items_of, items_to_save, items_to_summarise, redacted_in

@@ -38,16 +38,7 @@ from outlast.contract.records import (
     read_carried,
     takeover_of,
 )
-from outlast.loop.actions import (
-    AttachLineRecord,
-    CancelRecord,
-    DeliverRecord,
-    LendRecord,
-    LineReplyRecord,
-    NestedRecord,
-    RetryRecord,
-    WithdrawRecord,
-)
+from outlast.loop.actions import DeliverRecord
 from outlast.loop.calls import AgentResult, RequiredApproval
 from outlast.loop.checks import LACKS_APPROVAL
 from outlast.loop.effects import Effect, EffectAnswered, EffectFailed, NotifyPeople, RunAgent
@@ -135,19 +126,19 @@ def start_of(
     )
 
 
-_SIGNALS: Final[Mapping[str, tuple[type, type[Event]]]] = {
-    names.SIGNAL_CANCEL: (CancelRecord, CancelRequested),
-    names.SIGNAL_NESTED: (NestedRecord, NestedReported),
-    names.SIGNAL_LEND: (LendRecord, BudgetLent),
-    names.SIGNAL_LINE_REPLY: (LineReplyRecord, LineReplied),
-    names.WITHDRAW: (WithdrawRecord, MessageWithdrawn),
+_SIGNALS: Final[Mapping[str, type[Event]]] = {
+    names.SIGNAL_CANCEL: CancelRequested,
+    names.SIGNAL_NESTED: NestedReported,
+    names.SIGNAL_LEND: BudgetLent,
+    names.SIGNAL_LINE_REPLY: LineReplied,
+    names.WITHDRAW: MessageWithdrawn,
 }
-_UPDATES: Final[Mapping[str, tuple[type, type[Event]]]] = {
-    names.WITHDRAW: (WithdrawRecord, MessageWithdrawn),
-    names.UPDATE_RETRY: (RetryRecord, RetryRequested),
-    names.UPDATE_ATTACH_LINE: (AttachLineRecord, LineAttached),
+_UPDATES: Final[Mapping[str, type[Event]]] = {
+    names.WITHDRAW: MessageWithdrawn,
+    names.UPDATE_RETRY: RetryRequested,
+    names.UPDATE_ATTACH_LINE: LineAttached,
 }
-"""The records that programs send, by the name of their signal or update, and their events."""
+"""The events of signals and updates that programs send, by name. Each inherits its payload's record."""
 
 E = TypeVar("E", bound=Event)
 
@@ -158,9 +149,10 @@ def _event(kind: type[E], record: Any, at_ms: int, **more: Any) -> E:
     return kind(at_ms=at_ms, **sent, **more)
 
 
-def _sent(row: tuple[type, type[Event]], payload: Json | Unreadable, at_ms: int) -> Event:
-    record, event = row
-    return _event(event, read(record, payload), at_ms)
+def _sent(kind: type[Event], payload: Json | Unreadable, at_ms: int) -> Event:
+    """Return the event of a payload: what is read is the record, which has no time of its own."""
+    assert kind.__base__ is not None  # noqa: S101  the record
+    return _event(kind, read(kind.__base__, payload), at_ms)
 
 
 def signalled(

@@ -1,7 +1,7 @@
 """What people and programs send to a run: the payloads of signals and updates.
 
-`human_actions.py` has a row for each thing that people do. The events of what programs send are
-these records with a time.
+`human_actions.py` has a row for each thing that people do. What programs send is a record, too, and its
+event inherits the record and adds a time.
 """
 
 from dataclasses import dataclass, field
