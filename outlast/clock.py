@@ -20,5 +20,5 @@ def time_of(at_ms: float) -> datetime:
 
 
 def ms_of(at: datetime) -> int:
-    """Return the milliseconds since the epoch of a time."""
+    """Return a time in milliseconds since the epoch."""
     return round(at.timestamp() * 1_000)

@@ -160,7 +160,7 @@ class EffectActivities:
 async def _call_model(
     worker: WorkerDeps, request: EffectRequest[CallModel], scope: "_Scope", execution: Execution
 ) -> ModelReply:
-    """Call a model, with its text for readers in this process and in heartbeats."""
+    """Call a model, and show its text to readers of this process and in heartbeats."""
     info, client = scope.info, activity.client()
     place = place_of(client, execution.workflow_id)
     chain_id = worker.key.chain_id if worker.key is not None else ""

@@ -188,7 +188,7 @@ class LateResults:
         self._lock = threading.Lock()
 
     def find(self, key: LocalCall) -> bytes | None:
-        """Return the late result, as JSON text, of an earlier attempt, and keep it: the next may be lost, too."""
+        """Return the late result of an earlier attempt as JSON text; it stays for the next attempt."""
         with self._lock:
             kept_at, result = self._kept.get(key, (0.0, None))
             return result if time.monotonic() - kept_at <= LATE_KEPT_SECONDS else None

@@ -92,7 +92,7 @@ def check_callable(function: object, parameters: Sequence[str], *, what: str) ->
 
 
 def called_with(*parameters: str, or_a: type | tuple[type, ...] = ()) -> Rule:
-    """Return the rule of a field with a callable, or with a value of another type."""
+    """Return the rule of a field: a callable with these parameters, or a value of the types `or_a`."""
     return lambda place, value: (
         None if isinstance(value, or_a) else check_callable(value, parameters, what=place)
     )

@@ -185,7 +185,7 @@ def _place(state: LoopState) -> tuple[object, ...]:
 
 
 def _under_way(state: LoopState, since_ms: int, spent: Usage) -> tuple[Stage, ...]:
-    """Return the stages of a state as if they began now."""
+    """Return the stages of a state, each as if it began at a time, after so much was spent."""
     if not state.question.answering or state.phase in {"closing", "closed"}:
         return ()
     number, handovers, turn = len(state.answers), len(state.handoff_path) - 1, _turn(state)

@@ -96,7 +96,7 @@ def calls_of(state: LoopState) -> list[ModelUse]:
 
 
 def with_nested(state: LoopState, uses: Iterable[ModelUse]) -> tuple[ModelUse, ...]:
-    """Return what nested runs used, by question, with a run for the present question."""
+    """Return what nested runs have used for each question, with further uses for the present one."""
     question = len(state.answers)
     earlier = (one for one in state.nested_uses if one.question != question)
     present = (one for one in state.nested_uses if one.question == question)

@@ -94,7 +94,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 def retry_of(retries: int | None, shortest: float, longest: float | None) -> ToolRetry:
-    """Return how calls are retried, by the options `max_retry_attempts` and the two waits."""
+    """Return how calls are retried: how often, and after which waits in seconds."""
     first = timedelta(seconds=shortest) or SHORTEST_WAIT
     bound = ToolRetry().maximum_interval if longest is None else timedelta(seconds=longest)
     bound = bound or SHORTEST_WAIT

@@ -88,7 +88,7 @@ class Progress:
     def __init__(self, session: SessionEvents) -> None:
         self.line: str = ""
         self.under_way: dict[str, bool] = {}
-        """Calls that a caller waits for, by their ids, and whether a person has to decide."""
+        """Whether a person has to decide about a call under way, by the id of the call."""
         self.asked: dict[str, ApprovalRequest] = {}
         """What the program was told of each request, by its id."""
         self._session = session

@@ -390,7 +390,7 @@ def _check_compaction(invocation: Invocation) -> None:
 def _compaction_needs(
     invocation: Invocation, calls: tuple[PlannedCall, ...], usage: Usage
 ) -> tuple[CompactionNeed, tuple[PlannedCall, ...]]:
-    """Return whether the view should become shorter for the agent, and the calls, which say it too.
+    """Return the compaction that the agent needs, and the calls with that of their target agents.
 
     A handoff may lead to an agent whose model has a smaller window.
     """

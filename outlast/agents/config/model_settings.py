@@ -58,7 +58,7 @@ _NUMBERS: Final = {
     "max_tokens": int,
     "top_logprobs": int,
 }
-"""Fields that may be set to text, as from an environment variable."""
+"""The fields of numbers, which may be given as text, such as from an environment variable."""
 
 
 class _Reasoning(Protocol):

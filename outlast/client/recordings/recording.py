@@ -26,7 +26,7 @@ StepKind: TypeAlias = Literal[
 OutsideKind: TypeAlias = Literal[
     "message", "action", "delivery", "time", "cancel", "retry", "withdraw"
 ]
-"""What came from people and programs, or with time."""
+"""What people or programs sent, or that a time came."""
 
 EntryKind: TypeAlias = Literal[StepKind, OutsideKind, "request", "line", "answer", "end", "lost"]
 """What an entry is about: a message, a step of the run with its result, or something from outside."""
