@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from temporalio.worker import Replayer
+
 FOLDER = Path(__file__).parent / "releases"
 UNRELEASED = "unreleased"
 SUMS = "SHA256SUMS"
@@ -42,3 +44,9 @@ def sums_of(folder: Path) -> str:
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
         for path in files
     )
+
+
+def replayer(*workflows: type) -> Replayer:
+    """Return what runs these workflows along a recorded history."""
+    # The SDK refuses a step of more than two seconds: so long waits a machine that does much else.
+    return Replayer(workflows=workflows, build_id="test", debug_mode=True)

@@ -11,7 +11,6 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter
-from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
 from outlast.client.read.history import HistoryReader
@@ -27,7 +26,7 @@ from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.replay import outside_scenarios, releases
-from tests.replay.releases import read
+from tests.replay.releases import read, replayer
 from tests.replay.scenarios import SCENARIOS
 
 RELEASES = releases.releases()
@@ -58,13 +57,13 @@ async def test_a_recorded_run_replays_and_folds_to_the_state_it_had(path: Path) 
 async def test_a_recorded_workflow_beside_runs_replays(path: Path) -> None:
     kind = path.name.removesuffix(".json.gz")
     recorded = WorkflowHistory.from_json(kind, read(path))
-    await Replayer(workflows=[WORKFLOWS[kind]], build_id="test").replay_workflow(recorded)
+    await replayer(WORKFLOWS[kind]).replay_workflow(recorded)
 
 
 async def check(recording: dict[str, Any]) -> None:
     """Make sure that a run, and those nested in it, replay and fold."""
     recorded = WorkflowHistory.from_json(recording["run_id"], recording["history"])
-    await Replayer(workflows=[AgentRun], build_id="test").replay_workflow(recorded)
+    await replayer(AgentRun).replay_workflow(recorded)
     *_, (_, state) = await folded(recorded.events, recording["run_id"])
     assert_same(state, recording["state"])
     for nested in recording.get("nested", []):

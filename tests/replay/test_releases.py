@@ -8,17 +8,14 @@ from typing import Any
 
 import jsonschema
 import pytest
-from temporalio.worker import Replayer
 
 from outlast import UserError
 from outlast.archive import Archive, ArchiveDamaged, verify
 from outlast.client.recordings import json_schema
-from outlast.contract import records
-from outlast.loop.state import LoopState
 from outlast.testing import load_runs, replay
 from outlast.workflows.agent_run import AgentRun
 from tests.replay import kept_sessions, proofs, public_names, record, releases, surface
-from tests.replay.releases import read
+from tests.replay.releases import read, replayer
 from tests.replay.test_recorded_histories import assert_same, folded
 
 RELEASES = releases.releases()
@@ -66,10 +63,8 @@ async def test_an_archive_is_read_replayed_and_folded_to_the_states_it_had(folde
         entries = await archive.histories_of("default", run_id)
         histories = await archive.workflow_histories("default", run_id)
         assert len(entries) == len(histories) > 0
-        records.adapter(LoopState)  # as workers do at their start: it takes seconds
-        replayer = Replayer(workflows=[AgentRun], build_id="test")
         for one in histories:
-            await replayer.replay_workflow(one)
+            await replayer(AgentRun).replay_workflow(one)
         *_, (_, last) = await folded(list(histories[-1].events), run_id)
         assert_same(last, state)
 
