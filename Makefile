@@ -11,7 +11,7 @@ OLDEST := 1.29
 TOOLS := $(CURDIR)/$(VENV)/servers
 # What servers may do differently: search, reset, add search attributes.
 SERVER_TESTS := tests/workflow/test_visibility.py tests/workflow/test_lost_attributes.py tests/workflow/test_resets.py \
-	tests/unit/cli/test_list_runs.py tests/unit/visibility tests/unit/cli/test_doctor.py::test_missing_attributes_are_told_and_then_added
+	tests/unit/cli/test_list_runs.py tests/unit/temporal/visibility tests/unit/cli/test_doctor.py::test_missing_attributes_are_told_and_then_added
 # The certificates of the system, so that it works behind a proxy as pip does.
 SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
 LOCK := pyproject.toml uv.lock

@@ -27,7 +27,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.contract import names
-from outlast.visibility.search_attributes import ensure_search_attributes, lacks_search_attributes
+from outlast.temporal.visibility.search_attributes import (
+    ensure_search_attributes,
+    lacks_search_attributes,
+)
 
 VERSION = "v1.32.0"
 CACHE = Path.home() / ".cache" / "outlast-bench"

@@ -38,10 +38,10 @@ from benchmarks.processes import Child
 from benchmarks.surroundings import surroundings
 from outlast import Agent, RunConfig, Runner
 from outlast.contract import names
+from outlast.contract.streams.reply_events import reply_events, response_object
 from outlast.dev import EmbeddedServer
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelRequest, ModelResponse, response_of_stream
-from outlast.streams.reply_events import reply_events, response_object
 from outlast.testing import ScriptedModel
 from outlast.worker import AgentWorker
 

@@ -273,76 +273,83 @@ from outlast.client.start.responses_websocket_session import (
 )
 from outlast.client.start.runner import Runner as Runner
 from outlast.client.start.tenant import Tenant as Tenant
+from outlast.extensions.machine.computer import AsyncComputer as AsyncComputer
+from outlast.extensions.machine.computer import Button as Button
+from outlast.extensions.machine.computer import Computer as Computer
+from outlast.extensions.machine.computer import Environment as Environment
+from outlast.extensions.machine.computer_tool import ComputerTool as ComputerTool
+from outlast.extensions.machine.computer_tool import (
+    ComputerToolSafetyCheckData as ComputerToolSafetyCheckData,
+)
+from outlast.extensions.machine.computer_tool import resolve_computer as resolve_computer
+from outlast.extensions.machine.computers import ComputerProvider as ComputerProvider
+from outlast.extensions.machine.computers import (
+    dispose_resolved_computers as dispose_resolved_computers,
+)
+from outlast.extensions.machine.diffs import apply_diff as apply_diff
+from outlast.extensions.machine.patch import ApplyPatchEditor as ApplyPatchEditor
+from outlast.extensions.machine.patch import ApplyPatchOperation as ApplyPatchOperation
+from outlast.extensions.machine.patch import ApplyPatchResult as ApplyPatchResult
+from outlast.extensions.machine.patch import ApplyPatchTool as ApplyPatchTool
+from outlast.extensions.machine.shell import LocalShellCommandRequest as LocalShellCommandRequest
+from outlast.extensions.machine.shell import LocalShellExecutor as LocalShellExecutor
+from outlast.extensions.machine.shell import LocalShellTool as LocalShellTool
+from outlast.extensions.machine.shell import ShellActionRequest as ShellActionRequest
+from outlast.extensions.machine.shell import ShellCallData as ShellCallData
+from outlast.extensions.machine.shell import ShellCallOutcome as ShellCallOutcome
+from outlast.extensions.machine.shell import ShellCommandOutput as ShellCommandOutput
+from outlast.extensions.machine.shell import ShellCommandRequest as ShellCommandRequest
+from outlast.extensions.machine.shell import ShellExecutor as ShellExecutor
+from outlast.extensions.machine.shell import ShellResult as ShellResult
+from outlast.extensions.machine.shell import ShellTool as ShellTool
+from outlast.extensions.machine.shell_environments import (
+    ShellToolContainerAutoEnvironment as ShellToolContainerAutoEnvironment,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolContainerNetworkPolicy as ShellToolContainerNetworkPolicy,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyAllowlist as ShellToolContainerNetworkPolicyAllowlist,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyDisabled as ShellToolContainerNetworkPolicyDisabled,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyDomainSecret as ShellToolContainerNetworkPolicyDomainSecret,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolContainerReferenceEnvironment as ShellToolContainerReferenceEnvironment,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolContainerSkill as ShellToolContainerSkill,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolEnvironment as ShellToolEnvironment,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolHostedEnvironment as ShellToolHostedEnvironment,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolInlineSkill as ShellToolInlineSkill,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolInlineSkillSource as ShellToolInlineSkillSource,
+)
+from outlast.extensions.machine.shell_environments import (
+    ShellToolLocalEnvironment as ShellToolLocalEnvironment,
+)
+from outlast.extensions.machine.shell_environments import ShellToolLocalSkill as ShellToolLocalSkill
+from outlast.extensions.machine.shell_environments import (
+    ShellToolSkillReference as ShellToolSkillReference,
+)
+from outlast.extensions.temporal_tools import OperationToolOptions as OperationToolOptions
+from outlast.extensions.temporal_tools import nexus_tool as nexus_tool
+from outlast.extensions.temporal_tools import workflow_tool as workflow_tool
 from outlast.loop.approvals import ApprovalRequest as ApprovalRequest
 from outlast.loop.approvals import Decision as Decision
 from outlast.loop.approvals import Person as Person
 from outlast.loop.start import Customer as Customer
 from outlast.loop.values import DEFAULT_MAX_TURNS as DEFAULT_MAX_TURNS
-from outlast.machine.computer import AsyncComputer as AsyncComputer
-from outlast.machine.computer import Button as Button
-from outlast.machine.computer import Computer as Computer
-from outlast.machine.computer import Environment as Environment
-from outlast.machine.computer_tool import ComputerTool as ComputerTool
-from outlast.machine.computer_tool import (
-    ComputerToolSafetyCheckData as ComputerToolSafetyCheckData,
-)
-from outlast.machine.computer_tool import resolve_computer as resolve_computer
-from outlast.machine.computers import ComputerProvider as ComputerProvider
-from outlast.machine.computers import (
-    dispose_resolved_computers as dispose_resolved_computers,
-)
-from outlast.machine.diffs import apply_diff as apply_diff
-from outlast.machine.patch import ApplyPatchEditor as ApplyPatchEditor
-from outlast.machine.patch import ApplyPatchOperation as ApplyPatchOperation
-from outlast.machine.patch import ApplyPatchResult as ApplyPatchResult
-from outlast.machine.patch import ApplyPatchTool as ApplyPatchTool
-from outlast.machine.shell import LocalShellCommandRequest as LocalShellCommandRequest
-from outlast.machine.shell import LocalShellExecutor as LocalShellExecutor
-from outlast.machine.shell import LocalShellTool as LocalShellTool
-from outlast.machine.shell import ShellActionRequest as ShellActionRequest
-from outlast.machine.shell import ShellCallData as ShellCallData
-from outlast.machine.shell import ShellCallOutcome as ShellCallOutcome
-from outlast.machine.shell import ShellCommandOutput as ShellCommandOutput
-from outlast.machine.shell import ShellCommandRequest as ShellCommandRequest
-from outlast.machine.shell import ShellExecutor as ShellExecutor
-from outlast.machine.shell import ShellResult as ShellResult
-from outlast.machine.shell import ShellTool as ShellTool
-from outlast.machine.shell_environments import (
-    ShellToolContainerAutoEnvironment as ShellToolContainerAutoEnvironment,
-)
-from outlast.machine.shell_environments import (
-    ShellToolContainerNetworkPolicy as ShellToolContainerNetworkPolicy,
-)
-from outlast.machine.shell_environments import (
-    ShellToolContainerNetworkPolicyAllowlist as ShellToolContainerNetworkPolicyAllowlist,
-)
-from outlast.machine.shell_environments import (
-    ShellToolContainerNetworkPolicyDisabled as ShellToolContainerNetworkPolicyDisabled,
-)
-from outlast.machine.shell_environments import (
-    ShellToolContainerNetworkPolicyDomainSecret as ShellToolContainerNetworkPolicyDomainSecret,
-)
-from outlast.machine.shell_environments import (
-    ShellToolContainerReferenceEnvironment as ShellToolContainerReferenceEnvironment,
-)
-from outlast.machine.shell_environments import (
-    ShellToolContainerSkill as ShellToolContainerSkill,
-)
-from outlast.machine.shell_environments import ShellToolEnvironment as ShellToolEnvironment
-from outlast.machine.shell_environments import (
-    ShellToolHostedEnvironment as ShellToolHostedEnvironment,
-)
-from outlast.machine.shell_environments import ShellToolInlineSkill as ShellToolInlineSkill
-from outlast.machine.shell_environments import (
-    ShellToolInlineSkillSource as ShellToolInlineSkillSource,
-)
-from outlast.machine.shell_environments import (
-    ShellToolLocalEnvironment as ShellToolLocalEnvironment,
-)
-from outlast.machine.shell_environments import ShellToolLocalSkill as ShellToolLocalSkill
-from outlast.machine.shell_environments import (
-    ShellToolSkillReference as ShellToolSkillReference,
-)
 from outlast.models.defaults import set_default_openai_api as set_default_openai_api
 from outlast.models.defaults import set_default_openai_client as set_default_openai_client
 from outlast.models.defaults import set_default_openai_key as set_default_openai_key
@@ -384,9 +391,6 @@ from outlast.ports.session import (
     is_openai_responses_compaction_aware_session as is_openai_responses_compaction_aware_session,
 )
 from outlast.sessions.sqlite import SQLiteSession as SQLiteSession
-from outlast.temporal_tools import OperationToolOptions as OperationToolOptions
-from outlast.temporal_tools import nexus_tool as nexus_tool
-from outlast.temporal_tools import workflow_tool as workflow_tool
 from outlast.tracing.current import Span as Span
 from outlast.tracing.current import Trace as Trace
 from outlast.tracing.current import gen_group_id as gen_group_id

@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from outlast.agents.errors import UserError
-from outlast.payloads.readable import UndecodablePayload
+from outlast.temporal.payloads.readable import UndecodablePayload
 
 KEYS_VARIABLE: Final = "OUTLAST_ENCRYPTION_KEYS"
 """The environment variable that names the file of keys."""

@@ -23,8 +23,8 @@ from outlast import Agent
 from outlast.a2a import remote
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.errors import UserError
-from outlast.bodies import DOORS, BodyRefused
-from outlast.bodies.answers import AnswerTooLarge, bound_answers
+from outlast.common.bodies import DOORS, BodyRefused
+from outlast.common.bodies.answers import AnswerTooLarge, bound_answers
 from outlast.deliveries.bodies import BodyReader, json_of
 from outlast.deliveries.problems import Refused
 from outlast.evals.datasets import load_dataset

@@ -22,7 +22,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, running_server, server_process
-from outlast.visibility.search_attributes import ensure_search_attributes, lacks_search_attributes
+from outlast.temporal.visibility.search_attributes import (
+    ensure_search_attributes,
+    lacks_search_attributes,
+)
 
 NAMED_ADDRESS: Final = os.environ.get("OUTLAST_TEST_ADDRESS")
 """Read once, since tests of the command line clear the environment."""

@@ -1,5 +1,5 @@
 """Agent2Agent: agents of others as tools. `outlast serve` is the other end."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

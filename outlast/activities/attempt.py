@@ -13,11 +13,11 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
 from outlast.contract.effects import EffectRequest, kind_of
 from outlast.contract.names import SETTING_AS_TOOL
+from outlast.contract.streams.window import ShownText
 from outlast.loop.calls import Arrival, ModelReply, ToolResult
 from outlast.loop.effects import AgentEffect, CallModel, Effect
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.identity import Execution
-from outlast.streams.window import ShownText
 
 logger: Final = get_logger(__name__)
 

@@ -36,15 +36,15 @@ from outlast.activities.scheduled import send_scheduled_message
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, names, policies, records
 from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
+from outlast.contract.streams.call_windows import FinishedCall, call_windows, place_of
+from outlast.contract.streams.turn_stops import turn_stops
+from outlast.contract.streams.window import DeltaWindow, ShownText
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import AgentEffect, CallModel, RunTool
 from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import Json, JsonObject
-from outlast.payloads.readable import raw_json
 from outlast.ports.identity import Execution
-from outlast.streams.call_windows import FinishedCall, call_windows, place_of
-from outlast.streams.turn_stops import turn_stops
-from outlast.streams.window import DeltaWindow, ShownText
+from outlast.temporal.payloads.readable import raw_json
 from outlast.tracing.current import CURRENT
 
 CLAIM_ATTEMPTS = 20  # with the waits, five seconds: enough to move a run to another worker

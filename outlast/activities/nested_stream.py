@@ -32,6 +32,7 @@ from outlast.agents.logs import get_logger
 from outlast.agents.mcp.tools import tools_seen
 from outlast.agents.tools.definition import FunctionTool
 from outlast.contract.effects import kind_of
+from outlast.contract.streams.delta_reader import RESTARTED
 from outlast.loop.call_forms import FUNCTION, name_of
 from outlast.loop.call_forms import call_item as written_call
 from outlast.loop.calls import ModelReply
@@ -39,7 +40,6 @@ from outlast.loop.effects import CallModel, FinalizeAnswer, RunHandoff
 from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.state import ANSWER_KINDS
 from outlast.loop.values import JsonObject
-from outlast.streams.delta_reader import RESTARTED
 
 logger: Final = get_logger(__name__)
 

@@ -16,11 +16,11 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.common.rendering import engine_summary, excerpt
 from outlast.contract import failures, names, records
 from outlast.contract.records import ScheduledRecord, SendRecord
 from outlast.loop.values import JsonObject
-from outlast.payloads.attributes import first_attributes, listed_customer
-from outlast.rendering import engine_summary, excerpt
+from outlast.temporal.payloads.attributes import first_attributes, listed_customer
 
 PATIENCE_SECONDS: Final = 10
 """How long an attempt waits for a worker of the conversation; the next attempt waits again."""

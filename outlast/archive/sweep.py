@@ -21,10 +21,10 @@ from outlast.agents.errors import AgentsException
 from outlast.archive.archive import Archive, digest_of_run
 from outlast.archive.entries import ArchivedHistory
 from outlast.archive.tombstones import deleted_runs, removed_executions
-from outlast.bodies import DOORS
-from outlast.clock import now_ms, time_of
+from outlast.common.bodies import DOORS
+from outlast.common.clock import now_ms, time_of
 from outlast.contract import names
-from outlast.visibility.queries import equals
+from outlast.temporal.visibility.queries import equals
 
 PAGE: Final = 500
 AT_ONCE: Final = 4

@@ -1,5 +1,5 @@
 """Stores for large content: adapters behind `outlast.ports.blobs`."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -13,7 +13,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.terminal import Column
-from outlast.rendering import counted, named, rough, shown_time
+from outlast.common.rendering import counted, named, rough, shown_time
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -109,7 +109,7 @@ async def status(
     from temporalio.service import RPCError
 
     from outlast.archive import archive_status
-    from outlast.visibility.queries import search_error
+    from outlast.temporal.visibility.queries import search_error
 
     client, archive = await _connected(caller, place)
     async with terminal.waiting(terminal.err(), "comparing the server with the archive"):

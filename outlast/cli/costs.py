@@ -5,8 +5,8 @@ from typing import Final, Protocol
 
 from outlast.cli import terminal
 from outlast.client.costs import QuestionCost, RunCosts
+from outlast.common.rendering import named
 from outlast.pricing import Cost, dollars
-from outlast.rendering import named
 from outlast.views.records import JsonObject
 
 QUESTIONS: Final = 20

@@ -11,8 +11,8 @@ from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
 from outlast.cli.caller import PersonCaller, on_server
 from outlast.cli.consent import Consent
-from outlast.clock import now_ms
-from outlast.rendering import command, decision_command, shown_time
+from outlast.common.clock import now_ms
+from outlast.common.rendering import command, decision_command, shown_time
 from outlast.views.records import Json, JsonObject
 from outlast.views.words import changed
 
@@ -345,7 +345,7 @@ async def _choose(
 ) -> _Chosen:
     from outlast.cli import review
     from outlast.client.people.words import read_words
-    from outlast.proofs import proof_reader
+    from outlast.temporal.proofs import proof_reader
 
     handle = await caller.handle()
     await handle.check()

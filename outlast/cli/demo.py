@@ -45,8 +45,8 @@ def demo(
 
 async def _play(*, asks: bool, offline: bool, keep: bool, desk: bool, as_json: bool) -> None:
     from outlast.cli.demo_screen import PatientStaff, TerminalNarrator, TerminalStaff
-    from outlast.demo.stage import play
-    from outlast.demo.story import Staff
+    from outlast.testing.demo.stage import play
+    from outlast.testing.demo.story import Staff
 
     if (task := asyncio.current_task()) is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

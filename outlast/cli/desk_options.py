@@ -11,8 +11,8 @@ import typer
 
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
+from outlast.agents.hosts import is_this_machine
 from outlast.cli.durations import past_time
-from outlast.hosts import is_this_machine
 
 if TYPE_CHECKING:
     from outlast.serve.access import RoleRules

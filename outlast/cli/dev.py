@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import typer
 
 from outlast.agents.errors import ServerUnavailable
+from outlast.agents.hosts import LARGEST_PORT, problem_of_port
 from outlast.cli import options, terminal
 from outlast.cli.described import described
 from outlast.cli.desk_options import AsName, Groups, person_arguments
@@ -20,10 +21,9 @@ from outlast.cli.serve import has_desk_packages
 from outlast.cli.server import answers
 from outlast.cli.signals import stop_requested
 from outlast.cli.target import Location, locate
+from outlast.common.rendering import command
 from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir
-from outlast.hosts import LARGEST_PORT, problem_of_port
-from outlast.rendering import command
 from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:

@@ -14,12 +14,14 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
+from outlast.agents.hosts import problem_of_port
 from outlast.cli import options, server, terminal
 from outlast.cli.archive_checks import check_archive
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.findings import Finding, missing, ok, optional
+from outlast.common.rendering import counted, excerpt, named
 from outlast.contract import names
 from outlast.dev.data_dir import (
     DATA_DIR_VARIABLE,
@@ -30,8 +32,6 @@ from outlast.dev.data_dir import (
 )
 from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
-from outlast.hosts import problem_of_port
-from outlast.rendering import counted, excerpt, named
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -348,7 +348,7 @@ async def _search_attributes(client: "Client", *, fix: bool) -> Finding:
     from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
     from temporalio.service import RPCError
 
-    from outlast.visibility.search_attributes import ensure_search_attributes
+    from outlast.temporal.visibility.search_attributes import ensure_search_attributes
 
     what = "search attributes"
     try:

@@ -48,7 +48,7 @@ def new(
 @on_server
 async def show(caller: Caller) -> None:
     """Show which identity keys this command would use, by their ids."""
-    from outlast.proofs import identity_keys
+    from outlast.temporal.proofs import identity_keys
 
     keys = await identity_keys((await caller.connect()).client)
     signing = keys.signing

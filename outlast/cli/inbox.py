@@ -15,8 +15,8 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.terminal import Column
-from outlast.clock import now, now_ms
-from outlast.rendering import command, counted, excerpt, joined, named, rough
+from outlast.common.clock import now, now_ms
+from outlast.common.rendering import command, counted, excerpt, joined, named, rough
 from outlast.views.records import JsonObject
 from outlast.views.redaction import redaction_of
 from outlast.views.words import asked_again, request_line, void_words
@@ -72,7 +72,7 @@ async def inbox(
         return
     from outlast.client.identity import os_user
     from outlast.client.inbox import Inbox
-    from outlast.proofs import proof_reader
+    from outlast.temporal.proofs import proof_reader
 
     wanted = _Wanted(
         group=group,
@@ -97,7 +97,7 @@ async def inbox_show(caller: Caller, run_id: options.RunId, approval: ApprovalId
     from outlast.cli import review
     from outlast.client.handle import RunHandle
     from outlast.client.people.words import read_words
-    from outlast.proofs import proof_reader
+    from outlast.temporal.proofs import proof_reader
     from outlast.workflows.presentation import approval_view
 
     handle = RunHandle((await caller.connect()).client, run_id)

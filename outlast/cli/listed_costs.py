@@ -7,8 +7,8 @@ from outlast.cli import terminal
 from outlast.cli.caller import Caller
 from outlast.cli.costs import amount, numbers, token_details
 from outlast.client.runs import ListedRun
+from outlast.common.rendering import counted, named
 from outlast.pricing import Cost
-from outlast.rendering import counted, named
 
 
 def show(caller: Caller, rows: Sequence[ListedRun], by: str) -> None:

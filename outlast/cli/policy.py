@@ -16,7 +16,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.terminal import Column
-from outlast.clock import now
+from outlast.common.clock import now
 from outlast.contract import names
 
 if TYPE_CHECKING:

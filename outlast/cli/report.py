@@ -21,9 +21,17 @@ from outlast.client.people.words import read_words
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.transport.content import reader_of
 from outlast.client.trouble import server_facts
-from outlast.clock import now_ms
-from outlast.proofs import proof_reader
-from outlast.rendering import counted, excerpt, iso_time, joined, json_text, named, shown_time
+from outlast.common.clock import now_ms
+from outlast.common.rendering import (
+    counted,
+    excerpt,
+    iso_time,
+    joined,
+    json_text,
+    named,
+    shown_time,
+)
+from outlast.temporal.proofs import proof_reader
 from outlast.views.proofs import Proof
 from outlast.views.records import ApprovalRequest, JsonObject, Undelivered
 from outlast.views.redaction import redaction_of

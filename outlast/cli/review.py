@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from outlast import rendering
 from outlast.cli import terminal
 from outlast.cli.view import WHO_WIDTH, say_facts
-from outlast.clock import now_ms
-from outlast.rendering import joined
+from outlast.common import rendering
+from outlast.common.clock import now_ms
+from outlast.common.rendering import joined
 from outlast.views.proofs import Proof
 from outlast.views.records import ApprovalRequest, DecisionType
 from outlast.views.request import facts, headline

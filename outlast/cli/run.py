@@ -10,7 +10,7 @@ from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import By, Caller, PersonCaller, on_server, sender
 from outlast.cli.exit_codes import ExitCode
-from outlast.rendering import command
+from outlast.common.rendering import command
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -172,7 +172,7 @@ async def _wait_for_answer(
     from outlast.cli import review, view
     from outlast.client.follower import Follower
     from outlast.client.people.words import read_words
-    from outlast.proofs import proof_reader
+    from outlast.temporal.proofs import proof_reader
     from outlast.views.redaction import shown_request
 
     console = terminal.err()

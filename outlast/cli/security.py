@@ -23,6 +23,7 @@ from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint
 from outlast.agents.config.secret_settings import is_secret_name, is_secret_text
 from outlast.agents.context.wait_urls import UNSIGNED_VARIABLE
 from outlast.agents.errors import UserError
+from outlast.agents.hosts import is_this_machine
 from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.agents.tools.local import LocalTool
 from outlast.cli.desk_options import API_KEYS_VARIABLE, EVERYBODY
@@ -36,7 +37,6 @@ from outlast.contract.identity import (
 )
 from outlast.contract.policies import ARCHIVE_VARIABLE
 from outlast.dev.data_dir import default_data_dir
-from outlast.hosts import is_this_machine
 
 if TYPE_CHECKING:
     from temporalio.converter import PayloadCodec

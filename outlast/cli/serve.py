@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from outlast.agents.errors import UserError
+from outlast.agents.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import Caller
 from outlast.cli.described import described
@@ -18,7 +19,6 @@ from outlast.cli.desk_options import TeamOptions, api_keys
 from outlast.cli.keys import key_file
 from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import EndOfInput, stop_requested
-from outlast.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
 
 if TYPE_CHECKING:
     from outlast.deliveries import Webhooks

@@ -4,6 +4,6 @@
 workflows or activities: a client may run where no agent is defined.
 """
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -25,6 +25,7 @@ from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.runs import executions
 from outlast.client.transport.run_address import RunAddress
+from outlast.common.rendering import LONGEST_READ, cut, iso_time
 from outlast.contract import names
 from outlast.contract.identity import signed_value
 from outlast.loop.actions import Action, ClaimAction
@@ -69,10 +70,9 @@ from outlast.loop.run_changes import (
 )
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
-from outlast.rendering import LONGEST_READ, cut, iso_time
+from outlast.temporal.visibility.queries import equals, time_text
 from outlast.views.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.views.run import AnyState, loop_state
-from outlast.visibility.queries import equals, time_text
 
 AuditEvent: TypeAlias = Literal[
     "forked",

@@ -37,7 +37,7 @@ from outlast.loop.fork import Fork, RecordedCall
 from outlast.loop.forked_state import cannot_fork
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
-from outlast.payloads.readable import values_of
+from outlast.temporal.payloads.readable import values_of
 from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 
 MOST_RECORDED_BYTES: Final = 500_000

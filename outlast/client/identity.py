@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from temporalio.client import Client
 
-from outlast import clock
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.common import clock
 from outlast.contract import identity
 from outlast.contract.identity import Record
 from outlast.loop.actions import fields_of
 from outlast.loop.approvals import Decision, Person
-from outlast.proofs import ServerLineage, identity_keys
+from outlast.temporal.proofs import ServerLineage, identity_keys
 
 if TYPE_CHECKING:
     from jwt import PyJWK

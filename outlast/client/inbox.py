@@ -34,14 +34,14 @@ from outlast.client.runs import (
     texts_of,
 )
 from outlast.client.transport.outages import patience_of
-from outlast.clock import now, time_of
+from outlast.common.clock import now, time_of
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest, Person, Risk
 from outlast.ports.engine import check_client
+from outlast.temporal.visibility.queries import before, is_any_of
+from outlast.temporal.visibility.scopes import RunScope, any_covers, scopes_query
 from outlast.views.run import AnyState, loop_state
-from outlast.visibility.queries import before, is_any_of
-from outlast.visibility.scopes import RunScope, any_covers, scopes_query
 
 SHORTEST_POLL: Final = timedelta(seconds=0.1)  # visibility lags behind by more
 

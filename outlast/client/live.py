@@ -11,8 +11,8 @@ from typing import Final
 from outlast.client.handle import RunHandle
 from outlast.client.read.events import NumberedEvent, StreamedState
 from outlast.client.read.read_range import HistoryPlace
+from outlast.contract.streams.delta_reader import GAP, RESTARTED, UNJUDGED
 from outlast.loop.values import JsonObject
-from outlast.streams.delta_reader import GAP, RESTARTED, UNJUDGED
 from outlast.views.customer import shows_text_in_progress, text_delta
 from outlast.views.redaction import redaction_of
 from outlast.views.run import RunSnapshot, turn_in_progress

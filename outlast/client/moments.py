@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from outlast.agents.items.call_outputs import output_content
 from outlast.client.read.events import InStream, item_name, status_event
+from outlast.common.rendering import call_line, counted, iso_time, named, rough, shown_time
 from outlast.contract.blobs import readable
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.aside import aside_words
@@ -50,7 +51,6 @@ from outlast.loop.run_changes import (
 from outlast.loop.state import LoopState, Receipt, visible_item_count
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text
-from outlast.rendering import call_line, counted, iso_time, named, rough, shown_time
 from outlast.views.redaction import NOTHING, Redaction, redaction_of
 from outlast.views.run import AnyState, loop_state
 from outlast.views.words import with_parts

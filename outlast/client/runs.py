@@ -31,10 +31,9 @@ from outlast.contract.searchability import searchable
 from outlast.loop.approvals import Risk
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.payloads.attributes import listed_as
 from outlast.pricing import Cost
-from outlast.views.run import snapshot_of
-from outlast.visibility.queries import (
+from outlast.temporal.payloads.attributes import listed_as
+from outlast.temporal.visibility.queries import (
     before,
     equals,
     is_any_of,
@@ -42,7 +41,8 @@ from outlast.visibility.queries import (
     starts_with,
     time_text,
 )
-from outlast.visibility.scopes import RunScope, any_covers, scopes_query
+from outlast.temporal.visibility.scopes import RunScope, any_covers, scopes_query
+from outlast.views.run import snapshot_of
 
 PAGE: Final = 100
 LARGEST_PAGE: Final = 1_000

@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 from outlast.client.transport.executions import describe_newest
 from outlast.client.transport.outages import AWAY, is_transient
 from outlast.client.transport.pollers import pollers
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract import history, names
 from outlast.contract.records import (
     RunInput,
@@ -35,7 +35,7 @@ from outlast.loop.events import MessageWithdrawn, PersonActed, ValueDelivered
 from outlast.loop.human_actions import row_of
 from outlast.loop.items import Message
 from outlast.loop.values import Json
-from outlast.payloads.readable import decode_failure, values_of
+from outlast.temporal.payloads.readable import decode_failure, values_of
 from outlast.views.trouble import QUIET, SILENT, KeptSignal, PendingTry, ServerFacts
 
 ASKS_FOR: Final = timedelta(seconds=2.5)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
+from outlast.common.rendering import call_line, joined
 from outlast.contract import failures, names, policies
 from outlast.contract.failures import EngineFailure
 from outlast.loop import effects, phrases
@@ -16,7 +17,6 @@ from outlast.loop.effects import Effect
 from outlast.loop.items import Item
 from outlast.loop.state import LoopState, items_of, items_to_save, items_to_summarise, redacted_in
 from outlast.loop.values import Failure
-from outlast.rendering import call_line, joined
 
 E_co = TypeVar("E_co", covariant=True)
 

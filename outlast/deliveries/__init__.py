@@ -1,5 +1,5 @@
 """Deliveries over HTTP: signed URLs of waits, and webhooks whose signatures are verified."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

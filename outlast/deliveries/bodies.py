@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
-from outlast.bodies import DOORS, BodyRefused
 from outlast.client.deliveries import LONGEST_ID
+from outlast.common.bodies import DOORS, BodyRefused
 from outlast.deliveries.problems import Refused
 from outlast.loop.values import Json
 

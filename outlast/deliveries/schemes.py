@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol, cast
 from starlette.datastructures import Headers
 
 from outlast.agents.errors import UserError
-from outlast.bodies import DOORS
+from outlast.common.bodies import DOORS
 from outlast.deliveries.bodies import digest_id
 from outlast.deliveries.problems import Refused
 

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
-from outlast.bodies import DOORS
+from outlast.common.bodies import DOORS
 from outlast.deliveries.bodies import value_of
 from outlast.deliveries.problems import Refused
 from outlast.deliveries.schemes import Scheme, Verified

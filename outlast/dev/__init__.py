@@ -3,6 +3,6 @@
 Must not import clients or workers. The names are in `__init__.pyi`.
 """
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.agents.hosts import check_port, free_port, problem_of_port
 from outlast.contract.names import IDENTITY_DIR, OWNER_KEY
 from outlast.dev.data_dir import (
     DataDir,
@@ -24,8 +25,7 @@ from outlast.dev.data_dir import (
 )
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
-from outlast.hosts import check_port, free_port, problem_of_port
-from outlast.visibility.search_attributes import ensure_search_attributes
+from outlast.temporal.visibility.search_attributes import ensure_search_attributes
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -1,5 +1,5 @@
 """Evaluates agents on recorded runs, by `pydantic-evals`. Needs the extra `evals`."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -16,8 +16,8 @@ from pydantic_evals.reporting import (
 )
 
 from outlast.agents.errors import UserError
+from outlast.common.rendering import Shown, cut, joined, visible
 from outlast.loop.values import JsonObject
-from outlast.rendering import Shown, cut, joined, visible
 
 Report: TypeAlias = EvaluationReport[Any, Any, Any]
 

@@ -13,8 +13,8 @@ from yaml import load as yaml_load
 from yaml.nodes import Node
 
 from outlast.agents.errors import UserError
-from outlast.bodies import DOORS, BodyRefused
 from outlast.client.recordings.recording import Entry, RecordedStart, Recording
+from outlast.common.bodies import DOORS, BodyRefused
 from outlast.evals.evaluators import AgentPath, MaxCost, NoEffectWithoutApproval, ToolsCalled
 from outlast.evals.judge import Judge
 from outlast.evals.trajectory import Compact, Trajectory, trajectory_of

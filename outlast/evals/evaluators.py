@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
 
+from outlast.common.rendering import call_line, joined, json_text
 from outlast.evals.trajectory import ToolCall, Trajectory
-from outlast.rendering import call_line, joined, json_text
 
 Order: TypeAlias = Literal["exact", "in_order", "any_order"]
 Ctx: TypeAlias = EvaluatorContext[Any, Trajectory, Any]

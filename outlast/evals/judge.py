@@ -12,11 +12,11 @@ from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorCont
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
+from outlast.common.rendering import json_text
 from outlast.evals.trajectory import Trajectory
 from outlast.loop.values import JsonObject
 from outlast.models.multi_provider import MultiProvider
 from outlast.ports.model import Model, ModelProvider
-from outlast.rendering import json_text
 from outlast.testing.run import run_in_memory
 
 _INSTRUCTIONS: Final = """\

@@ -1,5 +1,5 @@
 """Ready-made filters and prompts."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -1,2 +1,2 @@
+from outlast.extensions.machine.confined_shell import ConfinedShell as ConfinedShell
 from outlast.extensions.tool_output_trimmer import ToolOutputTrimmer as ToolOutputTrimmer
-from outlast.machine.confined_shell import ConfinedShell as ConfinedShell

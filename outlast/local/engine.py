@@ -22,7 +22,7 @@ from outlast.local.local_worker import HostedRun, LocalWorker
 from outlast.local.loop_end import at_loop_end, keep_out_no_more, kept_out
 from outlast.local.program import this_program
 from outlast.local.queues import QueueClaim, queue_names
-from outlast.visibility.queries import equals, is_findable
+from outlast.temporal.visibility.queries import equals, is_findable
 
 LOOK_AGAIN_SECONDS = 0.25
 """How often to check whether another process still hosts the queue of a run."""

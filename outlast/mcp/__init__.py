@@ -4,6 +4,6 @@ The names are in `__init__.pyi` and loaded when first used: agents and clients w
 do not need the `mcp` package.
 """
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -18,9 +18,9 @@ from pydantic import ValidationError
 
 from outlast.agents.logs import get_logger, logs_exception_texts
 from outlast.agents.mcp.results import MARK
+from outlast.common.rendering import cut, visible
 from outlast.loop.values import JsonObject
 from outlast.mcp.wrapped_streams import WrappedStream
-from outlast.rendering import cut, visible
 
 logger: Final = get_logger(__name__)
 

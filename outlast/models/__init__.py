@@ -4,6 +4,6 @@ Importing this package imports neither `openai` nor LiteLLM, which take seconds;
 does.
 """
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

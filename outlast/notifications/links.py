@@ -6,7 +6,7 @@ A link gives nobody a right: the desk asks who opens it, and decides for what it
 from urllib.parse import quote, urlsplit
 
 from outlast.agents.errors import UserError
-from outlast.hosts import is_this_machine
+from outlast.agents.hosts import is_this_machine
 from outlast.notifications.http import check_url
 from outlast.ports.notifier import Notification
 

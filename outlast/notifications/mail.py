@@ -13,7 +13,8 @@ from email.utils import formatdate
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
-from outlast.hosts import check_port, is_this_machine
+from outlast.agents.hosts import check_port, is_this_machine
+from outlast.common.rendering import excerpt, named
 from outlast.notifications import texts
 from outlast.notifications.links import check_link_base, request_address
 from outlast.notifications.signatures import SeenIds
@@ -26,7 +27,6 @@ from outlast.ports.notifier import (
     NotifierRejected,
     NotifierUnavailable,
 )
-from outlast.rendering import excerpt, named
 from outlast.views.records import NoticeEvent
 
 Security: TypeAlias = Literal["starttls", "tls", "none"]

@@ -15,13 +15,13 @@ from slack_sdk.signature import SignatureVerifier
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
-from outlast.bodies import DOORS
+from outlast.common.bodies import DOORS
+from outlast.common.rendering import excerpt
 from outlast.notifications.endpoints import LONGEST_BODY, HttpReply, header, plain
 from outlast.notifications.requests import Requests, find_referred
 from outlast.notifications.signatures import TOLERANCE, SeenIds, check_secret
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.slack_blocks import APPROVE, REJECT, escaped, read_value
-from outlast.rendering import excerpt
 from outlast.views.acts import decision_about
 from outlast.views.records import DecisionType, JsonObject
 

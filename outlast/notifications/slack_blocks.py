@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
+from outlast.common.rendering import cut, excerpt, named
 from outlast.notifications import texts
 from outlast.notifications.links import request_address
 from outlast.notifications.requests import RequestRef, ref_of
 from outlast.notifications.texts import Detail
 from outlast.ports.notifier import Notification
-from outlast.rendering import cut, excerpt, named
 from outlast.views.records import JsonObject
 
 APPROVE: Final = "outlast_approve"

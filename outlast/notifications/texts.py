@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
+from outlast.common.rendering import (
+    argument_lines,
+    counted,
+    cut,
+    excerpt,
+    named,
+    visible,
+    visible_lines,
+)
 from outlast.ports.notifier import Notification
-from outlast.rendering import argument_lines, counted, cut, excerpt, named, visible, visible_lines
 from outlast.views.records import ApprovalStatus, NoticeEvent
 from outlast.views.words import STATUS
 

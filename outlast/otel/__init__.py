@@ -1,5 +1,5 @@
 """Traces and metrics of runs for OpenTelemetry."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -7,8 +7,8 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from outlast import lazy
 from outlast.agents.errors import UserError
+from outlast.common import lazy
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import ClassVar, Final
 from urllib.parse import quote
 
+from outlast.common.rendering import command, decision_command
 from outlast.loop.approvals import ApprovalRequest, DecisionType, Risk
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.values import JsonObject
-from outlast.rendering import command, decision_command
 from outlast.views.words import deadlines
 
 UI_URL: Final = "OUTLAST_UI_URL"

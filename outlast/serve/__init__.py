@@ -1,5 +1,5 @@
 """The desk: an HTTP API, wires of front ends, and pages, as an ASGI application."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -18,13 +18,13 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
+from outlast.agents.hosts import is_this_machine
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.options import check_names
 from outlast.client.trouble import server_answers, server_facts
 from outlast.deliveries.receiver import delivery_routes
 from outlast.deliveries.webhooks import Webhooks
-from outlast.hosts import is_this_machine
 from outlast.ports.engine import check_client
 from outlast.serve import api, openapi
 from outlast.serve.access import ROLES, RoleRules

@@ -11,16 +11,17 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from outlast.agents.durations import parse_duration
-from outlast.bodies import DOORS
 from outlast.client.deliveries import LONGEST_ID
 from outlast.client.inbox import InboxCriteria, InboxEntry
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE, RunFilter
+from outlast.common.bodies import DOORS
 from outlast.contract.names import ListedStatus
 from outlast.deliveries.problems import Refused
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.routing import read_within
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
+from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.records import (
     LONGEST_CLAIM_MINUTES,
     CancelMode,
@@ -31,7 +32,6 @@ from outlast.views.records import (
     Person,
     Risk,
 )
-from outlast.visibility.scopes import RunScope
 
 LONGEST_TEXT: Final = 100_000
 """The most characters of what a colleague writes."""

@@ -14,8 +14,8 @@ from typing import Final, Self
 from temporalio.client import Client
 
 from outlast.client.inbox import Inbox, InboxCriteria, InboxEntry, accepted, urgency
+from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.records import Person, Risk
-from outlast.visibility.scopes import RunScope
 
 _PAUSES: Final = 2
 """How many times as long as a look takes the server is left alone after it, at least."""

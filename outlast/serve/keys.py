@@ -17,10 +17,10 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outlast.agents.errors import UserError
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.dev.ownership import write_private
 from outlast.serve.access import RULES, Action, KeyScope, Program
-from outlast.visibility.scopes import RunScope
+from outlast.temporal.visibility.scopes import RunScope
 
 logger = logging.getLogger("outlast.serve")
 

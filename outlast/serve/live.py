@@ -52,12 +52,12 @@ from outlast.serve.records import (
 from outlast.serve.routing import Desk
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event, stream_of
 from outlast.serve.troubles import Watch, customer_trouble, seen_troubles
+from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.customer import shows_text_in_progress
 from outlast.views.proofs import ProofReader
 from outlast.views.records import Person, Status
 from outlast.views.run import RunSnapshot, has_nested, own_requests
 from outlast.views.trouble import QUIET, ServerFacts, with_first_message
-from outlast.visibility.scopes import RunScope
 
 _NOT_NOW: Final = "The conversation cannot be read now. Try again in a moment."
 _OPENED: Final = ServerSentEvent("")

@@ -9,13 +9,13 @@ from starlette.requests import HTTPConnection
 from starlette.routing import Route
 
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.agents.hosts import is_this_machine
 from outlast.client.identity import (
     Network,
     from_proxy_headers,
     has_header,
     proxy_networks,
 )
-from outlast.hosts import is_this_machine
 from outlast.views.records import Person
 
 STREAM_SECONDS: Final = 600

@@ -23,11 +23,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.agents.hosts import is_this_machine
 from outlast.agents.logs import get_logger
 from outlast.client.identity import person_of_claims
+from outlast.common.rendering import excerpt
 from outlast.deliveries.problems import Problem, Refused
-from outlast.hosts import is_this_machine
-from outlast.rendering import excerpt
 from outlast.serve.access import Staff
 from outlast.serve.login import TeamLogin, forget_session, note_session
 from outlast.serve.oidc_provider import Provider, ProviderUnavailable, Tokens

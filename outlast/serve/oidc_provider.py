@@ -17,12 +17,12 @@ import jwt
 from joserfc.errors import JoseError
 
 from outlast.agents.errors import IdentityRefused, ServerUnavailable, UserError
+from outlast.agents.hosts import is_this_machine
 from outlast.agents.logs import get_logger
-from outlast.bodies import DOORS, loads
-from outlast.bodies.answers import AnswerTooLarge, bound_answers
 from outlast.client.identity import TokenKeyUnknown, token_claims
-from outlast.hosts import is_this_machine
-from outlast.rendering import excerpt
+from outlast.common.bodies import DOORS, loads
+from outlast.common.bodies.answers import AnswerTooLarge, bound_answers
+from outlast.common.rendering import excerpt
 
 logger: Final = get_logger(__name__)
 

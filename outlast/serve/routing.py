@@ -23,14 +23,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.bodies import DOORS, Door
+from outlast.agents.hosts import is_this_machine
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts
 from outlast.client.transport.run_address import no_such_run
+from outlast.common.bodies import DOORS, Door
 from outlast.deliveries.problems import Problem, Refused, error_answer
-from outlast.hosts import is_this_machine
-from outlast.proofs import proof_reader
 from outlast.serve.access import (
     NOT_OPENED,
     NOT_SEEN,
@@ -54,10 +53,11 @@ from outlast.serve.problems import problem_of
 from outlast.serve.sse import EventStream, Streams
 from outlast.serve.tokens import ConversationTokens, bearer_of
 from outlast.serve.troubles import RunTroubles
+from outlast.temporal.proofs import proof_reader
+from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.proofs import ProofReader
 from outlast.views.records import ApprovalRequest, Person
 from outlast.views.run import RunSnapshot
-from outlast.visibility.scopes import RunScope
 
 CONVERSATION_COOKIE: Final = "outlast_conversation"
 """The cookie with a customer's token, for the pages of the chat: they cannot send headers."""

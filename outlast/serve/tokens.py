@@ -19,8 +19,8 @@ from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from outlast import clock
 from outlast.agents.errors import IdentityRefused, UserError
+from outlast.common import clock
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
     IdentityKeyError,

@@ -1,5 +1,5 @@
 """Sessions store conversations between runs: adapters for `outlast.ports.session`."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

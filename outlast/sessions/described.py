@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from outlast import lazy
 from outlast.agents.errors import UserError
+from outlast.common import lazy
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session
 

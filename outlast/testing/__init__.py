@@ -1,5 +1,5 @@
 """Tools for users' tests: run agents like functions, without a server."""
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

@@ -22,6 +22,8 @@ from outlast.contract import failures, history, records, stages
 from outlast.contract.effects import kind_of, request_of
 from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage
+from outlast.contract.streams.delta_reader import RESTARTED
+from outlast.contract.streams.window import ShownText
 from outlast.loop import invariants
 from outlast.loop.approvals import Decision
 from outlast.loop.effects import (
@@ -40,8 +42,6 @@ from outlast.loop.machine import advance
 from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState, redacted_in
 from outlast.loop.values import Json, JsonObject
-from outlast.streams.delta_reader import RESTARTED
-from outlast.streams.window import ShownText
 from outlast.tracing.receivers import REGISTRATION
 from outlast.tracing.stage_spans import StageSpans
 from outlast.views.redaction import told

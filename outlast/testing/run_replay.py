@@ -28,6 +28,7 @@ from outlast.client.recordings.recorder import Recorder, canonical
 from outlast.client.recordings.recording import FROM_OUTSIDE, STEPS, Entry, Recording
 from outlast.client.results.pending_waits import pending_waits
 from outlast.client.start.options import check_names
+from outlast.common.rendering import call_line, counted, joined, named
 from outlast.contract import blobs, history, records
 from outlast.loop import invariants
 from outlast.loop.approvals import ApprovalRequest, Decision
@@ -86,7 +87,6 @@ from outlast.ports.model import (
     ModelResponse,
 )
 from outlast.ports.model_arguments import CallObjects, answers_both_forms, by_record
-from outlast.rendering import call_line, counted, joined, named
 from outlast.testing.in_memory import carried_out, delivery_for
 from outlast.testing.model_limit import ModelLimit
 from outlast.testing.run import deps_for

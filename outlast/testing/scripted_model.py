@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import Any, TypeAlias, cast
 
 from outlast.agents.usage import AnyUsage, plain_usage
+from outlast.contract.streams.reply_events import reply_events, response_object
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
-from outlast.streams.reply_events import reply_events, response_object
 
 Reply: TypeAlias = Sequence[JsonObject]
 """The output items of one reply."""

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry, handoffs_of
 from outlast.agents.schemas.agent_output import output_schema_of
+from outlast.common.rendering import cut, visible
 from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage, is_reference, placeholder
-from outlast.rendering import cut, visible
 from outlast.tracing.current import Span, derived_span_id
 from outlast.tracing.effect_spans import (
     TraceScope,

@@ -4,6 +4,6 @@ Records, and pure functions from a `RunSnapshot`: requests as rows, the customer
 their words.
 """
 
-from outlast import lazy
+from outlast.common import lazy
 
 lazy.attach(__name__)

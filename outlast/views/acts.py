@@ -6,6 +6,7 @@ The run judges again, by the same functions of the loop: what is offered here co
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
+from outlast.common.rendering import shell_word
 from outlast.loop import schemas
 from outlast.loop.actions import Action as HumanAction
 from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, SetAsideAction, fields_of
@@ -31,7 +32,6 @@ from outlast.loop.votes import (
     refusal,
     settled_problem,
 )
-from outlast.rendering import shell_word
 from outlast.views.run import AnyState, loop_state
 
 __all__ = (

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from outlast.common.rendering import Shown, counted, excerpt, joined, named
 from outlast.contract import names
 from outlast.loop.effects import BACKGROUND, Effect
 from outlast.loop.items import Message
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState
-from outlast.rendering import Shown, counted, excerpt, joined, named
 from outlast.views.redaction import Redaction, redaction_of
 from outlast.views.run import AnyState, RunSnapshot, loop_state, snapshot_of
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
 
+from outlast.common.rendering import call_line, exact, joined, named
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,
@@ -20,7 +21,6 @@ from outlast.loop.approvals import (
 from outlast.loop.aside import is_text, part_words
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import aged, audience_text, deadline_ms
-from outlast.rendering import call_line, exact, joined, named
 
 ON_EXPIRY: Final[dict[OnExpiry, str]] = {
     "reject": "then it is rejected",

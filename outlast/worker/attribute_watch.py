@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from outlast.contract import names
 from outlast.contract.worker_state import WorkerState
-from outlast.visibility.search_attributes import lacks_search_attributes
+from outlast.temporal.visibility.search_attributes import lacks_search_attributes
 
 LOOKS_EVERY: Final = timedelta(seconds=10)
 """How long a run that needs a missing attribute is stuck, roughly."""

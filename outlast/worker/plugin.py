@@ -35,7 +35,8 @@ from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.agents.run_objects import RUN_OBJECTS, RunKey
 from outlast.blobs import large_content
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
+from outlast.common.interpreter_end import wait_for_native_threads
 from outlast.contract import records
 from outlast.contract.delivery_proofs import delivery_proof_problem
 from outlast.contract.identity import (
@@ -50,15 +51,14 @@ from outlast.contract.identity import (
 from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKER_STATE
 from outlast.contract.policies import ARCHIVE_VARIABLE, MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.contract.stages import StageChange
-from outlast.interpreter_end import wait_for_native_threads
 from outlast.loop.actions import DeliverRecord
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
-from outlast.payloads.readable import readable
 from outlast.ports.blobs import BlobStore
 from outlast.ports.identity import WorkerIdentity
 from outlast.ports.model import ModelProvider
 from outlast.ports.notifier import Notifier
+from outlast.temporal.payloads.readable import readable
 from outlast.tracing.origin import remember_tenant
 from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
@@ -174,7 +174,7 @@ class OutlastPlugin(SimplePlugin):
         self._identity.takes_unsigned_notes = wait_urls.takes_unsigned_notes()
         if self._client is None:
             return
-        from outlast.proofs import ServerLineage, identity_keys
+        from outlast.temporal.proofs import ServerLineage, identity_keys
 
         self._identity.lineage = ServerLineage(self._client)
         self._identity.keys = await identity_keys(self._client)

@@ -61,9 +61,9 @@ from outlast.loop.spending import model_uses, spent_of_parent
 from outlast.loop.state import LoopState, line_of, redacted_in
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
-from outlast.payloads.attributes import CUSTOMER, TENANT, first_attributes
-from outlast.payloads.failures import engine_failure
-from outlast.payloads.readable import raw_json
+from outlast.temporal.payloads.attributes import CUSTOMER, TENANT, first_attributes
+from outlast.temporal.payloads.failures import engine_failure
+from outlast.temporal.payloads.readable import raw_json
 from outlast.views.redaction import shown_notices, told
 from outlast.workflows import presentation
 from outlast.workflows.timeline import WaitBars

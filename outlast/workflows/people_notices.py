@@ -10,13 +10,13 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import FailureError
 
+from outlast.common.rendering import engine_summary
 from outlast.contract import names, policies, records
 from outlast.contract.effects import kind_of
 from outlast.loop.effects import NotifyPeople
 from outlast.loop.notices import NoticeReceipt, undelivered
 from outlast.loop.values import JsonObject
-from outlast.payloads.failures import engine_failure
-from outlast.rendering import engine_summary
+from outlast.temporal.payloads.failures import engine_failure
 from outlast.workflows.translation import read_input, received_json, retry_policy
 
 

@@ -9,7 +9,18 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
-from outlast import rendering
+from outlast.common import rendering
+from outlast.common.rendering import (
+    LONGEST_READ,
+    call_line,
+    code,
+    counted,
+    engine_summary,
+    excerpt,
+    inline,
+    joined,
+    named,
+)
 from outlast.contract import names, policies
 from outlast.contract.blobs import readable
 from outlast.contract.effects import kind_of
@@ -32,17 +43,6 @@ from outlast.loop.outside import receipt_for
 from outlast.loop.state import LoopState, line_of, visible_item_count
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text, deadline_ms, next_due_ms
-from outlast.rendering import (
-    LONGEST_READ,
-    call_line,
-    code,
-    counted,
-    engine_summary,
-    excerpt,
-    inline,
-    joined,
-    named,
-)
 from outlast.views import words
 from outlast.views.redaction import Redaction, redaction_of, shown_effect, shown_request
 from outlast.views.run import AnyState, loop_state

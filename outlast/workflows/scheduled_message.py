@@ -9,9 +9,9 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RawValue
 
+from outlast.common.rendering import engine_summary
 from outlast.contract import names, policies, records
 from outlast.loop.values import JsonObject
-from outlast.rendering import engine_summary
 from outlast.workflows.translation import read_input, retry_policy
 
 

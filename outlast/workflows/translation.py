@@ -28,7 +28,7 @@ from outlast.contract.records import (
 from outlast.loop.calls import ExecutionOptions
 from outlast.loop.events import Event
 from outlast.loop.values import Json, JsonObject
-from outlast.payloads.readable import json_of, sent_bytes
+from outlast.temporal.payloads.readable import json_of, sent_bytes
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import outlast
-from outlast import sdk
+from outlast.common import sdk
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "outlast"
@@ -62,6 +62,8 @@ def copy_as_in_a_wheel(folder: Path) -> None:
     shutil.copytree(PACKAGE, folder / "outlast", ignore=shutil.ignore_patterns("__pycache__"))
     for module in sdk.MODULES:
         path = folder / sdk.path(module)
-        assert not path.exists(), f"{module} is a module of ours: take it out of outlast/sdk.py"
+        assert not path.exists(), (
+            f"{module} is a module of ours: take it out of outlast/common/sdk.py"
+        )
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(sdk.source(module), encoding="utf-8")

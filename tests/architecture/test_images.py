@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from typer.testing import CliRunner
 
-from outlast import sdk
 from outlast.cli.app import app
+from outlast.common import sdk
 from tests.architecture.source import ROOT
 
 

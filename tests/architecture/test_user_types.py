@@ -17,8 +17,8 @@ from typing import TypeVar, get_origin
 import pytest
 
 import outlast
-from outlast import sdk
 from outlast.cli.init import new_files, write_project
+from outlast.common import sdk
 from tests.architecture.source import PUBLIC, ROOT, copy_as_in_a_wheel
 
 pytest.importorskip("pyright", reason="it comes with the dependency group lint")

@@ -84,8 +84,8 @@ async def test_a_worker_without_a_key_does_not_start_where_a_policy_needs_proof(
     async def nowhere(_client: object) -> None:
         return None
 
-    monkeypatch.setattr("outlast.proofs.keys._project_of", nowhere)
-    monkeypatch.setattr("outlast.proofs.keys._of_clients", {})
+    monkeypatch.setattr("outlast.temporal.proofs.keys._project_of", nowhere)
+    monkeypatch.setattr("outlast.temporal.proofs.keys._of_clients", {})
     bank = Bank(TIERED)
     worker = AgentWorker(
         desk.client,

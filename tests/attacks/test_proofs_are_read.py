@@ -22,15 +22,15 @@ from outlast.client.audit import audit_run
 from outlast.client.audit_chain import check_run, proofs_of
 from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import found_requests
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract import identity, names, records
 from outlast.contract.identity import IdentityKeys, Place, new_shared_key, read_keys
 from outlast.loop.actions import HoldAction, SayAction
 from outlast.loop.approvals import Decision
 from outlast.loop.human_actions import row_of
 from outlast.loop.state import LoopState
-from outlast.proofs import keys as project_keys
-from outlast.proofs import proof_reader
+from outlast.temporal.proofs import keys as project_keys
+from outlast.temporal.proofs import proof_reader
 from outlast.testing import ScriptedModel, call
 from outlast.views.proofs import PROOF_WORDS
 from outlast.worker import plugin
@@ -193,7 +193,7 @@ async def _start_without_keys(
 
 _KEYLESS = """
 import runpy
-from outlast.proofs import keys
+from outlast.temporal.proofs import keys
 
 async def none(_):
     return None

@@ -23,12 +23,12 @@ from outlast.client.deliveries import finish
 from outlast.client.handle import RunHandle
 from outlast.client.identity import person
 from outlast.contract.identity import new_shared_key
-from outlast.demo.responses_server import ResponsesServer, function_call, message
 from outlast.mcp import MCPServerStdio
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.notifications import Webhook
 from outlast.serve.app import desk as desk_app
 from outlast.serve.login import ThisMachine
+from outlast.testing.demo.responses_server import ResponsesServer, function_call, message
 from tests.unit.notifications.receiver import receiving
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.test_desk_api import TOKENS

@@ -23,7 +23,7 @@ from outlast.client.audit import AuditRecord, audit_run
 from outlast.client.deliveries import finish
 from outlast.client.handle import RunHandle
 from outlast.client.identity import sign
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract import names, records
 from outlast.contract.delivery_proofs import LONGEST_AGE_MS, signed_form
 from outlast.contract.identity import (
@@ -36,7 +36,7 @@ from outlast.contract.identity import (
 from outlast.loop.actions import DeliverRecord
 from outlast.loop.calls import Arrival
 from outlast.loop.effects import RunTool
-from outlast.proofs import ServerLineage, identity_keys
+from outlast.temporal.proofs import ServerLineage, identity_keys
 from outlast.testing import ScriptedModel, call
 from outlast.views.run import loop_state
 from tests.attacks.test_somebody_with_temporal import Foreign, workflow_of
@@ -317,7 +317,7 @@ async def test_a_worker_without_a_key_waits_for_no_signed_delivery(
     async def no_keys(_: Any) -> Any:
         return NO_KEYS
 
-    monkeypatch.setattr("outlast.proofs.identity_keys", no_keys)
+    monkeypatch.setattr("outlast.temporal.proofs.identity_keys", no_keys)
     shop = Shop()
     await desk.open(shop.agent, model=shop.model)
     handle = await desk.start(shop.agent)

@@ -12,9 +12,9 @@ import json
 import re
 from typing import Any, Final, cast
 
-from outlast.demo import desk_model
-from outlast.demo.responses_server import InvalidRequest, function_call, message
 from outlast.loop.values import JsonObject
+from outlast.testing.demo import desk_model
+from outlast.testing.demo.responses_server import InvalidRequest, function_call, message
 
 _COMMAND = re.compile(r"(say|count to|call|fail once,)\s+(.*)", re.DOTALL)
 

@@ -16,15 +16,15 @@ from typing import Any, Final, Self
 from support_desk.policies import run_config
 from temporalio.client import Client
 
+from outlast.agents.hosts import LOOPBACK, free_port
 from outlast.client.handle import RunHandle
 from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
-from outlast.demo.processes import Child
-from outlast.demo.responses_server import ResponsesServer
 from outlast.dev import EmbeddedServer
-from outlast.hosts import LOOPBACK, free_port
 from outlast.serve.tokens import KEY_VARIABLE, ConversationTokens
+from outlast.testing.demo.processes import Child
+from outlast.testing.demo.responses_server import ResponsesServer
 from tests import forked
 from tests.browser.model import answer
 from tests.servers import kill_and_start_again

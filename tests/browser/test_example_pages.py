@@ -8,8 +8,8 @@ from pathlib import Path
 
 from playwright.async_api import Page, expect
 
-from outlast.demo.processes import Child
-from outlast.hosts import free_port
+from outlast.agents.hosts import free_port
+from outlast.testing.demo.processes import Child
 from tests.browser.stage import ROOT
 from tests.browser.window import Windows
 

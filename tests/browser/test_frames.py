@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from outlast.hosts import LOOPBACK
+from outlast.agents.hosts import LOOPBACK
 from tests.browser.people import come_as_customer, path
 from tests.browser.stage import Stage
 from tests.browser.window import Windows

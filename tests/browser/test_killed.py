@@ -11,8 +11,8 @@ import pytest
 from playwright.async_api import expect
 
 from outlast.client.handle import RunHandle
-from outlast.demo.proof import ledger
 from outlast.loop.items import text_of
+from outlast.testing.demo.proof import ledger
 from tests.browser.model import counted
 from tests.browser.people import (
     chat_texts,

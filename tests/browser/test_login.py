@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page
 
+from outlast.agents.hosts import free_port
 from outlast.contract.identity import new_shared_key
-from outlast.hosts import free_port
 from tests.oidc_provider.running import NEEDED, RealProvider, outlast_serve
 from tests.servers import TemporalServer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from outlast.hosts import LOOPBACK
+from outlast.agents.hosts import LOOPBACK
 from tests.browser.model import counted
 from tests.browser.people import come_as_customer, until_texts, write
 from tests.browser.stage import Stage

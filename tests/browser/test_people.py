@@ -2,7 +2,7 @@
 
 from playwright.async_api import expect
 
-from outlast.demo.proof import ledger
+from outlast.testing.demo.proof import ledger
 from tests.browser.people import (
     come_as_customer,
     give_back,

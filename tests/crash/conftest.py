@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from outlast.demo.desk_model import answer
-from outlast.demo.responses_server import ResponsesServer
+from outlast.testing.demo.desk_model import answer
+from outlast.testing.demo.responses_server import ResponsesServer
 from tests.crash.conversation import ShortTasks
 from tests.crash.question import ASKED
 from tests.crash.trial import NewTrial, Report, Trial

@@ -43,7 +43,7 @@ async def serve(settings: DeskSettings, line: Connection) -> None:
     """Carry the runs of both agents; the first attempts begin a job and then hang, if it says so."""
     from jobs import own_workflow, subprocess_job
 
-    from outlast import temporal_tools
+    from outlast.extensions import temporal_tools
 
     os.environ["TEMPORAL_ADDRESS"] = settings.address
     os.environ["RENDER_SECONDS"] = "2"

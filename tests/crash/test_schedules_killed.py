@@ -16,7 +16,7 @@ from temporalio.client import Client
 from outlast import Agent
 from outlast.client import RunHandle, Runner, connect
 from outlast.client.schedules import Firing, Schedules, Times
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, running_server
 from outlast.testing import ScriptedModel

@@ -39,9 +39,9 @@ from outlast.agents.tools.definition import FunctionTool, ToolRetry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import ToolsToFinalOutputResult
 from outlast.client.start.options import CODES, RunOptions, StartOptions
-from outlast.machine.computer import Computer
-from outlast.machine.computer_tool import ComputerTool
-from outlast.machine.computers import ComputerProvider
+from outlast.extensions.machine.computer import Computer
+from outlast.extensions.machine.computer_tool import ComputerTool
+from outlast.extensions.machine.computers import ComputerProvider
 from outlast.ports.model import ModelError, ModelRequest
 from outlast.sessions.encrypted import EncryptedSession
 from outlast.sessions.sqlite import SQLiteSession

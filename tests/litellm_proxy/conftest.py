@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import httpx2
 import pytest
 
-from outlast.hosts import free_port
+from outlast.agents.hosts import free_port
 from outlast.models import ChatCompletionsModel, OpenAIProvider, ResponsesModel
 from tests.unit.models.model_server import ModelServer
 

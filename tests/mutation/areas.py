@@ -50,16 +50,21 @@ AREAS = {
     ),
     "notifications": Area(["outlast/notifications"], ["tests/unit/notifications"], "notifications"),
     "worker": Area(
-        ["outlast/worker", "outlast/local", "outlast/visibility", "outlast/hosts.py"],
-        ["tests/unit/worker", "tests/unit/local", "tests/unit/visibility"],
+        [
+            "outlast/worker",
+            "outlast/local",
+            "outlast/temporal/visibility",
+            "outlast/agents/hosts.py",
+        ],
+        ["tests/unit/worker", "tests/unit/local", "tests/unit/temporal/visibility"],
         "worker plugin lost_attributes deployments local_engine blocked_loop visibility",
     ),
     "loop": Area(["outlast/loop"], ["tests/unit/loop"], bar=88),
     "contract": Area(["outlast/contract"], ["tests/unit/contract"], bar=70),
     "views": Area(["outlast/views"], ["tests/unit/views"], bar=70),
     "streams": Area(
-        ["outlast/streams"],
-        ["tests/unit/streams", "tests/unit/client/read/test_delta_poller.py"],
+        ["outlast/contract/streams"],
+        ["tests/unit/contract/streams", "tests/unit/client/read/test_delta_poller.py"],
         bar=83,
     ),
     "effects": Area(
@@ -70,7 +75,7 @@ AREAS = {
     ),
     "agents": Area(["outlast/agents"], ["tests/unit/agents", "tests/conformance"]),
     "models": Area(
-        ["outlast/models", "outlast/pricing.py"],
+        ["outlast/models", "outlast/pricing"],
         ["tests/unit/models", "tests/unit/test_pricing.py"],
         "websocket_models",
     ),
@@ -91,22 +96,24 @@ AREAS = {
         [
             "outlast/archive",
             "outlast/blobs",
-            "outlast/bodies",
-            "outlast/payloads",
-            "outlast/proofs",
+            "outlast/common/bodies",
+            "outlast/temporal/payloads",
+            "outlast/temporal/proofs",
             "outlast/encryption.py",
         ],
         [
             "tests/unit/archive",
             "tests/unit/blobs",
-            "tests/unit/bodies",
-            "tests/unit/payloads",
+            "tests/unit/common/bodies",
+            "tests/unit/temporal/payloads",
             "tests/unit/test_encryption.py",
         ],
         "archive archive_bucket encryption large_content",
     ),
     "machine": Area(
-        ["outlast/machine", "outlast/extensions"], ["tests/unit/machine", "tests/unit/extensions"]
+        ["outlast/extensions"],
+        ["tests/unit/extensions"],
+        "temporal_tools",
     ),
     "edges": Area(
         ["outlast/a2a", "outlast/deliveries", "outlast/ports"],
@@ -114,9 +121,9 @@ AREAS = {
         "a2a deliveries",
     ),
     "tools": Area(
-        ["outlast/demo", "outlast/dev", "outlast/testing", "outlast/*.py"],
-        ["tests/unit/demo", "tests/unit/dev", "tests/unit/testing", "tests/unit/test_*.py"],
-        "temporal_tools demo",
+        ["outlast/common", "outlast/dev", "outlast/testing", "outlast/*.py"],
+        ["tests/unit/common", "tests/unit/dev", "tests/unit/testing", "tests/unit/test_*.py"],
+        "demo",
     ),
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.hosts import free_port
+from outlast.agents.hosts import free_port
 
 PLACE = Path(__file__).parent
 SECRET = "a secret+of/the=desk"

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from outlast.hosts import free_port
+from outlast.agents.hosts import free_port
 from tests.otlp import OtlpReceiver
 
 COLLECTOR: Final = os.environ.get("OUTLAST_OTELCOL")

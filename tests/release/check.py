@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from outlast import sdk
+from outlast.common import sdk
 from tests.release import packages
 
 ROOT = Path(__file__).parents[2]

@@ -27,12 +27,12 @@ from outlast.agents.errors import AgentsException, WaitDropped
 from outlast.blobs import FileBlobStore
 from outlast.client.forks import fork_run, read_fork_points
 from outlast.contract import names
+from outlast.extensions.temporal_tools import workflow_tool
 from outlast.loop.approvals import Person
 from outlast.loop.values import Usage
 from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected
 from outlast.realtime.line_run import LineRun
-from outlast.temporal_tools import workflow_tool
 from outlast.testing import call, say
 from outlast.views.run import loop_state
 from tests.laws.driver import gated, reply_of, said, tool

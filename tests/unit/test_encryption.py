@@ -23,7 +23,7 @@ from outlast.encryption import (
     KEYS_VARIABLE,
     EncryptionCodec,
 )
-from outlast.payloads.readable import UndecodablePayload
+from outlast.temporal.payloads.readable import UndecodablePayload
 
 OLD, NEW = os.urandom(KEY_BYTES), os.urandom(KEY_BYTES)
 PLAIN = Payload(metadata={"encoding": b"json/plain", "messageType": b"x"}, data=b'"secret-words"')

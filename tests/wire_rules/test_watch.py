@@ -8,10 +8,10 @@ import pytest
 
 from outlast import Agent
 from outlast.agents.config.model_settings import ModelSettings
-from outlast.demo.responses_server import ResponsesServer, message
 from outlast.models.failures import Target
 from outlast.models.litellm import LitellmConnection
 from outlast.testing import ScriptedModel, run_in_memory, say
+from outlast.testing.demo.responses_server import ResponsesServer, message
 from tests.wire_rules.watch import WATCH
 
 HOT = ModelSettings(temperature=3)

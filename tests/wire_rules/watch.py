@@ -120,7 +120,7 @@ def _watch_answers(module: Any) -> None:
 
 _CHANGES: dict[str, Callable[[Any], None]] = {
     "outlast.activities.model.response": _watch_answers,
-    "outlast.demo.responses_server": _watch_server,
+    "outlast.testing.demo.responses_server": _watch_server,
     "outlast.models.litellm": lambda module: _watch_connection(module.LitellmConnection),
     "outlast.models.openai.connection": lambda module: _watch_connection(module.OpenAIConnection),
     "outlast.models.openai.socket_connection": lambda module: _watch_connection(

@@ -35,7 +35,7 @@ from outlast.client.read.history import HistoryReader, RunReader
 from outlast.contract import history, names, records
 from outlast.loop.invariants import violations
 from outlast.loop.state import LoopState
-from outlast.payloads.readable import readable
+from outlast.temporal.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage

@@ -44,8 +44,8 @@ from outlast.client.read.history import Progress
 from outlast.client.recordings import Recording, record_run, record_runs
 from outlast.client.runs import RunFilter
 from outlast.encryption import EncryptionCodec
-from outlast.payloads.readable import readable
 from outlast.ports.model import ModelRequest
+from outlast.temporal.payloads.readable import readable
 from outlast.testing import ScriptedModel, call, replay, say
 from outlast.workflows.agent_run import AgentRun
 from tests import forked

@@ -26,10 +26,10 @@ from outlast.client.audit_chain import (
 )
 from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
+from outlast.common.rendering import json_text
 from outlast.contract.identity import PUBLIC_KEYS_VARIABLE, new_key_pair
 from outlast.encryption import EncryptionCodec
-from outlast.proofs import identity_keys
-from outlast.rendering import json_text
+from outlast.temporal.proofs import identity_keys
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import Desk, waits_for
 from tests.workflow.people import clerk, refunds

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from outlast.client.identity import os_user
-from outlast.demo.desk_model import answer
-from outlast.demo.responses_server import ResponsesServer
+from outlast.testing.demo.desk_model import answer
+from outlast.testing.demo.responses_server import ResponsesServer
 from tests import forked
 from tests.servers import TemporalServer
 

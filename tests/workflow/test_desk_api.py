@@ -20,12 +20,12 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import person
 from outlast.client.read import delta_poller
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
+from outlast.contract.streams.call_windows import CallWindows
 from outlast.loop.state import LoopState
 from outlast.serve.access import RoleRules
 from outlast.serve.app import desk as desk_app
 from outlast.serve.login import ThisMachine
 from outlast.serve.tokens import ConversationTokens
-from outlast.streams.call_windows import CallWindows
 from outlast.testing import ScriptedModel, call, paced
 from outlast.views.run import loop_state
 from tests.unit.serve.test_api import check

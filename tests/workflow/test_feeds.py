@@ -10,6 +10,7 @@ import pytest
 from outlast.agents.agent import Agent
 from outlast.client.handle import RunHandle
 from outlast.client.read import delta_poller as reader
+from outlast.contract.streams.call_windows import CallWindows
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import (
     Ended,
@@ -21,7 +22,6 @@ from outlast.serve.feed import (
     TextAdded,
     TextReset,
 )
-from outlast.streams.call_windows import CallWindows
 from outlast.testing import ScriptedModel, paced
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 from tests.workflow.test_streams import WORDS, numbered, read

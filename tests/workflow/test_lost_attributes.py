@@ -17,12 +17,12 @@ from outlast.client.handle import RunHandle
 from outlast.client.runs import RunFilter, find_runs, with_tenants
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
-from outlast.testing import ScriptedModel, call, say
-from outlast.views.run import loop_state
-from outlast.visibility.search_attributes import (
+from outlast.temporal.visibility.search_attributes import (
     ensure_search_attributes,
     lacks_search_attributes,
 )
+from outlast.testing import ScriptedModel, call, say
+from outlast.views.run import loop_state
 from outlast.worker import attribute_watch
 from tests.servers import TemporalServer, server_for_tests
 from tests.workflow.desk import PATIENCE_SECONDS, Desk

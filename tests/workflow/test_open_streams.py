@@ -13,13 +13,13 @@ from outlast.client.follower import Entry, Follower
 from outlast.client.handle import RunHandle
 from outlast.client.read import delta_poller as reader
 from outlast.client.start.runner import Runner
+from outlast.contract.streams.call_windows import CallWindows
+from outlast.contract.streams.delta_reader import RESTARTED
 from outlast.loop.items import text_of
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.sessions import described
 from outlast.sessions.sqlite import SQLiteSession
-from outlast.streams.call_windows import CallWindows
-from outlast.streams.delta_reader import RESTARTED
 from outlast.testing import ScriptedModel, call, fail_after, paced, say
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 from tests.workflow.people import ANN

@@ -17,10 +17,10 @@ from outlast.client.handle import RunHandle
 from outlast.client.read import delta_poller as reader
 from outlast.client.read.events import StreamEvent
 from outlast.contract.names import ACTIVITY_MODEL, SETTING_STREAM
+from outlast.contract.streams.call_windows import CallWindows
+from outlast.contract.streams.delta_reader import RESTARTED
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
-from outlast.streams.call_windows import CallWindows
-from outlast.streams.delta_reader import RESTARTED
 from outlast.testing import ScriptedModel, call, fail_after, paced, say
 from outlast.testing.scripted_model import Step
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk

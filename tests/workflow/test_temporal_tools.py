@@ -16,7 +16,6 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, Wor
 from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import Worker
 
-from outlast import temporal_tools
 from outlast.agents.agent import Agent
 from outlast.agents.errors import DeliveryRefused
 from outlast.agents.tools.definition import FunctionTool
@@ -25,8 +24,9 @@ from outlast.client.handle import RunHandle
 from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.contract.blobs import key_of
+from outlast.extensions import temporal_tools
+from outlast.extensions.temporal_tools import nexus_tool, workflow_tool
 from outlast.ports.model import ModelRequest
-from outlast.temporal_tools import nexus_tool, workflow_tool
 from outlast.testing import ScriptedModel, call, say
 from outlast.views.run import loop_state
 from tests.workflow.codecs import Sealed, with_codec

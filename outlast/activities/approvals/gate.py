@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import cast
 
-from outlast import clock
 from outlast.activities.approvals.rule import Ruling, approval_rule_of, handoff_rule
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent_tools.agent_tool import AgentTool
@@ -20,6 +19,7 @@ from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.mcp.tools import source_of
 from outlast.agents.registry import target_of
 from outlast.agents.tools.definition import FunctionTool
+from outlast.common import clock
 from outlast.contract.identity import LONGEST_VOTE_AGE_MS, IdentityKeys, Place, proof_problem
 from outlast.contract.records import customer_of
 from outlast.loop.approvals import (

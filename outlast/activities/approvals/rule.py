@@ -25,6 +25,7 @@ from outlast.agents.registry import effect_of
 from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
+from outlast.common.rendering import excerpt, json_text, named
 from outlast.contract.records import customer_of
 from outlast.loop.approvals import REDACTED, DecisionType
 from outlast.loop.call_forms import arguments_of, name_of
@@ -32,7 +33,6 @@ from outlast.loop.calls import RequiredApproval
 from outlast.loop.canonical import digest_of
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject
-from outlast.rendering import excerpt, json_text, named
 
 NO_CUSTOMER = (
     "The run does not name its customer, so only members of the team who wrote a message of the "

@@ -66,6 +66,7 @@ from outlast.agents.schemas.provider_names import provider_name, with_own_names
 from outlast.agents.tools.use_behavior import JUDGED
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_INSTRUCTIONS, SETTING_STREAM
+from outlast.contract.streams.delta_reader import UNJUDGED
 from outlast.loop.call_forms import FUNCTION, MCP_APPROVAL, form_of
 from outlast.loop.calls import BegunResponse, CompactionNeed, ModelReply, PlannedCall
 from outlast.loop.checks import INPUT_CHECKS
@@ -80,7 +81,6 @@ from outlast.ports.model import (
 )
 from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
 from outlast.ports.run_response import RunResponse
-from outlast.streams.delta_reader import UNJUDGED
 from outlast.tracing.provider import get_current_span
 
 OUTPUT_FILTER: Final = "call_model_output_filter"

@@ -16,8 +16,8 @@ from temporalio.client import Client
 from outlast.activities.heartbeats.engine_heartbeat import sender
 from outlast.activities.heartbeats.heartbeats import Beat
 from outlast.contract import policies
+from outlast.contract.streams.window import TEXTS, DeltaWindow, ShownText
 from outlast.loop.values import JsonObject
-from outlast.streams.window import TEXTS, DeltaWindow, ShownText
 
 SHORTEST_SECONDS: Final = 0.12
 """The time between two heartbeats at the beginning of a text that is billed, in seconds."""

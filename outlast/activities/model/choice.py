@@ -22,12 +22,12 @@ from outlast.agents.usage import AnyUsage, plain_usage
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.records import budgets_of
+from outlast.contract.streams.window import ShownText
 from outlast.loop.effects import CallModel
 from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import CompactingModel, Model, ModelProvider
 from outlast.pricing import ModelPrice, Pricing, micros
-from outlast.streams.window import ShownText
 
 logger: Final = get_logger(__name__)
 

@@ -17,6 +17,7 @@ from outlast.client.audit_chain.entries import (
 )
 from outlast.client.audit_chain.files import Line
 from outlast.client.audit_chain.signatures import SignatureCheck, of_entry, other_than_signed
+from outlast.common.rendering import counted
 from outlast.contract.identity import (
     NO_KEYS,
     IdentityKeys,
@@ -25,7 +26,6 @@ from outlast.contract.identity import (
     proof_problem,
 )
 from outlast.loop.values import JsonObject
-from outlast.rendering import counted
 
 Result: TypeAlias = Literal["wrong", "pinned", "not pinned"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from outlast.client.audit import AuditedRun, AuditRecord
+from outlast.common.rendering import counted
 from outlast.contract.identity import IdentityKey, Place, parse_proof, signed, signed_fields
 from outlast.loop.actions import Action
 from outlast.loop.approvals import REDACTED, Decision
 from outlast.loop.human_actions import row_of
 from outlast.loop.values import Json, JsonObject
-from outlast.rendering import counted
 from outlast.views.redaction import Redaction
 
 SEALED: Final = "sealed"

@@ -21,11 +21,11 @@ from outlast.client.audit_chain.signatures import (
     says_verified,
 )
 from outlast.client.transport.run_address import unless_gone
-from outlast.clock import now_ms, time_of
+from outlast.common.clock import now_ms, time_of
+from outlast.common.rendering import counted
 from outlast.contract.identity import IdentityKeyError, IdentityKeys, Place
 from outlast.loop.values import JsonObject
-from outlast.proofs import identity_keys
-from outlast.rendering import counted
+from outlast.temporal.proofs import identity_keys
 from outlast.views.proofs import Proof
 
 

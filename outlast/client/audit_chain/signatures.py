@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from outlast.client.audit import AuditRecord, finished, with_decision, with_person
 from outlast.client.audit_chain.entries import is_empty
+from outlast.common.rendering import LONGEST_READ
 from outlast.contract.identity import (
     LONGEST_AGE_MS,
     LONGEST_VOTE_AGE_MS,
@@ -21,7 +22,6 @@ from outlast.loop.canonical import digest
 from outlast.loop.events import PersonActed
 from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.values import JsonObject
-from outlast.rendering import LONGEST_READ
 from outlast.views.redaction import NOTHING
 
 _SAID: Final = (

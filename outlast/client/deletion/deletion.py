@@ -36,14 +36,14 @@ from outlast.client.deletion.sessions import OF_A_TOOL, RunSession, clear, count
 from outlast.client.read.history import RunReader
 from outlast.client.runs import executions
 from outlast.client.transport.run_address import RunAddress, unless_gone
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract import blobs, names
 from outlast.loop.canonical import canonical_name, same_person
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session
 from outlast.sessions.described import allow_place
-from outlast.visibility.queries import equals, search_error
+from outlast.temporal.visibility.queries import equals, search_error
 
 GONE_WITHIN: Final = timedelta(minutes=2)
 """How long a server may take to delete an execution; it does so beside its other work."""

@@ -1,7 +1,7 @@
 """Streams model output by polling, while the model call is pending.
 
 Calls of this process are looked at directly. Of all others, the server shows the heartbeats.
-Nothing is added to the history. `outlast.streams.window` has the format of the windows.
+Nothing is added to the history. `outlast.contract.streams.window` has the format of the windows.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from outlast.agents.json_values import as_object
 from outlast.client.read.history import Progress
 from outlast.client.transport.executions import first_of
 from outlast.contract import names
+from outlast.contract.streams.call_windows import FinishedCall, call_windows, place_of
+from outlast.contract.streams.delta_reader import DeltaReader
+from outlast.contract.streams.reply_events import response_object
+from outlast.contract.streams.window import DeltaWindow
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, EffectAnswered
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.streams.call_windows import FinishedCall, call_windows, place_of
-from outlast.streams.delta_reader import DeltaReader
-from outlast.streams.reply_events import response_object
-from outlast.streams.window import DeltaWindow
 
 RawEvent: TypeAlias = JsonObject
 """An event of a provider's stream, or one of the `outlast.` types of `delta_reader.py`."""

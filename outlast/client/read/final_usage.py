@@ -10,8 +10,8 @@ from temporalio.client import Client
 
 from outlast.contract.records import LeftRecord, RunResultRecord, UnreadableRecordError, read
 from outlast.loop.values import Json, ModelUse
-from outlast.payloads.failures import failure_of_cause
-from outlast.payloads.readable import decode_failure, values_of
+from outlast.temporal.payloads.failures import failure_of_cause
+from outlast.temporal.payloads.readable import decode_failure, values_of
 
 
 async def final_uses(client: Client, run_id: str, execution_id: str) -> Sequence[ModelUse] | None:

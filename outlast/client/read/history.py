@@ -39,8 +39,8 @@ from outlast.loop.events import Event, RunEnded
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
-from outlast.payloads.failures import failure_of_cause
-from outlast.payloads.readable import decode_failure, values_of
+from outlast.temporal.payloads.failures import failure_of_cause
+from outlast.temporal.payloads.readable import decode_failure, values_of
 
 T = TypeVar("T")
 

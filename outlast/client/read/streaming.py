@@ -21,12 +21,12 @@ from outlast.client.results.run_responses import last_turn
 from outlast.client.results.summaries import progress_summary
 from outlast.client.transport.messages import check_choice
 from outlast.contract import records
+from outlast.contract.streams.turn_stops import TurnReader, turn_stops
 from outlast.loop.actions import CancelMode
 from outlast.loop.effects import CallModel
 from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import Json, JsonObject
-from outlast.streams.turn_stops import TurnReader, turn_stops
 from outlast.tracing.receivers import REGISTRATION
 from outlast.views.run import RunSnapshot, loop_state, snapshot_of
 

@@ -12,10 +12,10 @@ from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import ToolApprovalItem
-from outlast.bodies import DOORS
 from outlast.client.results.interruptions import Interruption
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.transport.messages import check_input
+from outlast.common.bodies import DOORS
 from outlast.contract import records
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.approvals import ApprovalRequest, Decision, VoteType

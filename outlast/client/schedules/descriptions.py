@@ -20,7 +20,7 @@ from temporalio.exceptions import FailureError
 from temporalio.service import RPCError
 
 from outlast.client.read.in_turn import read_each
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract import names
 from outlast.loop.values import JsonObject
 

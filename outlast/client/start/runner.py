@@ -46,14 +46,14 @@ from outlast.client.transport.content import with_content_stored
 from outlast.client.transport.executions import first_of, started_payload
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
+from outlast.common.rendering import engine_summary, excerpt
 from outlast.contract import names, records
 from outlast.loop.actions import CancelMode
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
-from outlast.payloads.attributes import first_attributes, listed_customer
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import pause_engine
 from outlast.ports.session import is_open, open_session
-from outlast.rendering import engine_summary, excerpt
+from outlast.temporal.payloads.attributes import first_attributes, listed_customer
 from outlast.tracing.provider import join_current_trace
 from outlast.views.run import RunSnapshot
 

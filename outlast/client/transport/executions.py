@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive import workflow_handle
 from outlast.contract.records import Unreadable
-from outlast.payloads.readable import values_of
+from outlast.temporal.payloads.readable import values_of
 
 
 def first_of(description: WorkflowExecutionDescription) -> str:

@@ -18,9 +18,9 @@ from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary
 
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.hosts import is_this_machine
 from outlast.agents.json_values import as_object, as_objects, no_number
-from outlast.bodies import DOORS, BodyRefused
-from outlast.hosts import is_this_machine
+from outlast.common.bodies import DOORS, BodyRefused
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
 from outlast.models.failures import (

@@ -9,11 +9,11 @@ from markupsafe import Markup
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from outlast import rendering
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.people.words import model_words
-from outlast.clock import now_ms
+from outlast.common import rendering
+from outlast.common.clock import now_ms
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import groups_of, redaction_for, request_for
 from outlast.serve.api import find

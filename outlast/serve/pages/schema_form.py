@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast
 
-from outlast import rendering
 from outlast.agents.errors import UserError
+from outlast.common import rendering
 from outlast.serve.pages import filters
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form

@@ -28,7 +28,7 @@ from outlast.a2a.protocol import (
 )
 from outlast.agents.errors import AgentsException
 from outlast.agents.json_values import as_object
-from outlast.bodies import DOORS, loads
+from outlast.common.bodies import DOORS, loads
 from outlast.deliveries.problems import JSONAnswer, Problem, Refused
 from outlast.serve.messages import startable_agent, stream_deadline
 from outlast.serve.problems import problem_of

@@ -38,6 +38,7 @@ from outlast.agents.run_objects import RunKey, RunObjects, RunObjectTable
 from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names, policies, records
 from outlast.contract.effects import EffectRequest
+from outlast.contract.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.loop.calls import ExecutionOptions
 from outlast.loop.checks import Candidate
 from outlast.loop.effects import PrepareRun
@@ -48,7 +49,6 @@ from outlast.ports.identity import WorkerIdentity
 from outlast.ports.model import ModelError
 from outlast.sessions.described import allow_place
 from outlast.sessions.sqlite import SQLiteSession
-from outlast.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import paced
 from tests.unit.activities.desk import (

@@ -14,13 +14,13 @@ from outlast.activities.nested_stream import NestedStream
 from outlast.agents.agent import Agent
 from outlast.agents.items.stream_events import AgentToolStreamEvent
 from outlast.agents.tools.function_tool import function_tool
+from outlast.contract.streams.delta_reader import RESTARTED
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.checks import RequiredStep
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, ItemKind
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
-from outlast.streams.delta_reader import RESTARTED
 from outlast.testing import call, say
 from tests.unit.activities.desk import (
     HELLO,

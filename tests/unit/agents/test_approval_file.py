@@ -24,8 +24,8 @@ from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.registry import Registry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.approvals import terms_digest
-from outlast.machine.shell import ShellTool
 
 FILE = """\
 [group.billing]

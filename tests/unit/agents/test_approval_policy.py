@@ -18,10 +18,10 @@ from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.registry import worst_effect
 from outlast.agents.tools.function_tool import ToolOptions, function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, EscalationStep
 from outlast.loop.approvals import Audience as AudienceRecord
 from outlast.loop.values import JsonObject
-from outlast.machine.shell import ShellTool
 
 HOUR = timedelta(hours=1)
 AnyPolicy: Any = ApprovalPolicy

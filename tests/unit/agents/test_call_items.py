@@ -10,8 +10,8 @@ from outlast.agents.items.run_items import ToolCallItem, ToolCallOutputItem
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.function_tool import function_tool
+from outlast.extensions.machine.shell import LocalShellTool
 from outlast.loop.items import Item
-from outlast.machine.shell import LocalShellTool
 
 AGENT = Agent[Any](name="A")
 CALL = Item("tool_call", {"type": "function_call", "call_id": "c1", "name": "add"}, "A")

@@ -14,7 +14,7 @@ from outlast.agents.tools.definition import ToolRetry
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedTool, function_tools, hosted_tools
 from outlast.agents.tools.local import LocalTool
-from outlast.machine.shell import LocalShellTool, ShellTool
+from outlast.extensions.machine.shell import LocalShellTool, ShellTool
 
 
 def run(_request: Any) -> str:

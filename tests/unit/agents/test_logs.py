@@ -77,7 +77,7 @@ def test_every_module_that_logs_obeys_the_switch() -> None:
         if "getLogger(__name__)" in path.read_text()
     }
     # It stands below this module, and logs the types of errors only.
-    assert bare == {"payloads/readable.py"}
+    assert bare == {"temporal/payloads/readable.py"}
 
 
 def test_what_others_have_written_stays_in_its_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,7 @@ from outlast.agents.tools.definition import (
     FunctionTool,
 )
 from outlast.agents.tools.function_tool import function_tool
-from outlast.machine.shell import ShellTool
+from outlast.extensions.machine.shell import ShellTool
 from tests.mcp_servers import Shelf
 
 

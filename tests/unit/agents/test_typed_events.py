@@ -14,8 +14,8 @@ from openai.types.responses import (
 )
 
 from outlast.agents.items.typed_events import load_event_types, typed_event
+from outlast.contract.streams.reply_events import reply_events
 from outlast.loop.values import JsonObject
-from outlast.streams.reply_events import reply_events
 
 DELTA: JsonObject = {
     "type": "response.output_text.delta",

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from outlast.cli import demo as module
 from outlast.cli.app import app
-from outlast.demo.processes import DemoFailed
+from outlast.testing.demo.processes import DemoFailed
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from rich.console import Console
 from outlast.cli import terminal
 from outlast.cli.demo_screen import TerminalNarrator, TerminalStaff
 from outlast.client.moments import RunEvent
-from outlast.demo.proof import Deed
-from outlast.demo.story import PEOPLE, Choice, Staff
 from outlast.loop.approvals import ApprovalRequest
+from outlast.testing.demo.proof import Deed
+from outlast.testing.demo.story import PEOPLE, Choice, Staff
 
 DEEDS = [
     Deed(key="r:c1", what="change_address()", attempts=2, applied=1, wanted=1),

@@ -5,6 +5,7 @@ from hypothesis import given
 
 from outlast.client.moments import RunEvent, run_events
 from outlast.client.read.events import NumberedEvent, changes
+from outlast.common.rendering import iso_time
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -20,7 +21,6 @@ from outlast.loop.items import Item, message_of_person
 from outlast.loop.machine import advance
 from outlast.loop.state import Answer, Hold, Ignored, LoopState
 from outlast.loop.values import Failure
-from outlast.rendering import iso_time
 from outlast.testing import call, say, shell_call
 from tests.laws.driver import Play, gated
 from tests.laws.strategies import Script, examples, play_script, scripts

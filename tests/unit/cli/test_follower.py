@@ -15,12 +15,12 @@ from outlast.client.follower import Delta, Entry, Follower, Retry, is_settled
 from outlast.client.handle import RunHandle
 from outlast.client.read.history import Progress
 from outlast.client.start.runner import Runner
+from outlast.contract.streams.window import is_delta
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
-from outlast.streams.window import is_delta
 from outlast.testing import ScriptedModel
 from outlast.views.run import loop_state
 from tests.eventually import eventually

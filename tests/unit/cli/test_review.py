@@ -16,6 +16,7 @@ from outlast.cli import review, terminal
 from outlast.cli.inbox import _row_of_request, _row_of_run
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.words import model_words
+from outlast.common.rendering import DIGEST_SHOWN, original
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,
@@ -30,7 +31,6 @@ from outlast.loop.approvals import (
 from outlast.loop.items import Item
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.rendering import DIGEST_SHOWN, original
 from outlast.testing import call
 from outlast.testing import say as said
 from outlast.views.proofs import Proof

@@ -15,8 +15,8 @@ from outlast import Agent, ApprovalPolicy, Audience, HostedMCPTool, function_too
 from outlast.cli.security import CHECKS, Check, Situation, Verdict, Weakness, examine
 from outlast.contract.identity import new_key_pair
 from outlast.encryption import EncryptionCodec
-from outlast.machine.confined_shell import ConfinedShell
-from outlast.machine.shell import LocalShellTool, ShellTool
+from outlast.extensions.machine.confined_shell import ConfinedShell
+from outlast.extensions.machine.shell import LocalShellTool, ShellTool
 from outlast.mcp import MCPServerStdio, MCPServerStreamableHttp
 from outlast.notifications import MailNotifier, Recipient, Webhook
 from outlast.serve.keys import ApiKey, write_keys

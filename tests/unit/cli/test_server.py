@@ -11,13 +11,13 @@ from rich.console import Console
 from temporalio.client import Client
 
 from outlast.agents.errors import ServerUnavailable
+from outlast.agents.hosts import LOOPBACK, problem_of_port
 from outlast.blobs import FileBlobStore, large_content
 from outlast.cli import server as module
 from outlast.cli.server import connect, hint_without_worker, pollers, run_link
 from outlast.client.transport.connection import connect as connect_client
 from outlast.dev import EmbeddedServer
-from outlast.hosts import LOOPBACK, problem_of_port
-from outlast.proofs.keys import KEY_FILE, identity_keys
+from outlast.temporal.proofs.keys import KEY_FILE, identity_keys
 from outlast.testing import ScriptedModel
 from tests.eventually import eventually
 from tests.unit.cli.conftest import Open

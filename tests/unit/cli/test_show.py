@@ -17,7 +17,8 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.moments import run_events
 from outlast.client.start.runner import Runner
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
+from outlast.common.rendering import DIGEST_SHOWN
 from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
 from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message
@@ -25,7 +26,6 @@ from outlast.loop.start import Budget, Start
 from outlast.loop.state import Hold, Ignored, LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
-from outlast.rendering import DIGEST_SHOWN
 from outlast.testing import ScriptedModel, call, say
 from outlast.views.run import snapshot_of
 from outlast.worker import AgentWorker

@@ -10,11 +10,11 @@ from outlast.cli import view
 from outlast.cli.view import LiveView
 from outlast.client.moments import RunEvent
 from outlast.client.results.run_result import result_of
+from outlast.contract.streams.reply_events import reply_events
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.streams.reply_events import reply_events
 from outlast.views.run import snapshot_of
 
 REQUEST = ApprovalRequest(

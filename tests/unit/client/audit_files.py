@@ -14,6 +14,7 @@ from typing import Any
 from outlast.client.audit import AuditedRun, AuditRecord, with_decision
 from outlast.client.audit_chain import Head, Line, heads_of, lines_of
 from outlast.client.audit_chain.entries import chained_run, entry_hash, seal
+from outlast.common.rendering import json_text
 from outlast.contract.identity import (
     IdentityKeys,
     Place,
@@ -23,7 +24,6 @@ from outlast.contract.identity import (
 )
 from outlast.loop.approvals import Decision, Seen
 from outlast.loop.canonical import digest
-from outlast.rendering import json_text
 
 START_MS = 1_790_000_000_000
 ROOT = Place(namespace="default", chain_id="first", run_id="support-42")

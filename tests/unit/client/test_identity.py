@@ -22,7 +22,6 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import Client
 
-from outlast import clock
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.client.identity import (
     decided_by,
@@ -32,6 +31,7 @@ from outlast.client.identity import (
     person,
     sign,
 )
+from outlast.common import clock
 from outlast.contract.identity import (
     IdentityKeys,
     Place,

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.dev import EmbeddedServer
-from outlast.proofs import identity_keys
+from outlast.temporal.proofs import identity_keys
 
 PATIENCE_SECONDS = 60
 

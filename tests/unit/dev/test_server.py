@@ -16,12 +16,12 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from outlast import hosts
+from outlast.agents import hosts
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.agents.hosts import free_port
 from outlast.dev import server as module
 from outlast.dev.server import EmbeddedServer, running_server
 from outlast.dev.server_process import ServerProcess
-from outlast.hosts import free_port
 from tests.architecture.source import names_of
 from tests.eventually import eventually
 

@@ -8,11 +8,11 @@ import pytest
 
 from outlast import ApplyPatchOperation
 from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.call_forms import arguments_of
-from outlast.machine.shell import ShellTool
 from outlast.testing import shell_call
 from tests.unit.docs.test_guides import DOCS, blocks
-from tests.unit.machine.test_shell_tools import context
+from tests.unit.extensions.machine.test_shell_tools import context
 
 ANY: Any = RunContextWrapper(None)
 

@@ -10,13 +10,13 @@ from pydantic_ai.providers.openai import OpenAIProvider as PydanticProvider
 from pydantic_evals.evaluators import LLMJudge
 
 from outlast import Agent
-from outlast.demo.responses_server import ResponsesServer, function_call, message
 from outlast.evals import Judge, RunDataset, check_report, dataset_of, task_of
 from outlast.evals.judge import judging_with
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIProvider
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, say
+from outlast.testing.demo.responses_server import ResponsesServer, function_call, message
 from tests.unit.evals.refunds import recorded
 
 INJECTION = (

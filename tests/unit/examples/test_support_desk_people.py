@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from outlast import Person, RunHandle, Runner, RunResult
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli.app import app
-from outlast.demo.desk_model import NOT_DECIDED, answer
-from outlast.demo.responses_server import ResponsesServer
 from outlast.models import OpenAIProvider
+from outlast.testing.demo.desk_model import NOT_DECIDED, answer
+from outlast.testing.demo.responses_server import ResponsesServer
 from outlast.worker import AgentWorker
 from tests.servers import TemporalServer
 

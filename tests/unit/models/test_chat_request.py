@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 
 from outlast.agents.config.model_settings import MCPToolChoice, ModelSettings
 from outlast.agents.tools.hosted import WebSearchTool
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.values import JsonObject
-from outlast.machine.shell import ShellTool
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body, chat_messages
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 from outlast.testing import computer_call, custom_call, shell_call

@@ -5,7 +5,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from outlast.agents.config.model_settings import ModelSettings
-from outlast.hosts import free_port
+from outlast.agents.hosts import free_port
 from outlast.loop.values import JsonObject
 from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesModel
 from outlast.ports.model import ModelError, ModelRequest

@@ -17,10 +17,10 @@ from outlast.agents.tools.hosted import (
     WebSearchTool,
 )
 from outlast.agents.tools.search import ToolSearchTool
+from outlast.extensions.machine.computer_tool import ComputerTool
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.items import refusal_of, text_of
 from outlast.loop.values import JsonObject, Usage
-from outlast.machine.computer_tool import ComputerTool
-from outlast.machine.shell import ShellTool
 from outlast.models import OpenAIConnection, ResponsesModel
 from outlast.models.openai.responses import FILTERED, responses_body
 from outlast.ports.model import (

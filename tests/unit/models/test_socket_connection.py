@@ -21,7 +21,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from outlast import Agent, function_tool
 from outlast.agents.config.model_settings import ModelSettings
-from outlast.hosts import free_port
+from outlast.agents.hosts import free_port
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIConnection, OpenAIProvider, ResponsesModel
 from outlast.models.openai.socket_connection import SocketConnection

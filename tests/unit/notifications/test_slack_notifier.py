@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.errors import UserError
+from outlast.common.rendering import json_text
 from outlast.loop.notices import NoticeEvent
 from outlast.notifications import slack_blocks, texts
 from outlast.notifications.requests import RequestRef
@@ -22,7 +23,6 @@ from outlast.ports.notifier import (
     NotifierRejected,
     NotifierUnavailable,
 )
-from outlast.rendering import json_text
 from tests.hostile_text import assert_visible
 from tests.unit.notifications.hostile import CREATED, HOSTILE, LONG, NASTY
 from tests.unit.notifications.slack_server import BOT, CHANNEL, Slack, slack_server

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from outlast import lazy, realtime
+from outlast import realtime
+from outlast.common import lazy
 from tests.architecture.source import PACKAGE, names_of
 from tests.unit.realtime.sdk_parity import shape
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field, replace
 
 from outlast.client.read.events import RawResponsesStreamEvent, StatusStreamEvent, StreamedState
+from outlast.contract.streams.delta_reader import GAP, RESTARTED
 from outlast.loop.effects import CallModel
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
-from outlast.streams.delta_reader import GAP, RESTARTED
 from outlast.views.run import snapshot_of
 
 BEHIND = 0.2

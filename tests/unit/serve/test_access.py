@@ -32,8 +32,8 @@ from outlast.serve.access import (
     seen_at,
     tenant_to_begin,
 )
+from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.run import snapshot_of
-from outlast.visibility.scopes import RunScope
 from tests.laws.driver import SITUATIONS, Play, gated, play_in, said
 
 EVERYBODY = ("viewer", "decider", "operator")

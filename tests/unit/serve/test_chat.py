@@ -20,6 +20,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import RunClosed, ServerUnavailable, UserError
 from outlast.client.read.events import StreamedState
 from outlast.client.results.result_members import RunSnapshot
+from outlast.contract.streams.delta_reader import UNJUDGED
 from outlast.deliveries.problems import Refused
 from outlast.loop.aside import Aside
 from outlast.loop.items import Item
@@ -30,7 +31,6 @@ from outlast.serve.access import RoleRules
 from outlast.serve.feed import FeedLimits
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.parts import SHOWN
-from outlast.streams.delta_reader import UNJUDGED
 from outlast.views.customer import customer_view
 from outlast.views.run import loop_state, snapshot_of
 from tests.laws.driver import Play, message, said

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from outlast.agents.errors import UserError
 from outlast.client.people.actions import update_id
+from outlast.contract.streams.reply_events import reply_events, response_object
 from outlast.loop.approvals import ApprovalTerms, Decision
 from outlast.loop.aside import Aside
 from outlast.loop.changes import Change
@@ -19,7 +20,6 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.loop.view import ViewEdit
 from outlast.serve.customer_input import MOST_PARTS, customer_input, customer_message_id
-from outlast.streams.reply_events import reply_events, response_object
 from outlast.views.customer import (
     CustomerMessage,
     CustomerView,

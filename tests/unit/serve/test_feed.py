@@ -11,6 +11,7 @@ import pytest
 
 from outlast.agents.errors import RunNotFound
 from outlast.client.read.events import StreamedState
+from outlast.contract.streams.delta_reader import UNJUDGED
 from outlast.loop.state import Answer, LoopState, Question
 from outlast.loop.values import Failure
 from outlast.serve.cursor import Cursor
@@ -28,7 +29,6 @@ from outlast.serve.feed import (
     TextReset,
     TooManyReaders,
 )
-from outlast.streams.delta_reader import UNJUDGED
 from outlast.views.run import loop_state, snapshot_of
 from tests.eventually import eventually
 from tests.unit.serve.scripted_source import (

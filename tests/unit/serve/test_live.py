@@ -13,6 +13,7 @@ from temporalio.client import Client
 from outlast.client.identity import person
 from outlast.client.inbox import InboxEntry
 from outlast.client.read.events import RawResponsesStreamEvent, StreamedState, changes
+from outlast.contract.streams.delta_reader import UNJUDGED
 from outlast.loop.actions import SetAsideAction
 from outlast.loop.events import PersonActed
 from outlast.loop.machine import advance
@@ -27,7 +28,6 @@ from outlast.serve.live import event_stream, inbox_stream
 from outlast.serve.login import ThisMachine
 from outlast.serve.routing import Desk
 from outlast.serve.sse import EventStream
-from outlast.streams.delta_reader import UNJUDGED
 from outlast.views.run import snapshot_of
 from tests.laws.driver import Play, gated, said, tool
 from tests.unit.client.recorded import FakeClient

@@ -15,8 +15,8 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
+from outlast.agents.hosts import free_port
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
-from outlast.hosts import free_port
 from outlast.serve import oidc, oidc_provider
 from outlast.serve.access import RoleRules
 from outlast.serve.feed import Feed

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.client.run_facts import RunFacts
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
     IdentityKeys,

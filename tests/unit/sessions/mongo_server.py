@@ -12,7 +12,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from outlast.hosts import free_port
+from outlast.agents.hosts import free_port
 
 START_SECONDS = 60.0
 ROOT = Path(__file__).parents[3]

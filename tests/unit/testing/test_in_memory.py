@@ -12,10 +12,10 @@ from outlast.agents.tools.definition import (
     ToolRetry,
 )
 from outlast.contract import records
+from outlast.contract.streams.delta_reader import RESTARTED
 from outlast.loop.approvals import Decision
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
-from outlast.streams.delta_reader import RESTARTED
 from outlast.testing import ScriptedModel, call, fail_after, wait_for
 from outlast.testing.in_memory import MemoryRun
 

@@ -13,6 +13,7 @@ from outlast.client.identity import person
 from outlast.client.people.actions import DecisionReceipt
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.timeline import Timeline
+from outlast.common.rendering import shown_time
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,
@@ -31,7 +32,6 @@ from outlast.loop.notices import Notice
 from outlast.loop.state import LoopState
 from outlast.notifications.texts import details, time_text
 from outlast.ports.notifier import notification
-from outlast.rendering import shown_time
 from outlast.serve.access import Staff
 from outlast.serve.pages.conversation_view import conversation
 from outlast.serve.pages.decisions import words_of

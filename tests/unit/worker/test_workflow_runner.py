@@ -25,7 +25,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInsta
 
 from outlast import Agent
 from outlast.contract import names
-from outlast.payloads.readable import readable
+from outlast.temporal.payloads.readable import readable
 from outlast.worker import OutlastPlugin
 from outlast.worker.workflow_runner import (
     PatientInstance,

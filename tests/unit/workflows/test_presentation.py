@@ -11,6 +11,7 @@ from hypothesis import example, given
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from outlast.common.rendering import DIGEST_SHOWN, SUMMARY_BYTES, original
 from outlast.contract import names
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -24,8 +25,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.events import EffectBlocked
 from outlast.loop.state import LoopState
-from outlast.payloads.attributes import first_attributes
-from outlast.rendering import DIGEST_SHOWN, SUMMARY_BYTES, original
+from outlast.temporal.payloads.attributes import first_attributes
 from outlast.workflows import presentation
 from outlast.workflows.presentation import (
     approvals_view,

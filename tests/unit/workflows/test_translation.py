@@ -22,8 +22,8 @@ from temporalio.exceptions import TimeoutError as EngineTimeoutError
 from outlast.contract import names
 from outlast.contract.failures import EngineFailure
 from outlast.loop.calls import ExecutionOptions
-from outlast.payloads.attributes import first_attributes
-from outlast.payloads.failures import engine_failure
+from outlast.temporal.payloads.attributes import first_attributes
+from outlast.temporal.payloads.failures import engine_failure
 from outlast.workflows.translation import (
     attribute_update,
     retry_policy,

@@ -8,7 +8,7 @@ import pytest
 from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_ruling
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.tools.function_tool import function_tool
-from outlast.clock import now_ms
+from outlast.common.clock import now_ms
 from outlast.contract.identity import (
     IdentityKey,
     IdentityKeys,

@@ -18,11 +18,11 @@ from outlast.agents.tools.definition import (
 )
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
+from outlast.extensions.machine.shell import ShellActionRequest, ShellTool
 from outlast.loop.approvals import ApprovalTerms, terms_digest
 from outlast.loop.approvals import Audience as AudienceRecord
 from outlast.loop.canonical import digest_of
 from outlast.loop.values import JsonObject
-from outlast.machine.shell import ShellActionRequest, ShellTool
 from outlast.testing import call, custom_call, shell_call
 from tests.unit.activities.desk import invocation_of, raising
 

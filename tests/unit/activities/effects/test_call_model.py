@@ -42,16 +42,16 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import WebSearchTool
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.agents.usage import Usage as PublicUsage
+from outlast.contract.streams.delta_reader import UNJUDGED
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
 from outlast.loop.checks import RequiredStep
 from outlast.loop.items import Item, ItemKind, text_of
 from outlast.loop.values import JsonObject, Usage
-from outlast.machine.shell import ShellTool
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import ModelTracing
-from outlast.streams.delta_reader import UNJUDGED
 from outlast.testing import ScriptedModel, SpanCollector, call, custom_call, say, shell_call
 from outlast.testing.scripted_model import TOKENS, fail_after
 from outlast.tracing.effect_spans import around_effect, scope_of

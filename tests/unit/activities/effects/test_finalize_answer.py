@@ -28,12 +28,12 @@ from outlast.agents.guardrails.tool_guardrails import (
 from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOutputResult
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.changes import Change
 from outlast.loop.checks import Candidate, FinalizedAnswer, GuardrailRecord, ToolOutcome
 from outlast.loop.items import Item
 from outlast.loop.phrases import WITHHELD as BLOCKED
 from outlast.loop.values import Failure, JsonObject
-from outlast.machine.shell import ShellTool
 from outlast.testing import say
 from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import (

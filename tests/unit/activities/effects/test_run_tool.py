@@ -44,11 +44,11 @@ from outlast.agents.tools.function_tool import ToolOptions, function_tool
 from outlast.agents.tools.search import tool_namespace
 from outlast.agents.usage import plain_usage
 from outlast.contract.effects import EffectRequest
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.calls import ExecutionOptions, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.effects import CleanUp, RunTool
 from outlast.loop.values import Failure, Json, JsonObject, Usage
-from outlast.machine.shell import ShellTool
 from outlast.testing import SpanCollector
 from outlast.tracing.effect_spans import around_effect, scope_of
 from outlast.tracing.provider import custom_span

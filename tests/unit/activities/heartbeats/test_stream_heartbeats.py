@@ -13,8 +13,8 @@ from temporalio.testing import ActivityEnvironment
 from outlast.activities.heartbeats import stream_heartbeats as module
 from outlast.activities.heartbeats.heartbeats import Beat
 from outlast.activities.heartbeats.stream_heartbeats import Cadence, StreamHeartbeats, is_billed
+from outlast.contract.streams.window import DeltaWindow, ShownText
 from outlast.loop.values import JsonObject
-from outlast.streams.window import DeltaWindow, ShownText
 
 LIVENESS_SECONDS = 10 / 3
 

@@ -27,13 +27,13 @@ from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.config.compaction import Compaction
 from outlast.agents.registry import Registry
 from outlast.contract.effects import EffectRequest
+from outlast.contract.streams.window import ShownText
 from outlast.loop.effects import CallModel
 from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.items import Item
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.models.openai.responses import ResponsesModel
 from outlast.ports.model import Model
-from outlast.streams.window import ShownText
 from outlast.testing import (
     ScriptedModel,
     call,

@@ -13,8 +13,8 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import CodeInterpreterTool, WebSearchTool
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.changes import Change
-from outlast.machine.shell import ShellTool
 from tests.mcp_servers import Shelf, tool
 from tests.unit.activities.desk import invocation_of, raising, settings_of
 

@@ -36,6 +36,7 @@ from outlast.agents.tools.definition import (
 )
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.calls import (
     DEFAULT_OPTIONS,
     ExecutionOptions,
@@ -47,7 +48,6 @@ from outlast.loop.calls import (
 from outlast.loop.items import Item
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import JsonObject
-from outlast.machine.shell import ShellTool
 from outlast.testing import ScriptedModel, call, refuse, say, shell_call
 from outlast.testing.scripted_model import raw_call
 from tests.unit.activities.desk import answering, invocation_of, name_of, raising, settings_of

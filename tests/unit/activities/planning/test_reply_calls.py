@@ -22,9 +22,9 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.programs import ProgrammaticToolCallingTool
 from outlast.contract import failures
+from outlast.extensions.machine.shell import LocalShellTool, ShellTool
 from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.values import JsonObject
-from outlast.machine.shell import LocalShellTool, ShellTool
 from outlast.testing import (
     call,
     computer_call,

@@ -18,14 +18,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.client.read import delta_poller as deltas
 from outlast.client.read.delta_poller import DeltaPoller, with_deltas
 from outlast.client.read.history import Progress
+from outlast.contract.streams.call_windows import MOST_WINDOWS, FinishedCall, call_windows
+from outlast.contract.streams.delta_reader import GAP, RESTARTED
+from outlast.contract.streams.reply_events import reply_events
+from outlast.contract.streams.window import DeltaWindow, is_delta
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, EffectAnswered, EffectFailed
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject, Usage
-from outlast.streams.call_windows import MOST_WINDOWS, FinishedCall, call_windows
-from outlast.streams.delta_reader import GAP, RESTARTED
-from outlast.streams.reply_events import reply_events
-from outlast.streams.window import DeltaWindow, is_delta
 
 WORDS = "Good morning to you all"
 MESSAGE: JsonObject = {

@@ -9,7 +9,7 @@ from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.results.interruptions import interruption, pending_in_order, place_of_call
 from outlast.client.results.local_definitions import LocalDefinitions
-from outlast.machine.shell import ShellTool
+from outlast.extensions.machine.shell import ShellTool
 from tests.laws.driver import Play, gated, nested, thought
 
 TRIAGE = Agent[Any](name="Triage")

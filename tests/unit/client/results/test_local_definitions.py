@@ -23,9 +23,9 @@ from outlast.agents.items.run_items import MessageOutputItem, ToolCallItem, Tool
 from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.results.local_definitions import LocalDefinitions, RemoteAgent
+from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
-from outlast.machine.shell import ShellTool
 from outlast.testing import shell_call
 from tests.mcp_servers import Shelf, tool
 

@@ -18,7 +18,7 @@ from outlast.client.start.tenant import Tenant
 from outlast.contract import names, records
 from outlast.contract.blobs import OWN, escape_item
 from outlast.loop.start import Customer
-from outlast.payloads.attributes import CUSTOMER, TENANT
+from outlast.temporal.payloads.attributes import CUSTOMER, TENANT
 
 DAILY = Times(cron="0 9 * * *")
 PASSED = Times(at=datetime(2020, 1, 1, tzinfo=UTC))

@@ -14,7 +14,7 @@ from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.client.transport.connection import add_search_attributes, connect, is_configured
 from outlast.contract import names
-from outlast.payloads.key_order import OrderedPayloadConverter
+from outlast.temporal.payloads.key_order import OrderedPayloadConverter
 
 
 @pytest.fixture(autouse=True)

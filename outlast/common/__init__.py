@@ -1,0 +1,1 @@
+"""Internal. What all rooms use, and which knows nothing of runs: time, escapes, bounds of bodies, lazy names."""
