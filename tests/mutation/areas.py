@@ -97,8 +97,7 @@ AREAS = {
             "outlast/archive",
             "outlast/blobs",
             "outlast/common/bodies",
-            "outlast/temporal/payloads",
-            "outlast/temporal/proofs",
+            "outlast/temporal",
             "outlast/encryption.py",
         ],
         [
