@@ -51,7 +51,6 @@ LARGEST_PAGE: Final = 1_000
 READ_SECONDS: Final = 10
 """The time limit for reading the history of one run."""
 
-_WAITING: Final = {"waiting", "parked", "held", "blocked", "idle", "on_call"}
 _CLOSED: Final = {
     "completed": ("Completed",),
     "cancelled": ("Canceled",),
@@ -171,7 +170,7 @@ class RunFilter:
             f"WorkflowType = '{names.WORKFLOW}'",
             "ExecutionStatus != 'ContinuedAsNew'",
         ]
-        if self.status in _WAITING:
+        if self.status in names.WAITING:
             terms.append("ExecutionStatus = 'Running'")
             terms.append(f"{names.ATTRIBUTE_STATUS} = '{self.status}'")
         elif self.status == "running":

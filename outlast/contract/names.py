@@ -114,6 +114,11 @@ ListedStatus: TypeAlias = Literal[
 ]
 """The status of a run in lists; `on_call` while people speak with its agent."""
 
+WAITING: Final[frozenset[str]] = frozenset(
+    {"on_call", "waiting", "parked", "held", "blocked", "idle"}
+)
+"""The statuses of open runs that wait for somebody."""
+
 ANYBODY_MAY: Final = "*"
 """In `ATTRIBUTE_GROUPS`: a pending request is not only for some people."""
 

@@ -79,7 +79,7 @@ def attributes(state: LoopState) -> Attributes:
     status, pending = _status(state), state.pending_approvals
     return {
         names.ATTRIBUTE_AGENT: searchable(state.agent),
-        names.ATTRIBUTE_STATUS: status if status in _LISTED else None,
+        names.ATTRIBUTE_STATUS: status if status in names.WAITING else None,
         names.ATTRIBUTE_APPROVALS: len(pending),
         names.ATTRIBUTE_WAITS_FOR: searchable(_waits_for(state, status)) or None,
         **(_attributes_of(pending) if pending else _NOBODY_ASKED),
@@ -124,10 +124,6 @@ def first_attributes(agent: str) -> Attributes:
         names.ATTRIBUTE_WAITS_FOR: None,
         **_NOBODY_ASKED,
     }
-
-
-_LISTED: Final = frozenset({"on_call", "waiting", "parked", "held", "blocked", "idle"})
-"""The statuses in the list of runs."""
 
 
 def _status(state: LoopState) -> str:
