@@ -17,6 +17,11 @@ SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet -
 LOCK := pyproject.toml uv.lock
 LOWEST := .venv-lowest
 NEWEST := .venv-newest
+# The newest temporalio, also a pre-release. TEMPORALIO= names another, such as a branch.
+NEXT := .venv-temporalio-next
+TEMPORALIO ?= temporalio>=1.35.0a0
+NEXT_TESTS := tests/unit/worker tests/unit/temporal/payloads tests/unit/activities/heartbeats tests/replay \
+	tests/workflow/test_blocked_loop.py tests/workflow/test_answers.py tests/workflow/test_plugin.py tests/workflow/test_archive.py
 # The package with LiteLLM's proxy, which the page on other model servers names.
 LITELLM := $(CURDIR)/.venv-litellm
 # The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
@@ -52,7 +57,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest servers otel-where-possible litellm-proxy coming-from sdk-packages scan every-page every-host laws
+NIGHTLY := pythons newest temporalio-next servers otel-where-possible litellm-proxy coming-from sdk-packages scan every-page every-host laws
 # What takes hours.
 SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -65,7 +70,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -169,6 +174,14 @@ newest: | $(BIN)/uv ## the same tests, and more, with the newest versions that p
 		--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,slack,speed,sqlalchemy]' --group test
 	@VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip list --quiet --format freeze | grep -E '^($(NAMED))==' | tr '\n' ' '; echo
 	@$(NEWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(NEWEST_TESTS)
+
+# What of the SDK is private to it is what a release changes first. Prints the version that it chose.
+temporalio-next: | $(BIN)/uv ## the tests of what temporalio does not promise, with its newest pre-release; TEMPORALIO=
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(NEXT)
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(NEXT) $(BIN)/uv pip install --quiet --editable \
+		'.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,slack,speed,sqlalchemy]' --group test '$(TEMPORALIO)'
+	@VIRTUAL_ENV=$(CURDIR)/$(NEXT) $(BIN)/uv pip list --quiet --format freeze | grep '^temporalio'
+	@$(NEXT)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(NEXT_TESTS)
 
 # A Python that is neither in the path nor pyenv's is named, and left out. PYTHONS= says which, also by path.
 pythons: $(VENV)/.test ## what `make test` runs, with each version of Python that is on this machine; TESTS=
@@ -311,7 +324,7 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf dist $(VENV) .venv-3.* $(LOWEST) $(NEWEST) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(SDK_PACKAGES) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
+	rm -rf dist $(VENV) .venv-3.* $(LOWEST) $(NEWEST) $(NEXT) $(LITELLM) $(PHOENIX) $(COMING_FROM) $(SDK_PACKAGES) $(PEERS) .mongo .mutation tests/clients/node_modules tests/oidc_provider/node_modules docs/npm/node_modules site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'

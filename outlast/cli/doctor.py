@@ -155,6 +155,17 @@ async def examine(
         ),
         await model(os.environ),
         *instrumentors(),
+        *temporal_sdk(),
+    ]
+
+
+def temporal_sdk() -> list[Finding]:
+    """Name the private parts of the Temporal SDK that are not as outlast needs them."""
+    from outlast.worker import sdk_parts
+
+    return [
+        optional("Temporal SDK", sdk_parts.words_of(part))
+        for part in sdk_parts.misfits(sdk_parts.PARTS)
     ]
 
 

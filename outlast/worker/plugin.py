@@ -65,6 +65,7 @@ from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.model_access import check_following_models
+from outlast.worker.sdk_parts import meter_of, report_misfits
 from outlast.worker.worker_options import with_defaults
 from outlast.worker.workflow_runner import PatientRunner, encodes_by_context
 from outlast.workflows.agent_run import AgentRun
@@ -195,6 +196,7 @@ class OutlastPlugin(SimplePlugin):
     ) -> AsyncGenerator[None]:
         """Prepare a worker's process, and close the worker's resources."""
         await self.prepare()
+        report_misfits(meter_of(self._client))
         begin_attempts_like_this()
         records.adapter(LoopState)  # built now, because it would slow down a workflow task
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))

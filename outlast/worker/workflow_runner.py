@@ -9,9 +9,10 @@ The steps of our workflows end by themselves. A slow one, such as a replay on a 
 fails its workflow task, but nothing interrupts it, and its eviction waits for it.
 """
 
+import abc
 import json
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.workflow_activation import (
@@ -63,6 +64,9 @@ class PatientInstance(WorkflowInstance):
     It takes the updates of a step after its signals.
     """
 
+    forwarded: ClassVar[frozenset[str]] = frozenset()
+    """The methods of a newer SDK, which go to the SDK's own instance as they are."""
+
     def __init__(self, instance: WorkflowInstance, *, has_contexts: bool = True) -> None:
         self._instance = instance
         self._has_contexts = has_contexts
@@ -91,6 +95,28 @@ class PatientInstance(WorkflowInstance):
     def get_external_store_context(self, command_info: Any) -> Any:
         """Return what large payloads are stored with."""
         return self._instance.get_external_store_context(command_info)
+
+
+def forward_new_methods(kind: type[PatientInstance], interface: type) -> None:
+    """Let a class forward the methods that an interface has and the class does not know.
+
+    A new abstract method would otherwise fail the first step of every run.
+    """
+    new = [name for name in vars(interface) if not name.startswith("_") and name not in vars(kind)]
+    for name in new:
+        setattr(kind, name, _forward(name))
+    kind.forwarded = frozenset(new)
+    abc.update_abstractmethods(kind)
+
+
+def _forward(name: str) -> Any:
+    def call(self: PatientInstance, *args: Any, **options: Any) -> Any:
+        return getattr(vars(self)["_instance"], name)(*args, **options)
+
+    return call
+
+
+forward_new_methods(PatientInstance, WorkflowInstance)
 
 
 def signals_first(activation: WorkflowActivation) -> None:

@@ -72,7 +72,7 @@ def test_the_workflow_runs_all_parts_of_make_nightly_by_night_and_nothing_else_t
     night, day = "needs.changed.outputs.nightly == 'true'", "github.event_name != 'schedule'"
     assert conditions == {
         "check": day, "install": day, "windows": day, "changed": None,
-        "nightly": night, "pages": night, "servers": night,
+        "nightly": night, "pages": night, "servers": night, "temporalio-main": night,
     }  # fmt: skip
 
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from temporalio.bridge.proto import ActivityHeartbeat
-from temporalio.worker import _activity as sdk  # pyright: ignore[reportPrivateUsage]
 
 from outlast.activities.heartbeats.heartbeats import Beat, Heartbeats
 from outlast.agents.logs import get_logger
@@ -46,7 +45,10 @@ def start_fallback_poller(worker: Any, blocked: Beat, beats: Heartbeats) -> None
         return
     _relieved.add(worker)
     if not fits_sdk(worker):
-        logger.debug("attempts cannot be taken past a blocked event loop: unsupported SDK version")
+        logger.warning(
+            "Attempts cannot be taken past a blocked event loop: the worker has an interceptor or a "
+            "temporalio that outlast does not know. The server tries them again elsewhere."
+        )
         return
     intake = _Intake(worker, blocked, beats)
     threading.Thread(target=intake.run, name="outlast-intake", daemon=True).start()
@@ -55,6 +57,8 @@ def start_fallback_poller(worker: Any, blocked: Beat, beats: Heartbeats) -> None
 def fits_sdk(worker: Any) -> bool:
     """Whether the SDK's worker has the private parts that are needed here."""
     try:
+        from temporalio.worker import _activity as sdk  # pyright: ignore[reportPrivateUsage]
+
         core: Any = worker._bridge_worker()  # noqa: SLF001
         parts = (
             core.poll_activity_task,
@@ -64,7 +68,7 @@ def fits_sdk(worker: Any) -> bool:
             sdk._RunningActivity,  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         )
         return all(map(callable, parts)) and isinstance(worker._running_activities, dict)  # noqa: SLF001
-    except (AttributeError, TypeError):
+    except (AttributeError, ImportError, TypeError):
         return False
 
 
@@ -98,6 +102,8 @@ class _Intake:
 
     def _pass_on(self, task: Any, beat: Beat | None) -> None:
         """Handle a task as the SDK's worker handles those that it takes itself."""
+        from temporalio.worker import _activity as sdk  # pyright: ignore[reportPrivateUsage]
+
         worker, token = self._worker, task.task_token
         if task.HasField("start"):
             running: Any = sdk._RunningActivity()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
