@@ -21,7 +21,8 @@ NEWEST := .venv-newest
 NEXT := .venv-temporalio-next
 TEMPORALIO ?= temporalio>=1.35.0a0
 NEXT_TESTS := tests/unit/worker tests/unit/temporal/payloads tests/unit/activities/heartbeats tests/replay \
-	tests/workflow/test_blocked_loop.py tests/workflow/test_answers.py tests/workflow/test_plugin.py tests/workflow/test_archive.py
+	tests/workflow/test_blocked_loop.py tests/workflow/test_answers.py tests/workflow/test_plugin.py tests/workflow/test_archive.py \
+	tests/unit/docs/test_upstream.py
 # The package with LiteLLM's proxy, which the page on other model servers names.
 LITELLM := $(CURDIR)/.venv-litellm
 # The environments of the frameworks that benchmarks/peers compares with, which it makes itself.
