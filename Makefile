@@ -246,11 +246,11 @@ NAME_FAILED_PARTS = for failed in $(PARTS)/*.failed; do part=$$(basename $$faile
 	grep -E "^(FAILED|ERROR) |error: " $(PARTS)/$$part.log | cut -c1-300 | tail -n 20; tail -n 5 $(PARTS)/$$part.log | cut -c1-300; done
 
 # The packages are used in environments of their own; INSTALL_WITH=python3.13 names another Python.
-release-check: $(VENV)/.test ## build the packages, install them in an empty environment, and use them
+release-check: $(VENV)/.test ## build the packages, use them in an empty environment, and go through release.yml without the network
 	@$(BIN)/python -m tests.release.check $(if $(INSTALL_WITH),--python $(INSTALL_WITH))
 
-release: $(VENV)/.test ## the same, and keep the packages, an SBOM and checksums in dist/
-	@$(BIN)/python -m tests.release.check --out dist
+release: $(VENV)/.test ## the same, and keep the packages, an SBOM, checksums and notes in dist/; TAG=v0.1.0 is compared
+	@$(BIN)/python -m tests.release.check --out dist $(if $(TAG),--tag $(TAG))
 
 record-release: $(VENV)/.test ## record what VERSION= leaves behind: histories, archives, exports, proofs, names
 	@test -n "$(VERSION)" || { echo "say which with VERSION=unreleased, or the version of the package"; exit 2; }

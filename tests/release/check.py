@@ -20,19 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from outlast.common import sdk
-from tests.release import packages
+from tests.release import dry_run, packages
+from tests.release.errors import CheckFailedError
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 UV = str(Path(sys.executable).with_name("uv"))
 TWINE = "twine==7.0.0"
+ZIZMOR = "zizmor==1.32.0"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 ROOM = re.compile(r"^\| `outlast\.([\w.]+)` \|", re.MULTILINE)
 INDEX_OF_THE_API = ROOT / "docs/reference/api/index.md"
-
-
-class CheckFailedError(Exception):
-    """A package is not as it has to be."""
 
 
 def main() -> int:
@@ -40,17 +38,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make release-check")
     parser.add_argument("--python", default=sys.executable, help="the Python that installs")
     parser.add_argument("--out", type=Path, help="keep the packages in this folder")
+    parser.add_argument("--tag", help="the tag that releases, such as v0.1.0")
     options = parser.parse_args()
     started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="outlast-release-") as folder:
             work = Path(folder).resolve()
-            wheel, sdist = build(options.out.resolve() if options.out else work / "dist", work)
+            if options.tag:
+                check_tag(options.tag)
+            out: Path = options.out.resolve() if options.out else work / "dist"
+            wheel, sdist = build(out, work)
             check_packages(wheel, sdist, work)
             check_empty_environment(wheel, work / "empty", options.python)
             check_command(wheel, work / "command", options.python)
-            if options.out:
-                write_components(options.out.resolve())
+            write_components(out)
+            write_notes(out)
+            dry_run.go_through(out, work / "dry-run")
+            check_workflow(work)
     except CheckFailedError as error:
         print(f"release-check: {error}", file=sys.stderr)
         return 1
@@ -150,6 +154,38 @@ def check_command(wheel: Path, place: Path, python: str) -> None:
     print(f"  outlast init: {said.strip().splitlines()[-1]}")
 
 
+def check_workflow(work: Path) -> None:
+    """Look for what makes the workflow of releases unsafe; the rules of the tests are ours."""
+    options = ("--offline", "--no-progress", "--persona=pedantic")
+    run(UV, "tool", "run", "--from", ZIZMOR, "zizmor", *options, dry_run.WORKFLOW, cwd=work)
+    print(f"  {ZIZMOR} finds nothing in release.yml")
+
+
+def check_tag(tag: str) -> None:
+    """Check that a tag is that of the version, which the list of changes gives a date."""
+    if tag != f"v{PROJECT['version']}":
+        raise CheckFailedError(f"the tag {tag} is not that of version {PROJECT['version']}")
+    if "(unreleased)" in notes().splitlines()[0]:
+        raise CheckFailedError(f"CHANGELOG.md says that {PROJECT['version']} is unreleased")
+
+
+def notes() -> str:
+    """Return what the list of changes says of the version, with its heading."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heading = re.escape(f"## {PROJECT['version']} ")
+    found = re.search(rf"^{heading}.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise CheckFailedError(f"CHANGELOG.md has no heading {PROJECT['version']}")
+    return found[0]
+
+
+def write_notes(out: Path) -> None:
+    """Write the text of the release, whose links lead to the files of its tag."""
+    place = f"](https://github.com/outlast-dev/outlast/blob/v{PROJECT['version']}/"
+    text = re.sub(r"\]\((?!https?://|#)", lambda _: place, notes())
+    (out / "NOTES.md").write_text(text, encoding="utf-8")
+
+
 def write_components(out: Path) -> None:
     """Write the list of components (an SBOM), and the checksums of what is in a folder."""
     bom = out / f"outlast-{PROJECT['version']}.cdx.json"
@@ -157,11 +193,15 @@ def write_components(out: Path) -> None:
     form = ("--format", "cyclonedx1.5", "--preview-features", "sbom-export", "--output-file", bom)
     run(*export, *form, cwd=ROOT)
     components = json.loads(bom.read_text("utf-8"))["components"]
-    sums = out / "SHA256SUMS"
+    print(f"  {bom.name}: {len(components)} components; SHA256SUMS: {write_sums(out)} files")
+
+
+def write_sums(out: Path) -> int:
+    """Write the checksums of a release's files, and return how many there are."""
     names = sorted(path.name for path in out.glob("outlast-*"))
     lines = [f"{hashlib.sha256((out / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
-    sums.write_text("".join(lines), encoding="utf-8")
-    print(f"  {bom.name}: {len(components)} components; {sums.name}: {len(lines)} files")
+    (out / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+    return len(lines)
 
 
 if __name__ == "__main__":

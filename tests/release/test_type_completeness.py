@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.release import type_completeness
-from tests.release.check import CheckFailedError
+from tests.release.errors import CheckFailedError
 
 TYPED = """
 from typing import Final

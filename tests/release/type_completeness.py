@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.release import packages
-from tests.release.check import ROOT, UV, CheckFailedError, environment, run
+from tests.release.check import ROOT, UV, environment, run
+from tests.release.errors import CheckFailedError
 
 LEAST: Final = 0.99
 """The part of the public names whose types do not depend on the type checker."""
