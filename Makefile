@@ -311,8 +311,9 @@ bench: $(VENV)/.test bench-peers ## measure; see benchmarks/README.md
 bench-peers: $(VENV)/.bench ## compare with other frameworks: the short rows, about 15 minutes
 	@$(BIN)/python -m benchmarks.peers --rows plain --turns 8,50,100 --throughput --starts 5 --out $(PEERS)/results.json
 
-docs: $(VENV)/.test ## redraw the state diagram from the loop
+docs: $(VENV)/.test ## redraw the state diagram from the loop, and list the pages in docs/llms.txt
 	@$(BIN)/python docs/state_diagram.py
+	@$(BIN)/python docs/llms_text.py
 
 site: $(VENV)/.site $(if $(WITHOUT_NODE),,$(DIAGRAMS)) ## build the documentation into site/, and check its links
 	@WITHOUT_NODE=$(WITHOUT_NODE) $(BIN)/python docs/build_site.py $(VERSION)

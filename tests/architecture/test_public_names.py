@@ -277,6 +277,9 @@ def exported(room: str) -> list[str]:
 GUIDES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 TEMPLATES = sorted((PACKAGE / "cli/new_project").rglob("*.tmpl"))
 PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *TEMPLATES, *GUIDES]
+LOOP_ALONE = "docs/concepts/run-is-a-fold.md"
+"""The page that shows the loop itself, and says that its names are not public."""
+
 BLOCK = re.compile(r"^ *```(?:py|python)\b[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -284,6 +287,9 @@ def test_examples_new_projects_and_guides_import_public_names_only() -> None:
     found = {str(path.relative_to(ROOT)): private_imports(code_of(path)) for path in PROGRAMS}
     for kind in (GUIDES, TEMPLATES):
         assert any("from outlast" in code_of(path) for path in kind)
+    loop = found.pop(LOOP_ALONE)
+    assert [name for name in loop if not name.startswith("outlast.loop.")] == []
+    assert "not a public interface" in (ROOT / LOOP_ALONE).read_text(encoding="utf-8")
     assert {path: lines for path, lines in found.items() if lines} == {}
 
 
