@@ -30,13 +30,14 @@ from tests.architecture import test_public_names as public_names
 from tests.architecture import test_reference as reference
 from tests.architecture import test_repeated_waits as repeated_waits
 from tests.architecture import test_state_comparisons as state_comparisons
+from tests.architecture import test_statuses as statuses
 from tests.architecture import test_surfaces as surfaces
 from tests.architecture import test_user_types as user_types
 from tests.architecture.source import ROOT, modules
 
 MODULES = [
     dependencies, documents, feature_table, house_rules, images, printing, public_names, reference,
-    repeated_waits, state_comparisons, surfaces, user_types,
+    repeated_waits, state_comparisons, statuses, surfaces, user_types,
 ]  # fmt: skip
 
 Edit: TypeAlias = Callable[[Any], Any]
@@ -235,6 +236,14 @@ PLANTS = [
         images.test_every_file_that_the_image_copies_is_in_its_context,
         Path("image"),
         patterns_of=lambda real: lambda folder: [*real(folder), "hatch_build.py"],
+    ),
+    plant(
+        statuses.test_lists_have_the_statuses_of_runs_and_of_calls_by_voice,
+        EVERY=lambda known: known | {"planted"},
+    ),
+    plant(
+        statuses.test_a_table_has_every_status,
+        TABLES=lambda known: {**known, "planted": ((), {"planted"})},
     ),
     plant(
         printing.test_nothing_in_the_command_line_prints_by_itself,
