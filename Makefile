@@ -34,7 +34,7 @@ SDK_PACKAGES := $(CURDIR)/.venv-sdk-packages
 # The environment of each is .venv-VERSION.
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 # What tests need beside the dependencies of the package.
-EXTRAS := $(addprefix --extra ,blobs cli dev encrypt evals identity mcp mongodb otel realtime redis serve slack speed sqlalchemy viz)
+EXTRAS := $(addprefix --extra ,blobs cli dev encrypt evals identity mcp mongodb monitor otel realtime redis serve slack speed sqlalchemy viz)
 LITELLM_TOOL := litellm[proxy]==1.106.2
 # Phoenix, which shows traces of agents, and a collector that is built from its Go modules.
 PHOENIX := $(CURDIR)/.venv-phoenix
@@ -172,7 +172,7 @@ lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyprojec
 newest: | $(BIN)/uv ## the same tests, and more, with the newest versions that pyproject.toml allows, whatever the lock says
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(NEWEST)
 	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip install --quiet --resolution highest \
-		--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,otel,realtime,redis,serve,slack,speed,sqlalchemy]' --group test
+		--editable '.[blobs,cli,dev,encrypt,evals,identity,mcp,mongodb,monitor,otel,realtime,redis,serve,slack,speed,sqlalchemy]' --group test
 	@VIRTUAL_ENV=$(CURDIR)/$(NEWEST) $(BIN)/uv pip list --quiet --format freeze | grep -E '^($(NAMED))==' | tr '\n' ' '; echo
 	@$(NEWEST)/bin/python -m pytest -q -n 2 --dist loadfile -p no:cacheprovider --hypothesis-profile=versions -m "not full" $(NEWEST_TESTS)
 

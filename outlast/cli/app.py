@@ -36,6 +36,7 @@ from outlast.cli.hold import hold, release, say
 from outlast.cli.inbox import inbox, inbox_show
 from outlast.cli.init import init
 from outlast.cli.list_runs import list_runs
+from outlast.cli.monitor import monitor
 from outlast.cli.record import record
 from outlast.cli.replay import replay
 from outlast.cli.run import retry, run, send
@@ -125,7 +126,7 @@ def _add(to: typer.Typer, panel: str, *commands: Callable[..., None], **named: A
 
 
 _add(app, "Start here", demo, init, doctor)
-_add(app, "Processes", dev, worker, serve)
+_add(app, "Processes", dev, worker, serve, monitor)
 _add(app, "Runs", run, send, retry, list=list_runs)
 _add(app, "Runs", show, tail, waits, finish, cancel)
 _add(app, "Recordings", record, export, replay, fork)

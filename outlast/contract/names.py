@@ -18,10 +18,18 @@ WORKFLOW_SCHEDULED: Final = "ScheduledMessage"
 WORKFLOW_ERRAND: Final = "Errand"
 """The workflow that executes an operation for a call, and delivers its result."""
 
+WORKFLOW_MONITOR: Final = "Monitor"
+"""The workflow that lets one process of a namespace count its runs."""
+
+MONITOR_QUEUE: Final = "outlast-monitor"
+"""The task queue of the processes that count, and the id of the workflow: there is one of it."""
+
 CALL_DROPPED: Final = "the call does not wait any more"
 """Why an errand is cancelled whose result no call would get."""
 
-WORKFLOWS: Final = frozenset({WORKFLOW, WORKFLOW_NOTICES, WORKFLOW_SCHEDULED, WORKFLOW_ERRAND})
+WORKFLOWS: Final = frozenset(
+    {WORKFLOW, WORKFLOW_NOTICES, WORKFLOW_SCHEDULED, WORKFLOW_ERRAND, WORKFLOW_MONITOR}
+)
 
 TASK_QUEUE: Final = "outlast"
 """The default task queue of workers and clients."""
@@ -211,6 +219,8 @@ ACTIVITY_FREE_ID: Final = "free_nested_id"
 """The activity type that ends a nested run that an abandoned history of its parent left open."""
 ACTIVITY_SCHEDULED: Final = "send_scheduled_message"
 """The activity type that sends a scheduled message, or starts its conversation with it."""
+ACTIVITY_MONITOR: Final = "count_runs"
+"""The activity type that counts the runs of a namespace, for as long as its process lives."""
 TOOL_PREFIX: Final = "tool:"
 ACTIVITY_CANCEL_RESPONSE: Final = "cancel_response"
 CLEANUP_PREFIX: Final = "clean_up:"

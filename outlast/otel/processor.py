@@ -12,10 +12,8 @@ from typing import Any, Final
 
 from opentelemetry import metrics
 from opentelemetry.context import attach, detach
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
@@ -28,14 +26,12 @@ from opentelemetry.trace import (
 
 from outlast.otel.converter import Redact, SpanConverter, context_of, span_seconds
 from outlast.otel.metrics import Metrics
+from outlast.otel.readers import metric_readers
 from outlast.otel.sampling import Sampling
 from outlast.pricing import Pricing
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
 from outlast.tracing.receivers import unused
-
-METRICS_VARIABLE: Final = "OTEL_METRICS_EXPORTER"
-"""OpenTelemetry's environment variable that is `none` where the backend takes no metrics."""
 
 DELAY_VARIABLE: Final = "OTEL_BSP_SCHEDULE_DELAY"
 DELAY_MILLISECONDS: Final = 1_000.0
@@ -93,10 +89,9 @@ class OpenTelemetryProcessor(TracingProcessor):
         )
         self._sampling = Sampling(sampler)
         self._own_meters: SdkMeterProvider | None = None
-        sends_metrics = os.environ.get(METRICS_VARIABLE, "").strip().lower() != "none"
-        if meter_provider is None and exporter is None and sends_metrics:
-            reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-            self._own_meters = SdkMeterProvider([reader], resource=self._converter.resource)
+        readers = metric_readers() if meter_provider is None and exporter is None else []
+        if readers:
+            self._own_meters = SdkMeterProvider(readers, resource=self._converter.resource)
         meters = meter_provider or self._own_meters or metrics.get_meter_provider()
         self._metrics = Metrics(meters.get_meter("outlast", version("outlast")))
         self._batches = BatchSpanProcessor(

@@ -31,7 +31,7 @@ NOT_INSTALLED = {"litellm": "litellm", "bson": "pymongo"}
 ROOMS = {
     "outlast/archive": ["blobs"],
     "outlast/blobs": ["blobs"],
-    "outlast/cli": ["cli", "dev", "evals", "serve", "speed"],
+    "outlast/cli": ["cli", "dev", "evals", "monitor", "serve", "speed"],
     "outlast/client/identity.py": ["identity"],
     "outlast/contract/identity.py": ["identity"],
     "outlast/deliveries": ["serve"],
@@ -41,7 +41,8 @@ ROOMS = {
     "outlast/mcp": ["mcp"],
     "outlast/models/openai": ["realtime"],
     "outlast/notifications/slack": ["slack"],
-    "outlast/otel": ["otel"],
+    "outlast/monitor": ["monitor"],
+    "outlast/otel": ["monitor", "otel"],
     "outlast/realtime": ["realtime"],
     "outlast/testing": ["realtime"],
     "outlast/serve": ["serve"],

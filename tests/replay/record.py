@@ -3,10 +3,10 @@
     python -m tests.replay.record unreleased
     python -m tests.replay.record 0.1.0
 
-With `unreleased`, what is recorded already is left alone: only what is missing is recorded. With a
-version, everything is recorded into a new folder, and `unreleased` goes. A release is never recorded
-again, because it stands for the runs that are out there: a change that breaks one of its recordings
-breaks somebody's run.
+With `unreleased`, what is recorded already, here or in a release, is left alone: only what is missing
+is recorded. With a version, everything is recorded into a new folder, and `unreleased` goes. A release
+is never recorded again, because it stands for the runs that are out there: a change that breaks one of
+its recordings breaks somebody's run.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -43,6 +44,8 @@ from outlast.contract import names, records
 from outlast.contract.identity import KEY_VARIABLE
 from outlast.dev import EmbeddedServer
 from outlast.loop.values import JsonObject
+from outlast.monitor.process import MonitorProcess
+from outlast.monitor.reading import NamespaceReader
 from outlast.testing import ScriptedModel
 from outlast.worker import AgentWorker
 from tests.replay import kept_sessions, outside_scenarios, proofs, public_names, releases, surface
@@ -78,7 +81,8 @@ async def main(version: str) -> None:
             shutil.copytree(folder, draft)
         async with EmbeddedServer(search_attributes=names.SEARCH_ATTRIBUTES) as server:
             client = await Client.connect(server.address, identity="recorder")
-            recorder = Recorder(client, draft, Path(scratch))
+            before = releases.releases() if version == releases.UNRELEASED else []
+            recorder = Recorder(client, draft, Path(scratch), before)
             await recorder.record()
         if version != releases.UNRELEASED:
             (draft / "names.pyi").write_text(public_names.written(), encoding="utf-8")
@@ -96,10 +100,14 @@ class Recorder:
         client: of a server on which nothing else runs.
         folder: the release's folder.
         scratch: where files may be that are not kept.
+        before: folders whose recordings are not made again.
     """
 
-    def __init__(self, client: Client, folder: Path, scratch: Path) -> None:
+    def __init__(
+        self, client: Client, folder: Path, scratch: Path, before: Sequence[Path] = ()
+    ) -> None:
         self._client = client
+        self._before = before
         self._folder = folder
         self._scratch = scratch
         self._recorded: dict[str, str] = {}
@@ -107,21 +115,26 @@ class Recorder:
     async def record(self) -> None:
         """Record what is missing."""
         for name, scenario in SCENARIOS.items():
-            if not (self._folder / "histories" / f"{name}.json.gz").exists():
+            if self._lacks(f"histories/{name}.json.gz"):
                 await self.scenario(name, scenario)
-        if not (self._folder / "workflows" / f"{names.WORKFLOW_SCHEDULED}.json.gz").exists():
+        if self._lacks(f"workflows/{names.WORKFLOW_SCHEDULED}.json.gz"):
             await self._scheduled_message()
-        if not (self._folder / "archive.json.gz").exists():
+        if self._lacks(f"workflows/{names.WORKFLOW_MONITOR}.json.gz"):
+            await self._monitor()
+        if self._lacks("archive.json.gz"):
             await self._archive()
-        if not (self._folder / "exports.jsonl.gz").exists():
+        if self._lacks("exports.jsonl.gz"):
             await self._exports()
-        if not (self._folder / "proofs.json.gz").exists():
+        if self._lacks("proofs.json.gz"):
             self._write("proofs", await proofs.make())
-        if not (self._folder / "audit.jsonl.gz").exists():
+        if self._lacks("audit.jsonl.gz"):
             await self._audit()
-        if not (self._folder / "sessions").exists():
+        if self._lacks("sessions"):
             (self._folder / "sessions").mkdir()
             await kept_sessions.write(self._folder / "sessions")
+
+    def _lacks(self, name: str) -> bool:
+        return not any((one / name).exists() for one in (self._folder, *self._before))
 
     def _write(self, name: str, value: Any) -> None:
         releases.write(self._folder / f"{name}.json.gz", value)
@@ -208,6 +221,17 @@ class Recorder:
             await handle.cancel("after_turn")
         history = json.loads((await sending.fetch_history()).to_json())
         self._write(f"workflows/{names.WORKFLOW_SCHEDULED}", history)
+
+    async def _monitor(self) -> None:
+        """Record the history of the workflow that lets a process count; it is always open."""
+        process = MonitorProcess(reader=NamespaceReader(self._client))
+        async with process.running(), asyncio.timeout(LONGEST_SECONDS):
+            while process.counts() is None:
+                await asyncio.sleep(0.05)
+        workflow = self._client.get_workflow_handle(names.MONITOR_QUEUE)
+        history = json.loads((await workflow.fetch_history()).to_json())
+        await workflow.terminate()
+        self._write(f"workflows/{names.WORKFLOW_MONITOR}", history)
 
     async def _archive(self) -> None:
         """Record the archive of some runs, and a deletion in it, with the states of the runs."""

@@ -34,7 +34,8 @@ def names_of_this_version() -> dict[str, list[str]]:
         "queries": {value for key, value in vars(names).items() if key.startswith("QUERY_")},
         "activity types": {row.activity for row in ROWS},
         "search attributes": names.SEARCH_ATTRIBUTES,
-        "traces and metrics": _written(ATTRIBUTE, PACKAGE / "otel"),
+        "traces and metrics": _written(ATTRIBUTE, PACKAGE / "otel")
+        | _written(ATTRIBUTE, PACKAGE / "monitor"),
     }
     return {kind: sorted(some) for kind, some in found.items()}
 

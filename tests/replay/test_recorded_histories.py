@@ -23,6 +23,7 @@ from outlast.loop.items import Item
 from outlast.loop.state import OUTPUT_KINDS, LoopState
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.errand import Errand
+from outlast.workflows.monitor import Monitor
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
 from tests.replay import outside_scenarios, releases
@@ -37,6 +38,7 @@ WORKFLOWS = {
     names.WORKFLOW_NOTICES: PeopleNotices,
     names.WORKFLOW_SCHEDULED: ScheduledMessage,
     names.WORKFLOW_ERRAND: Errand,
+    names.WORKFLOW_MONITOR: Monitor,
 }
 
 
@@ -155,7 +157,8 @@ def test_every_scenario_of_this_version_is_recorded() -> None:
 
 
 def recorded_run(name: str) -> dict[str, Any]:
-    return copy.deepcopy(read(RELEASES[-1] / "histories" / f"{name}.json.gz"))
+    newest = next(path for path in reversed(RECORDINGS) if path.name == f"{name}.json.gz")
+    return copy.deepcopy(read(newest))
 
 
 def fields_named(value: Any, name: str) -> Iterator[dict[str, Any]]:

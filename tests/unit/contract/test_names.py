@@ -85,6 +85,9 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.ACTIVITY_FREE_ID: "free_nested_id",
         names.WORKFLOW_SCHEDULED: "ScheduledMessage",
         names.ACTIVITY_SCHEDULED: "send_scheduled_message",
+        names.WORKFLOW_MONITOR: "Monitor",
+        names.MONITOR_QUEUE: "outlast-monitor",
+        names.ACTIVITY_MONITOR: "count_runs",
         names.MEMO_MESSAGE: "outlast_message",
         names.MEMO_SCHEDULE: "outlast_schedule",
     }
