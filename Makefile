@@ -43,6 +43,8 @@ COLLECTOR := tests/otel_backends/collector
 OTELCOL := $(CURDIR)/$(VENV)/otelcol
 # What installs or builds for longer than this many seconds is given up, where there is such a tool.
 LIMIT = $(if $(shell command -v timeout),timeout $(1))
+# Checks rules of alerts; from Debian's package of Prometheus, which is only unpacked.
+PROMTOOL := $(CURDIR)/$(VENV)/prometheus/usr/bin/promtool
 # The package with the checks of accessibility that run in the browser.
 # npm has certificates of its own, beside those of the file that other tools are told of.
 NPM := $(if $(SSL_CERT_FILE),NODE_EXTRA_CA_CERTS=$(SSL_CERT_FILE)) npm
@@ -58,7 +60,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest temporalio-next servers otel-where-possible litellm-proxy coming-from sdk-packages scan every-page every-host laws
+NIGHTLY := pythons newest temporalio-next servers otel-where-possible litellm-proxy coming-from sdk-packages scan every-page every-host laws monitoring
 # What takes hours.
 SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -71,7 +73,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy monitoring otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -120,6 +122,14 @@ otel-where-possible: $(VENV)/.test
 
 OTEL_LEFT_OUT := for missing in $(OTELCOL) $(PHOENIX)/.installed; do test -e $$missing \
 	|| echo "LEFT OUT: tests with a real $$(case $$missing in $(OTELCOL)) echo collector, which could not be built;; *) echo Phoenix, which could not be installed;; esac); make otel says why"; done
+
+monitoring: $(VENV)/.test $(PROMTOOL) ## every alert of deploy/monitoring, by planting its fault
+	@OUTLAST_PROMTOOL=$(PROMTOOL) $(BIN)/pytest -q -rs tests/unit/monitor tests/workflow/test_monitor.py
+
+$(PROMTOOL):
+	@mkdir -p $(VENV)/prometheus
+	@cd $(VENV)/prometheus && { apt-get download --quiet=2 prometheus 2>/dev/null || { apt-get update --quiet=2 && apt-get download --quiet=2 prometheus; }; } \
+		&& dpkg -x prometheus_*.deb . || { echo "make monitoring: promtool cannot be installed here. It is in Debian's package prometheus"; exit 1; }
 
 # Two of the four combinations of theme and width; `every-page` has all.
 PAGE_TESTS := -n 2 --dist loadfile -m "not nightly" tests/browser

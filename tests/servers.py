@@ -84,6 +84,16 @@ async def server_for_tests(
     yield server
 
 
+async def new_namespace(
+    address: str, search_attributes: Mapping[str, str] = names.SEARCH_ATTRIBUTES
+) -> Client:
+    """Return a client of a namespace that nobody else uses."""
+    client = await Client.connect(address, namespace=f"outlast-test-{secrets.token_hex(4)}")
+    await _register(client)
+    await until_searchable(client, search_attributes)
+    return client
+
+
 async def kill_and_start_again(server: EmbeddedServer, data_dir: Path) -> EmbeddedServer:
     """Kill a server with SIGKILL, and return another one on its database and at its address."""
     port = int(server.address.rpartition(":")[2])

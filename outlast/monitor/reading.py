@@ -96,6 +96,7 @@ class Seen:
         read: when its history was last read.
         oldest_ms: when its oldest request was made; None if it is not known.
         kinds: what keeps it from going on, in the words of `outlast.views.trouble`.
+        is_unsettled: whether something in it waits that a worker may take at any moment.
         kept_ms: since when the server keeps something for it.
         lost: how many notices about its requests nobody has heard of.
         retries_notices: whether notices are sent again.
@@ -107,6 +108,7 @@ class Seen:
     read: float | None = None
     oldest_ms: int | None = None
     kinds: frozenset[str] = frozenset()
+    is_unsettled: bool = False
     kept_ms: int | None = None
     lost: int = 0
     retries_notices: bool = False
@@ -122,6 +124,11 @@ class _Open:
     def pending(self) -> int:
         """How many requests wait; those of a nested run are counted for the run above it."""
         return 0 if is_nested(self.info) else self.found.get(names.ATTRIBUTE_APPROVALS) or 0
+
+    @property
+    def status(self) -> str:
+        """What it waits for; empty while it works."""
+        return self.found.get(names.ATTRIBUTE_STATUS) or ""
 
     @property
     def risk(self) -> str:
@@ -236,11 +243,12 @@ class NamespaceReader:
         run_id, execution_id = one.info.execution.workflow_id, one.info.execution.run_id
         try:
             described = await describe_newest(self.client, run_id, one.info.first_run_id or None)
-            _note_facts(one.seen, await facts_of(self.client, described, works=False))
+            facts = await facts_of(self.client, described, works=False)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:  # it has ended and is gone
                 raise
             return
+        _note_facts(one.seen, facts, is_blocked=one.status == "blocked")
         at = monotonic()
         if one.pending and (one.seen.read is None or at - one.seen.read > _seconds(READS_AGAIN)):
             state = await state_of(self.client, run_id, execution_id)
@@ -322,7 +330,7 @@ def _seconds(length: timedelta) -> float:
 def _note(one: _Open, at_ms: int) -> None:
     """Note what visibility says of a run; if its requests changed, it has to be looked at."""
     due: datetime | None = one.found.get(names.ATTRIBUTE_DUE)
-    signature = one.pending, due, one.risk, one.found.get(names.ATTRIBUTE_STATUS)
+    signature = one.pending, due, one.risk, one.status
     seen = one.seen
     if signature != seen.signature:
         seen.signature, seen.looked, seen.read = signature, None, None
@@ -332,27 +340,28 @@ def _note(one: _Open, at_ms: int) -> None:
         seen.asked_ms = at_ms
 
 
-def _note_facts(seen: Seen, facts: ServerFacts) -> None:
+def _note_facts(seen: Seen, facts: ServerFacts, *, is_blocked: bool) -> None:
     asked_ms = now_ms() if facts.at_ms is None else facts.at_ms
     waits = [one.waits_since_ms for one in facts.tries if not one.failed]
     late = [
         one for one in (*waits, facts.task_since_ms) if one and asked_ms - one >= TAKEN_WITHIN_MS
     ]
     kept = [one.at_ms for one in facts.kept if asked_ms - one.at_ms >= TAKEN_WITHIN_MS]
+    failed = {one.name for one in facts.tries if one.failed}
+    seen.retries_notices = names.ACTIVITY_NOTIFY in failed
     found = {
-        "retry": any(one.failed for one in facts.tries),
+        # What no worker has is tried again, too, and is counted as blocked.
+        "retry": not is_blocked and bool(failed - {names.ACTIVITY_NOTIFY}),
         "untaken": bool(late),
         "kept": bool(kept),
     }
     seen.kinds = frozenset(kind for kind, there in found.items() if there)
     seen.kept_ms = min(kept, default=None)
-    seen.retries_notices = any(
-        one.failed and one.name == names.ACTIVITY_NOTIFY for one in facts.tries
-    )
+    seen.is_unsettled = facts.asks_again
 
 
 def _is_due(seen: Seen, at: float) -> bool:
-    return seen.looked is None or bool(seen.kinds) or at - seen.looked > _seconds(LOOKS_AGAIN)
+    return seen.looked is None or seen.is_unsettled or at - seen.looked > _seconds(LOOKS_AGAIN)
 
 
 def _waiting(one: _Open, at_ms: int) -> Waiting:

@@ -226,7 +226,7 @@ class Recorder:
         """Record the history of the workflow that lets a process count; it is always open."""
         process = MonitorProcess(reader=NamespaceReader(self._client))
         async with process.running(), asyncio.timeout(LONGEST_SECONDS):
-            while process.counts() is None:
+            while process.counts() is None:  # noqa: ASYNC110  the server gives it the lease
                 await asyncio.sleep(0.05)
         workflow = self._client.get_workflow_handle(names.MONITOR_QUEUE)
         history = json.loads((await workflow.fetch_history()).to_json())
