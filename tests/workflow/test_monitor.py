@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -19,6 +20,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 
 from outlast import Agent, add_trace_processor, function_tool
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
@@ -27,15 +29,17 @@ from outlast.client.handle import RunHandle
 from outlast.client.start.runner import Runner
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
+from outlast.encryption import EncryptionCodec
 from outlast.loop.approvals import Person
 from outlast.monitor import gauges, reading
 from outlast.monitor.process import MonitorProcess
 from outlast.monitor.reading import NamespaceReader
 from outlast.otel import OpenTelemetryProcessor
 from outlast.otel.page import PageReader
-from outlast.ports.notifier import Notification, Notifier
+from outlast.ports.notifier import Notification, Notifier, NotifierRejected
 from outlast.testing import ScriptedModel, call
 from outlast.tracing.receivers import REGISTRATION
+from outlast.views.run import loop_state
 from outlast.worker import AgentWorker
 from tests.prometheus import check_firing, needs_promtool, samples_of, value_of
 from tests.servers import new_namespace
@@ -59,7 +63,8 @@ async def client(address: str) -> Client:
 async def watched(client: Client, **options: Any) -> AsyncGenerator["Watched"]:
     """Count a namespace in this process, and serve the page."""
     desks = options.pop("desks", ())
-    reader = NamespaceReader(client, **{"queues": [QUEUE], "groups": {"billing"}, **options})
+    given: dict[str, Any] = {"queues": [QUEUE], "groups": {"billing"}, **options}
+    reader = NamespaceReader(client, **given)
     process = MonitorProcess(reader=reader, every=OFTEN, desks=desks)
     page = PageReader("127.0.0.1", 0)
     provider = MeterProvider([page], shutdown_on_exit=False)
@@ -207,6 +212,44 @@ async def test_a_notice_that_is_sent_again_and_again(client: Client, *_: Any) ->
     async with worker(client, agent, notifiers=[_Away()]), watched(client) as seen:
         await start(client, agent)
         return await seen.until("outlast_notices_undelivered", 1, stage="retrying")
+
+
+class _Refuses(Notifier):
+    name = "channel"
+
+    async def notify(self, notice: Notification) -> None:
+        raise NotifierRejected("There is no such channel.")
+
+
+@plants("NoticesUndelivered")
+async def test_notices_that_are_given_up(client: Client, *_: Any) -> str:
+    """That of a request, while it waits, and that of its end with the run, for an hour."""
+    agent = clerk()
+    async with worker(client, agent, notifiers=[_Refuses()]):
+        handle = await start(client, agent)
+        async with asyncio.timeout(30):
+            while not loop_state(await handle.state()).undelivered:  # noqa: ASYNC110  nothing announces it
+                await asyncio.sleep(0.05)
+        async with watched(client) as seen:
+            await seen.until("outlast_notices_undelivered", 1, stage="given_up")
+            await handle.cancel()
+            await seen.until("outlast_monitor_open", 0)
+            return await seen.until("outlast_notices_undelivered", 1, stage="given_up")
+
+
+@plants()
+async def test_without_the_codec_of_the_runs_it_counts_all_the_same(client: Client, *_: Any) -> str:
+    """Since when a request waits is then as long as the monitor has seen it."""
+    encrypted = replace(DataConverter.default, payload_codec=EncryptionCodec({"k": b"k" * 32}, "k"))
+    config = client.config()
+    config["data_converter"] = encrypted
+    await waiting(Client(**config), clerk())
+    async with watched(client) as seen:
+        page = await seen.until("outlast_requests_waiting", 1, risk="high")
+    age = value_of(page, "outlast_requests_oldest_age_seconds", risk="high")
+    assert age is not None
+    assert 0 <= age < 5
+    return page
 
 
 @plants("RunsBlocked")

@@ -145,11 +145,12 @@ def test_the_environment_says_where_metrics_go(
     assert [type(one).__name__ for one in found] == kinds
     for one in found:
         one._collect = None  # nothing is to be sent
-        one.shutdown()
+        one.shutdown()  # pyright: ignore[reportUnknownMemberType]  the package's own annotation
 
 
 def test_a_page_without_its_packages_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(readers.METRICS_VARIABLE, "prometheus")
-    monkeypatch.setattr(readers, "find_spec", lambda _name: None)
+    nothing: dict[str, str] = {}
+    monkeypatch.setattr(readers, "find_spec", nothing.get)
     with pytest.raises(UserError, match=r'pip install "outlast\[monitor\]"'):
         readers.metric_readers()
