@@ -222,8 +222,7 @@ class _Refuses(Notifier):
 
 
 @plants("NoticesUndelivered")
-async def test_notices_that_are_given_up(client: Client, *_: Any) -> str:
-    """That of a request, while it waits, and that of its end with the run, for an hour."""
+async def test_a_notice_of_a_request_that_is_given_up(client: Client, *_: Any) -> str:
     agent = clerk()
     async with worker(client, agent, notifiers=[_Refuses()]):
         handle = await start(client, agent)
@@ -231,10 +230,18 @@ async def test_notices_that_are_given_up(client: Client, *_: Any) -> str:
             while not loop_state(await handle.state()).undelivered:  # noqa: ASYNC110  nothing announces it
                 await asyncio.sleep(0.05)
         async with watched(client) as seen:
-            await seen.until("outlast_notices_undelivered", 1, stage="given_up")
-            await handle.cancel()
-            await seen.until("outlast_monitor_open", 0)
             return await seen.until("outlast_notices_undelivered", 1, stage="given_up")
+
+
+@plants("NoticesUndelivered")
+async def test_a_notice_of_the_end_of_a_run_that_is_given_up(client: Client, *_: Any) -> str:
+    """It counts for an hour, although the run is closed."""
+    agent = clerk()
+    handle = await waiting(client, agent, notifiers=[_Refuses()])
+    async with worker(client, agent, notifiers=[_Refuses()]), watched(client) as seen:
+        await handle.cancel()
+        await seen.until("outlast_monitor_open", 0)
+        return await seen.until("outlast_notices_undelivered", 1, stage="given_up")
 
 
 @plants()
