@@ -53,7 +53,7 @@ class Queue:
     Attributes:
         workers: how many workers poll it, by what they take: `workflow`, `activity`.
         backlog: its backlog, by what is taken and by the version of the workers; an empty version
-            is of workers without one.
+            stands for all of them.
         archive_lag: for how many seconds nothing that ended was archived; None without an archive.
     """
 

@@ -19,8 +19,12 @@ import httpx2
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError
+from temporalio.worker import WorkerDeploymentConfig
 
 from outlast import Agent, add_trace_processor, function_tool
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
@@ -322,6 +326,30 @@ async def test_tasks_that_wait(
         )
         + "\n"
     )
+
+
+@pytest.mark.nightly
+async def test_a_backlog_of_a_version_whose_workers_are_gone(client: Client) -> None:
+    version = WorkerDeploymentVersion("shop", "v2")
+    deployment = WorkerDeploymentConfig(version=version, use_worker_versioning=True)
+    current = SetWorkerDeploymentCurrentVersionRequest(
+        namespace=client.namespace, deployment_name="shop", build_id="v2"
+    )
+    async with worker(client, clerk(), deployment_config=deployment), asyncio.timeout(30):
+        while not await is_current(client, current):  # noqa: ASYNC110  the server has to see the worker
+            await asyncio.sleep(0.2)
+    await start(client, clerk())
+    async with watched(client) as seen:
+        page = await seen.until("outlast_queue_backlog", 1, taken="workflow", version="shop:v2")
+    assert value_of(page, "outlast_queue_backlog", taken="workflow", version="") == 1
+
+
+async def is_current(client: Client, request: SetWorkerDeploymentCurrentVersionRequest) -> bool:
+    try:
+        await client.workflow_service.set_worker_deployment_current_version(request)
+    except RPCError:
+        return False
+    return True
 
 
 BACKLOG_AGE = "outlast_queue_backlog_age_seconds"
