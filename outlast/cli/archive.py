@@ -1,5 +1,7 @@
 """`outlast archive`: what is kept after retention, what is missing, and deletion on request."""
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -11,7 +13,10 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit, sender
+from outlast.cli.durations import length_option
 from outlast.cli.exit_codes import ExitCode
+from outlast.cli.process_log import log_to_standard_error
+from outlast.cli.signals import stop_requested
 from outlast.cli.terminal import Column
 from outlast.common.rendering import counted, named, rough, shown_time
 
@@ -56,6 +61,44 @@ RunOrAll: TypeAlias = Annotated[
     str | None,
     typer.Argument(metavar="[ID]", help="A run's id. Default: all.", show_default=False),
 ]
+
+
+@on_server
+async def run(
+    caller: Caller,
+    task_queue: str = "",
+    keep: Annotated[str | None, typer.Option(show_default=False)] = None,
+    place: Place = None,
+) -> None:
+    """Archive closed histories until Ctrl-C, whoever's they are.
+
+    Any number of these processes take turns. Workers with OUTLAST_ARCHIVE do the same for their task
+    queues: beside this process they need none, and no right to write to the archive.
+
+    Command line:
+        task_queue: Only histories of this task queue. Default: all of the namespace.
+        keep (DURATION): How long a run is kept after its end. Default: until it is deleted.
+    """
+    from outlast.archive import Archive, use_archive
+    from outlast.worker.archiver import archive_histories
+
+    log_to_standard_error(logging.WARNING)
+    stop = stop_requested()
+    client, archive = await _connected(caller, place)
+    if keep is not None:
+        archive = Archive(archive.store, keep=length_option(keep, "--keep"), every=archive.every)
+        use_archive(client, archive)
+    place_shown = repr(archive.store)
+    record = {"status": "ready", "archive": place_shown, "namespace": client.namespace}
+    if caller.as_json:
+        terminal.print_json_line(record)
+    else:
+        whose = named(task_queue) if task_queue else "all task queues"
+        terminal.say(terminal.out(), f"archiving histories of {whose} in {place_shown}")
+    archiving = asyncio.create_task(archive_histories(client, archive, task_queue))
+    await stop.wait()
+    archiving.cancel()
+    await asyncio.wait({archiving})
 
 
 @on_server

@@ -17,6 +17,7 @@ LOOKS_WITHIN: Final = timedelta(minutes=15)
 """Workers look every 30 s by default; a look that takes long is no problem yet."""
 
 _SWEEP = "archive sweep"
+_ARCHIVER: Final = "archiver"
 _EXPIRY = "archived in time"
 
 
@@ -76,10 +77,36 @@ async def _place(archive: "Archive") -> Finding:
     return ok("archive", f"{archive.store!r} can be read and written")
 
 
+async def check_archiver(client: "Client") -> Finding:
+    """Check that `outlast archive run` does its work: it looked lately, and archived all it found."""
+    from outlast.archive import archive_of
+    from outlast.archive.sweep import last_look
+
+    how = "Start `outlast archive run` with the same archive; its log says what it fails at"
+    try:
+        archive = archive_of(client)
+        if archive is None:
+            return missing(_ARCHIVER, "there is no archive here: set OUTLAST_ARCHIVE")
+        look, at = await last_look(archive, client.namespace, ""), now()
+    except AgentsException as error:
+        return missing(_ARCHIVER, error.message)
+    if look is None:
+        return missing(_ARCHIVER, f"none has looked for closed histories yet. {how}")
+    since = rough(at - look.at)
+    if at - look.at > max(LOOKS_WITHIN, 2 * archive.every):
+        return missing(_ARCHIVER, f"it last looked {since} ago. {how}")
+    if look.complete is None or look.at - look.complete > LOOKS_WITHIN:
+        return missing(_ARCHIVER, f"it looked {since} ago, but could not archive all. {how}")
+    return ok(_ARCHIVER, f"it looked {since} ago")
+
+
 async def _sweep(archive: "Archive", namespace: str, task_queue: str) -> Finding:
     from outlast.archive.sweep import last_look
 
     look, queue = await last_look(archive, namespace, task_queue), repr(task_queue)
+    archiver = await last_look(archive, namespace, "")
+    if archiver is not None and (look is None or archiver.at > look.at):
+        look, queue = archiver, "of all queues"
     how = "Start one with AgentWorker(archive=...) or OUTLAST_ARCHIVE"
     if look is None:
         return optional(

@@ -12,6 +12,7 @@ import typer
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import is_this_machine
+from outlast.agents.secrets import secret
 from outlast.cli.durations import past_time
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class TeamOptions:
         return OpenIDConnect(
             issuer,
             self.client_id,
-            os.environ.get(SECRET_VARIABLE) or None,
+            secret(SECRET_VARIABLE) or None,
             scopes=self.scopes.split(),
             subject_claim=self.subject_claim,
             groups_claim=self.groups_claim,

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.agents.hosts import problem_of_port
+from outlast.agents.secrets import secret
 from outlast.cli import options, server, terminal
-from outlast.cli.archive_checks import check_archive
+from outlast.cli.archive_checks import check_archive, check_archiver
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
@@ -74,6 +75,7 @@ async def doctor(
     target: options.Target = None,
     fix: bool = False,
     worker: bool = False,
+    archiver: bool = False,
     security: bool = False,
     app_dir: options.AppDir = Path(),
     approvals: options.Approvals = None,
@@ -82,21 +84,25 @@ async def doctor(
     """Check this machine and the server, and print how to fix problems.
 
     Optional findings matter for some commands only. Exits with 1 if a finding is `missing`. With a
-    target, the MCP servers of its agents are asked for their tools, too. With --worker it is the health check of a worker's container. With --security it looks for
+    target, the MCP servers of its agents are asked for their tools, too. With --worker or --archiver it is the health check of such a
+    container. With --security it looks for
     weaknesses: run it where the worker runs, with its environment and target. Exits with 1 if it
     finds one.
 
     Command line:
         fix: Add the search attributes where they are missing.
         worker: Only check that a worker on this machine polls the task queue.
+        archiver: Only check that `outlast archive run` has looked lately, and archived all.
         security: Look for weaknesses of this installation instead.
     """
     if security:
         return _look_for_weaknesses(caller, target, app_dir, approvals)
-    if target is not None and worker:
-        raise UserError("`outlast doctor --worker` takes no target. Leave it out.")
-    if worker:
-        findings = [await local_worker(caller, task_queue)]
+    if target is not None and (worker or archiver):
+        option = "--worker" if worker else "--archiver"
+        raise UserError(f"`outlast doctor {option}` takes no target. Leave it out.")
+    if worker or archiver:
+        findings = [await local_worker(caller, task_queue)] if worker else []
+        findings += [await local_archiver(caller)] if archiver else []
     else:
         async with terminal.waiting(terminal.err(), "checking"):
             findings = await examine(caller, fix=fix, task_queue=task_queue)
@@ -403,9 +409,21 @@ async def local_worker(caller: Caller, task_queue: str) -> Finding:
     return ok("worker", f"{', '.join(here)} on the task queue {task_queue!r}")
 
 
+async def local_archiver(caller: Caller) -> Finding:
+    """Check that an archiver of this archive does its work."""
+    try:
+        return await check_archiver((await caller.connect()).client)
+    except AgentsException as error:
+        return missing("archiver", error.message)
+
+
 async def model(environment: Mapping[str, str]) -> Finding:
     """Check how workers reach a model: whether its server answers, and takes the key."""
-    key, url = environment.get("OPENAI_API_KEY"), environment.get("OPENAI_BASE_URL")
+    url = environment.get("OPENAI_BASE_URL")
+    try:
+        key = secret("OPENAI_API_KEY", environment)
+    except UserError as error:
+        return missing("model", error.message)
     if not key:
         at = f" (also for {url})" if url else ""
         return optional(

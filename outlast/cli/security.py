@@ -58,7 +58,20 @@ DELIVERY_KEYS_VARIABLE: Final = "OUTLAST_DELIVERY_KEYS"
 SESSIONS_VARIABLE: Final = "OUTLAST_SESSIONS"
 BLOBS_VARIABLE: Final = "OUTLAST_BLOB_STORE"
 CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_KEY_PATH: Final = re.compile(r"(?:_KEY_PATH|_KEYS?_FILE|_KEYS|_CONFIG_FILE|_CREDENTIALS)$")
+_KEY_PATH: Final = re.compile(
+    r"(?:_KEY_PATH|(?<!PUBLIC)_KEYS?_FILE|_(?:SECRET|PASSWORD|TOKEN)_FILE|_KEYS|_CONFIG_FILE|_CREDENTIALS)$"
+)
+_FILE_MAY_BE_NAMED: Final = frozenset(
+    {
+        "OPENAI_API_KEY",
+        "OUTLAST_CONVERSATION_KEY",
+        DELIVERY_KEYS_VARIABLE,
+        "OUTLAST_DESK_KEY",
+        "OUTLAST_IDENTITY_KEY",
+        "OUTLAST_OIDC_CLIENT_SECRET",
+    }
+)
+"""Secrets that outlast also reads from the file that the variable with `_FILE` names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +233,9 @@ def _keys_in_environment(situation: Situation) -> Iterator[Weakness]:
                 what=f"the variable {name}",
                 detail="is a secret that every tool of the worker, and every program that a tool "
                 "starts, can read",
-                fix="mount it as a file that your program reads, such as for "
-                "OpenAIProvider(api_key=...), and unset the variable",
+                fix=f"mount it as a file, name the file in {name}_FILE, and unset the variable"
+                if name in _FILE_MAY_BE_NAMED
+                else "mount it as a file that your program reads, and unset the variable",
             )
 
 

@@ -22,6 +22,7 @@ from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:
     from temporalio.client import Client
+    from temporalio.worker import WorkerDeploymentConfig
 
     from outlast.worker import AgentWorker, AgentWorkerConfig
 
@@ -48,6 +49,8 @@ def worker(
     target: Target,
     app_dir: options.AppDir = Path(),
     task_queue: str | None = None,
+    deployment: Annotated[str | None, typer.Option(envvar="TEMPORAL_DEPLOYMENT_NAME")] = None,
+    build_id: Annotated[str | None, typer.Option(envvar="TEMPORAL_WORKER_BUILD_ID")] = None,
     sessions: Annotated[list[Path] | None, typer.Option(envvar="OUTLAST_SESSIONS")] = None,
     approvals: options.Approvals = None,
     processes: Annotated[int, typer.Option(min=1)] = 1,
@@ -67,6 +70,8 @@ def worker(
 
     Command line:
         task_queue: The task queue of the runs. [default: outlast]
+        deployment (NAME): The worker deployment, where runs stay at the version that they began at.
+        build_id (ID): The version of this worker in its deployment.
         sessions: A SQLite file of sessions, or a directory of them, that runs may use.
         processes: How many worker processes; one uses one core.
         verbose (--verbose -v): Log more.
@@ -85,11 +90,10 @@ def worker(
         outages = _log_core_through_python()
         stop = stop_requested()
         end = EndOfInput(stop, within=_GRACE + _AFTER_GRACE) if until_eof else None
+        version = _deployment_config(deployment, build_id)
+        given = {"task_queue": task_queue, "approvals": approvals, "deployment_config": version}
         config = load_config(target, app_dir)
-        if task_queue is not None:
-            config["task_queue"] = task_queue
-        if approvals is not None:
-            config["approvals"] = approvals
+        config.update(cast("Any", {name: one for name, one in given.items() if one is not None}))
         if end is not None:
             end.within = config.get("graceful_shutdown_timeout", _GRACE) + _AFTER_GRACE
         for place in sessions or ():
@@ -99,6 +103,24 @@ def worker(
         await _serve(client, config, stop, any_key, caller.as_json, until_eof, ready_fd)
 
     event_loop.run(work())
+
+
+def _deployment_config(
+    deployment: str | None, build_id: str | None
+) -> "WorkerDeploymentConfig | None":
+    """Return the version of a worker whose runs stay at it; None for a worker without one."""
+    from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+    from temporalio.worker import WorkerDeploymentConfig
+
+    if not deployment and not build_id:
+        return None
+    if not deployment or not build_id:
+        raise UserError("A version needs both: --deployment NAME and --build-id ID.")
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment, build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
 
 
 def _arguments(given: dict[str, Any]) -> list[str]:

@@ -11,7 +11,6 @@ import binascii
 import hashlib
 import hmac
 import math
-import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
+from outlast.common.secret_files import SecretFileError, secret
 from outlast.loop.values import Json
 
 
@@ -166,16 +166,28 @@ def keys_from_environment(environment: Mapping[str, str] | None = None) -> Ident
     Raises:
         IdentityKeyError: a key is unusable, or of the wrong kind for its variable.
     """
-    found = os.environ if environment is None else environment
-    private = read_keys(found.get(KEY_VARIABLE, ""))
-    public = read_keys(found.get(PUBLIC_KEYS_VARIABLE, ""), PUBLIC_KEYS_VARIABLE)
+    private = keys_of(KEY_VARIABLE, environment)
+    public = keys_of(PUBLIC_KEYS_VARIABLE, environment)
     if {one.secret for one in private} & {one.public for one in public}:
         raise IdentityKeyError(
             f"{KEY_VARIABLE} and {PUBLIC_KEYS_VARIABLE} have the same key. Whoever knows a public "
             "key could sign with it: make a pair with `outlast identity new`."
         )
-    places = [name for name in (KEY_VARIABLE, PUBLIC_KEYS_VARIABLE) if found.get(name)]
-    return IdentityKeys((*private, *public), " and ".join(places))
+    places = {KEY_VARIABLE: private, PUBLIC_KEYS_VARIABLE: public}
+    source = " and ".join(name for name, keys in places.items() if keys)
+    return IdentityKeys((*private, *public), source)
+
+
+def keys_of(variable: str, environment: Mapping[str, str] | None = None) -> tuple[IdentityKey, ...]:
+    """Return the keys in a variable, or in the file that `VARIABLE_FILE` names.
+
+    Raises:
+        IdentityKeyError: the file cannot be read, or a key is unusable.
+    """
+    try:
+        return read_keys(secret(variable, environment), variable)
+    except SecretFileError as error:
+        raise IdentityKeyError(str(error)) from None
 
 
 def read_keys(text: str, variable: str = KEY_VARIABLE) -> tuple[IdentityKey, ...]:

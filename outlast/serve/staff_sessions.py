@@ -15,7 +15,6 @@ has to run, and be asked at every request, to gain the minutes until the next ch
 """
 
 import json
-import os
 import secrets
 import zlib
 from base64 import urlsafe_b64encode
@@ -31,7 +30,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from outlast.agents.errors import IdentityRefused, UserError
-from outlast.contract.identity import IdentityKeyError, IdentityKeys, read_keys
+from outlast.contract.identity import IdentityKeyError, IdentityKeys, keys_of
 from outlast.views.records import Person
 
 KEY_VARIABLE: Final = "OUTLAST_DESK_KEY"
@@ -59,7 +58,7 @@ def keys_from_environment() -> IdentityKeys:
         UserError: a key is unusable.
     """
     try:
-        return IdentityKeys(read_keys(os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE), KEY_VARIABLE)
+        return IdentityKeys(keys_of(KEY_VARIABLE), KEY_VARIABLE)
     except IdentityKeyError as error:
         raise UserError(str(error)) from None
 

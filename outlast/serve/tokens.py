@@ -11,7 +11,6 @@ The user's backend mints tokens, and `outlast serve` checks them. Their keys are
 that sign decisions: a backend that lets customers in does not thereby decide for the team.
 """
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,8 +27,8 @@ from outlast.contract.identity import (
     Place,
     Proof,
     is_genuine,
+    keys_of,
     parse_proof,
-    read_keys,
     signed,
 )
 from outlast.serve.access import NOT_OPENED, Customer
@@ -204,7 +203,7 @@ def tokens_from_environment(url: str = "", namespace: str = "default") -> Conver
         UserError: a key is unusable.
     """
     try:
-        keys = read_keys(os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE)
+        keys = keys_of(KEY_VARIABLE)
     except IdentityKeyError as error:
         raise UserError(str(error)) from None
     place = urlsplit(url).netloc.lower() or "localhost"

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError
+from outlast.agents.secrets import secret
 
 KEYS_VARIABLE: Final = "OUTLAST_DELIVERY_KEYS"
 """The variable with the keys that sign URLs of waits and notes of calls, and check them."""
@@ -135,9 +136,9 @@ def keys_from_environment() -> WaitUrlKeys | None:
     """Return the keys in `OUTLAST_DELIVERY_KEYS`; None if it is not set.
 
     Raises:
-        UserError: a key is too short.
+        UserError: a key is too short, or its file cannot be read.
     """
-    text = os.environ.get(KEYS_VARIABLE, "").strip()
+    text = secret(KEYS_VARIABLE).strip()
     if not text:
         return None
     return WaitUrlKeys(tuple(key.strip().encode() for key in text.split(",") if key.strip()))

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.hosts import is_this_machine
 from outlast.agents.json_values import as_object, as_objects, no_number
+from outlast.agents.secrets import secret
 from outlast.common.bodies import DOORS, BodyRefused
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
@@ -379,9 +380,7 @@ class OpenAIConnection:
                 websocket_base_url=None if socket_url is None else str(socket_url),
             )
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-        api_key = (
-            self._api_key or defaults.api_key or os.environ.get("OPENAI_API_KEY") or ""
-        ).strip()
+        api_key = (self._api_key or defaults.api_key or secret("OPENAI_API_KEY")).strip()
         organization, project = self._counted_for
         socket_url = self._websocket_base_url or os.environ.get("OPENAI_WEBSOCKET_BASE_URL")
         return _Access(

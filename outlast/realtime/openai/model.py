@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 from outlast.agents.callables import shown
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
+from outlast.agents.secrets import secret
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
 from outlast.models.failures import bad_response, reported_failure
@@ -55,7 +55,7 @@ async def get_api_key(key: str | Callable[[], str | Awaitable[str]] | None) -> s
     if callable(key):
         result = key()
         return await result if inspect.isawaitable(result) else result
-    return key or defaults.api_key or os.environ.get("OPENAI_API_KEY")
+    return key or defaults.api_key or secret("OPENAI_API_KEY") or None
 
 
 class OpenAIRealtimeWebSocketModel(ListenedModel):

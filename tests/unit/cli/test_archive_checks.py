@@ -22,7 +22,8 @@ from outlast.archive import (
 )
 from outlast.archive.status import Gap
 from outlast.archive.sweep import Sweep
-from outlast.cli.archive_checks import check_archive
+from outlast.cli import archive_checks
+from outlast.cli.archive_checks import check_archive, check_archiver
 from outlast.cli.findings import Finding
 from outlast.dev import EmbeddedServer
 from tests.unit.cli.conftest import Invoke
@@ -80,10 +81,10 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return check
 
 
-async def mark(archive: Archive, **ages: timedelta) -> None:
+async def mark(archive: Archive, queue: str = "support", /, **ages: timedelta) -> None:
     """Note that a look was so long ago."""
     times = {name: int((NOW - age).timestamp() * 1000) for name, age in ages.items()}
-    sweep = Sweep(CLIENT, archive, "support")
+    sweep = Sweep(CLIENT, archive, queue)
     await archive.write(sweep._mark_name, json.dumps(times).encode())
 
 
@@ -160,6 +161,47 @@ async def test_a_sweep_that_is_behind_says_how_far(
     if ages:
         await mark(archive, **ages)
     found = (await checked(archive))["archive sweep"]
+    assert (found.level, words in found.detail) == (level, True), found.detail
+
+
+async def test_an_archiver_of_all_queues_looks_for_each(checked: Any, tmp_path: Path) -> None:
+    archive, recent = Archive(tmp_path), timedelta(seconds=9)
+    await mark(archive, swept_ms=timedelta(hours=3), complete_ms=timedelta(hours=4))
+    await mark(archive, "", swept_ms=recent, complete_ms=recent + timedelta(hours=1))
+    assert (await checked(archive))["archive sweep"].level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("ages", "level", "words"),
+    [
+        (None, "missing", "there is no archive here: set OUTLAST_ARCHIVE"),
+        ({}, "missing", "none has looked for closed histories yet. Start `outlast archive run`"),
+        ({"swept_ms": timedelta(hours=3)}, "missing", "it last looked 3 h ago"),
+        ({"swept_ms": timedelta(seconds=9)}, "missing", "9 s ago, but could not archive all"),
+        (
+            {"swept_ms": timedelta(seconds=9), "complete_ms": timedelta(hours=1)},
+            "ok",
+            "it looked 9 s ago",
+        ),
+    ],
+)
+async def test_the_health_of_an_archiver(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    ages: dict[str, timedelta] | None,
+    level: str,
+    words: str,
+) -> None:
+    archive = None if ages is None else Archive(tmp_path)
+
+    def archive_of(_: Any) -> Archive | None:
+        return archive
+
+    if archive is not None and ages:
+        await mark(archive, "", **ages)
+    monkeypatch.setattr(outlast.archive, "archive_of", archive_of)
+    monkeypatch.setattr(archive_checks, "now", lambda: NOW)
+    found = await check_archiver(CLIENT)
     assert (found.level, words in found.detail) == (level, True), found.detail
 
 

@@ -1,0 +1,19 @@
+"""Secrets of the environment, and of the files that it names."""
+
+from collections.abc import Mapping
+
+from outlast.agents.errors import UserError
+from outlast.common import secret_files
+from outlast.common.secret_files import SecretFileError
+
+
+def secret(variable: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return a secret; empty if there is none. See `outlast.common.secret_files.secret`.
+
+    Raises:
+        UserError: both variables are set, or the file cannot be read or is empty.
+    """
+    try:
+        return secret_files.secret(variable, environment)
+    except SecretFileError as error:
+        raise UserError(str(error)) from None
