@@ -41,6 +41,8 @@ PHOENIX := $(CURDIR)/.venv-phoenix
 PHOENIX_TOOL := arize-phoenix==20.26.1
 COLLECTOR := tests/otel_backends/collector
 OTELCOL := $(CURDIR)/$(VENV)/otelcol
+# Renders the manifests of deploy/kubernetes.
+KUSTOMIZE := v5.7.1
 # What installs or builds for longer than this many seconds is given up, where there is such a tool.
 LIMIT = $(if $(shell command -v timeout),timeout $(1))
 # Checks rules of alerts; from Debian's package of Prometheus, which is only unpacked.
@@ -60,7 +62,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest temporalio-next servers otel-where-possible litellm-proxy coming-from sdk-packages scan every-page every-host laws monitoring
+NIGHTLY := pythons newest temporalio-next servers otel-where-possible litellm-proxy coming-from sdk-packages deploy scan every-page every-host laws monitoring
 # What takes hours.
 SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -73,7 +75,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients hunt older-server servers named-server litellm-proxy monitoring otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients deploy deploy-tools hunt older-server servers named-server litellm-proxy monitoring otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -148,6 +150,18 @@ chromium:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update --quiet=2 \
 		&& DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
 		|| { echo "make browser: there is no chromium, and it cannot be installed here. Install Debian's package: apt-get install chromium"; exit 1; }
+
+deploy: $(VENV)/.lint deploy-tools ## the desk of the compose file as processes, behind both logins; and the manifests for Kubernetes
+	@command -v nginx >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update --quiet=2 \
+		&& RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends nginx-light >/dev/null; } \
+		|| echo "LEFT OUT: the login behind a proxy, since there is no nginx, and it cannot be installed here"
+	@$(BIN)/pytest -q -rs tests/deploy
+
+# kubectl renders as well as kustomize; where neither is there, it is built.
+deploy-tools: $(VENV)/.test
+	@command -v kubectl >/dev/null || test -x $(BIN)/kustomize || { command -v go >/dev/null \
+		&& GOBIN=$(CURDIR)/$(BIN) $(call LIMIT,900) go install -trimpath sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE); } \
+		|| echo "LEFT OUT: the manifests for Kubernetes, since there is neither kubectl nor Go to build kustomize"
 
 clients: $(VENV)/.test $(CLIENTS) ## the real npm clients of front ends before the desk
 	@$(BIN)/pytest -q tests/clients
@@ -237,7 +251,7 @@ soak: $(VENV)/.test ## what takes hours: every kill, ten million random events, 
 	@rm -rf $(PARTS)
 	@$(MAKE) --no-print-directory --keep-going $(patsubst %,part-%,$(SOAK)); $(END_OF_PARTS)
 
-packages: $(VENV)/.lint $(VENV)/.site
+packages: $(VENV)/.lint $(VENV)/.site deploy-tools
 	@mvn -v >/dev/null 2>&1 && $(MAKE) --no-print-directory mongo || echo "without Maven, the tests of sessions in MongoDB are skipped"
 	@if test -n "$(WITHOUT_NODE)"; then echo "without Node.js: no pages in a browser, no npm clients, no logins at a real provider"; \
 		else $(MAKE) --no-print-directory $(VENV)/.browser $(OIDC) $(CLIENTS) $(PAGES) $(DIAGRAMS); fi
@@ -436,5 +450,5 @@ $(TOOLS)/%/.installed: tests/server_versions/%.txt | $(VENV)/.test
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) $(EXTRAS) --group test --group lint --group browser --group mutation --compile-bytecode
+	@$(SYNC) $(EXTRAS) --group test --group lint --group browser --group mutation --group deploy --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

@@ -131,10 +131,12 @@ def test_the_settings_of_the_server_are_published_on_the_loopback_address_only()
 def test_the_image_is_built_once_and_has_no_server_for_development() -> None:
     compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     assert compose.count("build: .") == 1
-    assert compose.count("image: outlast-desk") == 2
+    assert compose.count("image: outlast-desk") == 1  # of all roles
     assert 'test: ["CMD", "outlast", "doctor", "--worker"]' in compose
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert re.findall(r"\[([a-z,]+)\]\"", dockerfile)[0] == "cli"
+    [extras] = re.findall(r"^ARG EXTRAS=(\S+)$", dockerfile, re.MULTILINE)
+    assert {"cli", "serve", "otel"} <= set(extras.split(","))
+    assert "dev" not in extras.split(",")
 
 
 def test_every_test_that_a_design_note_names_is_where_it_says() -> None:

@@ -185,7 +185,7 @@ PLANTS = [
     ),
     plant(
         documents.test_the_image_is_built_once_and_has_no_server_for_development,
-        ROOT=file("Dockerfile", "[cli]", "[cli,dev]"),
+        ROOT=file("Dockerfile", "cli,encrypt", "cli,dev,encrypt"),
     ),
     plant(
         documents.test_every_test_that_a_design_note_names_is_where_it_says,
