@@ -101,6 +101,14 @@ def run(*arguments: str | Path, **options: Any) -> str:
     return done.stdout
 
 
+def built_wheel(place: Path) -> Path:
+    """Build the wheel of outlast as the image does, from what its COPY lines copy to `source`."""
+    source = copied(ROOT, place / "source")
+    run(UV, "build", "--wheel", "--quiet", "--out-dir", place / "wheels", source)
+    [wheel] = (place / "wheels").glob("outlast-*.whl")
+    return wheel
+
+
 @dataclass(frozen=True)
 class Images:
     """What the steps of the images made: an environment for each, and the folder of the application."""
@@ -115,9 +123,7 @@ class Images:
         """Run the steps of the Dockerfile, and of the image of the login."""
         dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
         python = python_of_the_image()
-        source = copied(ROOT, place / "source")
-        run(UV, "build", "--wheel", "--quiet", "--out-dir", place / "wheels", source)
-        [wheel] = (place / "wheels").glob("outlast-*.whl")
+        wheel = built_wheel(place)
         [extras] = re.findall(r"^ARG EXTRAS=(\S+)$", dockerfile, re.MULTILINE)
         inline = compose_file()["services"]["login"]["build"]["dockerfile_inline"]
         [provider] = re.findall(r"RUN pip install --no-cache-dir (\S+)$", inline, re.MULTILINE)
@@ -126,7 +132,7 @@ class Images:
             target = ("--python", place / name / "bin" / "python")
             run(UV, "pip", "install", "--quiet", "--compile-bytecode", *target, package)
         app = place / "app"
-        shutil.copytree(source / "examples", app / "examples")
+        shutil.copytree(place / "source" / "examples", app / "examples")
         home = run(python, "-c", "import sys; print(sys.base_prefix)").strip()
         return cls(place / "outlast", place / "login", app, Path(home))
 
