@@ -13,7 +13,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.13-slim
 # What the roles need; no server for development is among it.
-ARG EXTRAS=blobs,cli,encrypt,identity,mcp,otel,serve,speed
+ARG EXTRAS=blobs,cli,encrypt,identity,mcp,monitor,otel,serve,speed
 COPY --from=wheel /wheels /wheels
 # A volume that is mounted at one of the folders gets its owner.
 RUN pip install --no-cache-dir "$(echo /wheels/outlast-*.whl)[${EXTRAS}]" \

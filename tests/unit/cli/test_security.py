@@ -420,6 +420,7 @@ ROWS: dict[str, tuple[str, ...] | str] = {
     "somebody who may also write there, or restores a backup": ("open-files",),
     "a system with the address of a wait or webhook": ("addresses", "environment"),
     "whoever reads traces and metrics": ("traces", "addresses"),
+    "whoever reads gauges of `outlast monitor`": NOTHING,
     "whoever reads logs": NOTHING,
     "whoever makes a fork": NOTHING,
     "a colleague who may decide something else": ("policies", "loosening", "open-files"),
