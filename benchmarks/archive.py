@@ -2,6 +2,7 @@
 
     python -m benchmarks.archive conversation --messages 2700
     python -m benchmarks.archive runs --runs 1000
+    python -m benchmarks.archive person --runs 1000 --people 200
 
 `conversation` holds one conversation, which continues in a new history every 1,200 events, while its
 worker archives. The early histories are deleted from the server, as its retention does; the commands
@@ -10,6 +11,9 @@ of `outlast` that read the run are timed before and after, and have to print the
 `runs` carries the support desk of `benchmarks/replay_runs.py` on a server, with approvals, handoffs
 and tools that wait, and archives its runs. Then this server is stopped, and `outlast replay` replays
 them out of the archive with another, empty server. The exit code is 1 where something differs.
+
+`person` gives each of many people a few runs, half of which only the archive has, and counts the
+histories that are read to find those of one person: as they list them, and where every run is read.
 """
 
 import argparse
@@ -29,16 +33,25 @@ from typing import Any, Final
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    FetchWorkflowHistoryEventsInput,
+    Interceptor,
+    OutboundInterceptor,
+    WorkflowHistoryEventAsyncIterator,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from benchmarks.processes import ROOT
 from benchmarks.replay_runs import desk, script
 from benchmarks.surroundings import surroundings
 from outlast import Agent, Person, RunHandle, Runner
-from outlast.archive import Archive, ArchivedHistory, archive_status
+from outlast.archive import Archive, ArchivedHistory, archive_status, use_archive
 from outlast.client import finish
+from outlast.client.deletion import find_person
 from outlast.client.handle import progress_of
+from outlast.client.read.history import RunReader
+from outlast.client.whose import newest_of_all
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelRequest
@@ -292,6 +305,88 @@ async def replayed(environment: dict[str, str], count: int) -> bool:
     return len(found) == count and not changed and exported.count(b"\n") == count
 
 
+# --- The runs of a person -------------------------------------------------------------------------
+
+
+class Counting(Interceptor):
+    """Counts the histories that a client asks for."""
+
+    read = 0
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002  as in the base class
+        """Count below everything that reads histories."""
+        counting = self
+
+        class Counted(OutboundInterceptor):
+            def fetch_workflow_history_events(
+                self,
+                input: FetchWorkflowHistoryEventsInput,  # noqa: A002  as in the base class
+            ) -> WorkflowHistoryEventAsyncIterator:
+                counting.read += 1
+                return super().fetch_workflow_history_events(input)
+
+        return Counted(next)
+
+
+async def person(count: int, people: int) -> bool:
+    """Start runs for people, take half of them from the server, and look for one person's."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Archive(f"{folder}/archive", every=timedelta(seconds=2))
+        async with server_with({}) as client:
+            worker = AgentWorker(
+                client,
+                agents=[HELPER],
+                task_queue=QUEUE,
+                model_provider=ScriptedModel(always=echo),
+                archive=archive,
+            )
+            turn = asyncio.Semaphore(AT_ONCE)
+
+            async def one_run(number: int) -> None:
+                async with turn:
+                    whose = f"customer-{number % people}@example.com"
+                    options: Any = {"client": client, "task_queue": QUEUE, "customer": whose}
+                    await Runner.run(HELPER, "Where is it?", id=f"run-{number}", **options)
+
+            async with worker:
+                await asyncio.gather(*map(one_run, range(count)))
+                await until_archived(client, archive, count)
+            entries = [one async for one in archive.entries()]
+            await asyncio.gather(*(delete(client, one) for one in entries[: count // 2]))
+            counting, options = Counting(), client.config(active_config=True)
+            options["interceptors"], options["plugins"] = [counting], []
+            looking = Client(**options)
+            use_archive(looking, archive)
+            return await looked(looking, archive, counting, count // people)
+
+
+async def looked(client: Client, archive: Archive, counting: Counting, expected: int) -> bool:
+    """Say how many histories three ways of looking read, and whether they find the same runs."""
+
+    async def whole() -> set[str]:
+        found = set[str]()
+        async for run_id, _, execution_id in newest_of_all(client, archive):
+            state = await RunReader(client, run_id).catch_up(execution_id)
+            found |= {run_id} if state.start.customer.id == whom else set()
+        return found
+
+    async def first_records(*, every_run: bool) -> set[str]:
+        runs = await find_person(client, archive, whom, every_run=every_run)
+        return {run_id for run_id, _ in runs.runs}
+
+    whom, results = "customer-7@example.com", list[set[str]]()
+    for what, look in {
+        "every history, whole": whole(),
+        "every run's first record": first_records(every_run=True),
+        "as runs list their customers": first_records(every_run=False),
+    }.items():
+        counting.read, began = 0, time.perf_counter()
+        results.append(await look)
+        seconds = time.perf_counter() - began
+        write(f"{what:30}{counting.read:>7,} histories read{seconds:>8.2f} s")
+    return all(len(one) == expected and one == results[0] for one in results)
+
+
 def write(line: str) -> None:
     """Print a line at once."""
     sys.stdout.write(line + "\n")
@@ -300,10 +395,15 @@ def write(line: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["conversation", "runs"])
+    parser.add_argument("what", choices=["conversation", "runs", "person"])
     parser.add_argument("--messages", type=int, default=2_700)
     parser.add_argument("--runs", type=int, default=1_000)
+    parser.add_argument("--people", type=int, default=200)
     wanted = parser.parse_args()
     write(json.dumps(surroundings()))
-    made = conversation(wanted.messages) if wanted.what == "conversation" else runs(wanted.runs)
+    made = {
+        "conversation": lambda: conversation(wanted.messages),
+        "runs": lambda: runs(wanted.runs),
+        "person": lambda: person(wanted.runs, wanted.people),
+    }[wanted.what]()
     sys.exit(0 if asyncio.run(made) else 1)

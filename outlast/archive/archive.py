@@ -341,7 +341,11 @@ def name_of(entry: ArchivedHistory) -> str:
 
 def folder_of(namespace: str, run_id: str) -> str:
     """Return the folder of a run, whatever characters its id has."""
-    digest = digest_of_run(namespace, run_id)
+    return folder_of_digest(digest_of_run(namespace, run_id))
+
+
+def folder_of_digest(digest: str) -> str:
+    """Return the folder of a run, by its digest."""
     return f"{RUNS}{digest[:2]}/{digest}/"
 
 

@@ -1,11 +1,15 @@
 """Checks the archive: whether every history is there as it was archived."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from outlast.archive.archive import ENTRY, HISTORY, RUNS, Archive, described
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
+
+from outlast.archive.archive import ENTRY, HISTORY, RUNS, Archive, described, folder_of_digest
 from outlast.archive.entries import DELETED, Tombstone
+from outlast.contract.names import ATTRIBUTE_CUSTOMER
 from outlast.ports.archive import ArchiveDamaged
 
 DEPTH: Final = 3
@@ -61,19 +65,34 @@ async def verify(archive: Archive, folder: str = RUNS) -> list[Verdict]:
         if not one.finished_ms:
             problem = "The deletion was interrupted. Ask for it again, to finish it."
             found.append(Verdict(name=one.name, problem=problem))
-        elif left := there & set(_files_of(one)):
+        elif left := there & set(files_of(one)):
             files = ", ".join(sorted(left))
             found.append(Verdict(name=one.name, problem=f"Not removed: {files}."))
     return found
 
 
-def _files_of(tombstone: Tombstone) -> Iterator[str]:
-    """Yield the names of the files that a deletion has removed."""
-    folder = f"{RUNS}{tombstone.run[:2]}/{tombstone.run}/"
+def files_of(tombstone: Tombstone) -> Iterator[str]:
+    """Yield the names of the files that a deletion removes."""
+    folder = folder_of_digest(tombstone.run)
     for one in tombstone.removed:
         yield f"{folder}{one['execution_id']}{ENTRY}"
         if "sha256" in one:
             yield f"{folder}{one['sha256']}{HISTORY}"
+
+
+def _lists_another_customer(
+    description: DescribeWorkflowExecutionResponse, events: Sequence[HistoryEvent]
+) -> bool:
+    """Whether a description lists somebody else than the history; one that lists nobody is read."""
+    said = b""
+    for event in events:
+        started = event.workflow_execution_started_event_attributes.search_attributes
+        upserted = event.upsert_workflow_search_attributes_event_attributes.search_attributes
+        for fields in (started.indexed_fields, upserted.indexed_fields):
+            said = fields[ATTRIBUTE_CUSTOMER].data if ATTRIBUTE_CUSTOMER in fields else said
+    listed = description.workflow_execution_info.search_attributes.indexed_fields
+    shown = listed[ATTRIBUTE_CUSTOMER].data if ATTRIBUTE_CUSTOMER in listed else b""
+    return bool(shown) and shown != said
 
 
 async def _verdict(archive: Archive, name: str) -> Verdict:
@@ -83,8 +102,12 @@ async def _verdict(archive: Archive, name: str) -> Verdict:
         if data is None:
             return Verdict(name=name)  # it was deleted meanwhile
         entry = archive.entry_in(data, name)
-        await archive.events(entry)
-        described(entry)
+        events = await archive.events(entry)
+        if _lists_another_customer(described(entry), events):
+            problem = (
+                f"The entry {name} lists another customer than the history: whoever looks for the "
+                "runs of a person takes it for another one's."
+            )
     except ArchiveDamaged as error:
         problem = error.message
     if entry is None:

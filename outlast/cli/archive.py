@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from outlast.archive import Archive, ArchivedHistory, ArchiveStatus, Tombstone
-    from outlast.client.deletion import Deletion
+    from outlast.client.deletion import Deletion, RunsOfPerson
 
 H = TypeVar("H", "ArchivedHistory", "Tombstone")
 
@@ -217,6 +217,7 @@ async def delete(
     target: str | None = None,
     app_dir: options.AppDir = Path(),
     keep_sessions: bool = False,
+    every_run: bool = False,
     by: str | None = None,
     yes: bool = False,
     place: Place = None,
@@ -234,6 +235,7 @@ async def delete(
         sessions: A SQLite file of sessions, or a directory of them, to remove items from.
         target: Where the agents are, as for `outlast worker`: it opens other sessions.
         keep_sessions: Leave the items in the runs' sessions.
+        every_run: With --person: read every run, and not only those that list this person or nobody.
         by: Who asked for it. Default: you.
         yes (--yes -y): Delete without a question.
     """
@@ -254,6 +256,7 @@ async def delete(
         sessions=[*(sessions or ()), *config.get("sessions", ())],
         references=config.get("references", ()),
         keep_sessions=keep_sessions,
+        every_run=every_run,
     )
     made = await _deleted(deletion, run_id, person, yes=yes)
     if caller.as_json:
@@ -292,13 +295,23 @@ async def _deleted(
         _confirm(f"Delete all histories of {run_id}?", yes=yes)
         return [await deletion.delete_run(run_id)]
     async with terminal.waiting(terminal.err(), "reading runs"):
-        found = await deletion.runs_of(person or "")
-    for one in dict.fromkeys(run for run, _ in found):
+        found = await deletion.find_person(person or "")
+    terminal.say(terminal.err(), _searched(found, every_run=deletion.every_run))
+    for one in dict.fromkeys(run for run, _ in found.runs):
         terminal.say(terminal.err(), named(one))
-    if not found:
-        return []
-    _confirm(f"Delete {counted(len(found), 'run')}?", yes=yes)
+    if found.runs:
+        _confirm(f"Delete {counted(len(found.runs), 'run')}?", yes=yes)
     return await deletion.delete_person(person or "")
+
+
+def _searched(found: "RunsOfPerson", *, every_run: bool) -> str:
+    """Say how many runs were read to find those of a person."""
+    if every_run:
+        return f"Read {counted(found.unlisted, 'run')}."
+    others = "that list this person, and {} that list no customer. {} of others were not read: --every-run reads them."
+    return f"Read {found.listed:,} runs " + others.format(
+        f"{found.unlisted:,}", f"{found.skipped:,}"
+    )
 
 
 def _confirm(question: str, *, yes: bool) -> None:

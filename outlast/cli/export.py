@@ -27,6 +27,7 @@ async def export(
     caller: Caller,
     search: Search,
     run_id: Annotated[str | None, typer.Argument(show_default=False)] = None,
+    person: str | None = None,
     form: Literal["jsonl", "chat"] = "jsonl",
     target: str | None = None,
     app_dir: options.AppDir = Path(),
@@ -41,19 +42,24 @@ async def export(
 
     Command line:
         run_id ([ID]): The run's id; without one, all runs that match.
+        person: All runs that worked for the customer with this id, archived ones, too.
         form (--format): Recordings, or examples for fine-tuning a model.
         target: Where the agents are, as for `outlast worker`: for --format chat.
         output (--output -o): A file. Recordings that it has are left out, others added.
     """
-    if run_id is None and not search.is_given:
+    if person is not None and (run_id is not None or search.is_given):
+        raise UserError("--person takes all runs of a person. Leave out what else chooses runs.")
+    if run_id is None and person is None and not search.is_given:
         raise UserError("Name a run, or which runs: `outlast export --since 30d`.")
     redacts = not unredacted
     convert = _lines_of(form, target, app_dir, redacts=redacts)
     change = redactor(redact, app_dir)
-    written = _Written(output, can_resume=form == "jsonl" and run_id is None)
+    written = _Written(output, can_resume=form == "jsonl" and run_id is None and person is None)
     redact_now, named = redacts and form == "jsonl", () if run_id is None else (run_id,)
     with written:
-        async with search.reading(caller, named, redact=redact_now, skip=written.has) as runs:
+        async with search.reading(
+            caller, named, redact=redact_now, skip=written.has, person=person
+        ) as runs:
             async for one in runs:
                 await written.add(one, convert, change)
     written.report()

@@ -99,9 +99,10 @@ class Search:
         *,
         redact: bool = False,
         skip: "set[Key] | None" = None,
+        person: str | None = None,
         what: str = "reading histories",
     ) -> "AsyncGenerator[Reading]":
-        """Read the runs in files, the named runs of the server, or all that match.
+        """Read the runs in files, the named runs of the server, those of a person, or all that match.
 
         A spinner says how many were read while the block runs.
         """
@@ -109,7 +110,12 @@ class Search:
             runs = _in_files(files)
         else:
             client = (await caller.connect()).client
-            runs = self._read(client, run_ids, redact=redact, skip=skip or set())
+            if person is not None:
+                from outlast.client.recordings import record_person
+
+                runs = record_person(client, person, redact=redact)
+            else:
+                runs = self._read(client, run_ids, redact=redact, skip=skip or set())
         async with terminal.waiting(terminal.err(), what) as shown, aclosing(runs):
             yield Reading(runs, shown)
 

@@ -14,6 +14,11 @@ LARGEST_BYTES: Final = 2_000
 _LARGEST_CHARACTER: Final = 12
 """The bytes of a character in JSON that is written in ASCII."""
 
+_CUT: Final = 8
+"""The characters that a long text loses at a time."""
+
+_MOST_CUT: Final = _CUT * _LARGEST_CHARACTER
+
 
 def searchable(text: str) -> str:
     """Return as much of a text as a search attribute can hold.
@@ -24,8 +29,14 @@ def searchable(text: str) -> str:
     if len(shown) * _LARGEST_CHARACTER < LARGEST_BYTES:  # as nearly all
         return shown
     while len(json.dumps(shown)) > LARGEST_BYTES:
-        shown = shown[:-8]
+        shown = shown[:-_CUT]
     return shown
+
+
+def may_differ(listed: str) -> bool:
+    """Whether a search attribute may hold another text than was given: a part, or without NUL."""
+    cut = len(listed) >= LARGEST_VALUE or len(json.dumps(listed)) > LARGEST_BYTES - _MOST_CUT
+    return cut or "\ufffd" in listed
 
 
 def searchable_list(texts: Iterable[str], rest: str) -> list[str]:

@@ -4,7 +4,7 @@ What a run has left in other places stays: traces, logs, and what tools have wri
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,7 +14,6 @@ from typing import Any, Final
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -28,22 +27,37 @@ from outlast.agents.errors import (
 )
 from outlast.agents.registry import Registry
 from outlast.archive import Archive, ArchivedHistory, use_archive, workflow_handle
-from outlast.archive.archive import ENTRY, HISTORY, digest_of_run, folder_of
+from outlast.archive.archive import (
+    ENTRY,
+    HISTORY,
+    digest_of_run,
+    folder_of,
+    folder_of_digest,
+)
 from outlast.archive.entries import Tombstone
 from outlast.archive.tombstones import tombstones, write_tombstone
+from outlast.archive.verification import files_of
 from outlast.blobs import large_content
 from outlast.client.deletion.sessions import OF_A_TOOL, RunSession, clear, count_items, sessions_of
 from outlast.client.read.history import RunReader
 from outlast.client.runs import executions
 from outlast.client.transport.run_address import RunAddress, unless_gone
+from outlast.client.whose import (
+    RunsOfPerson,
+    chain_of,
+    find_person,
+    newest_of_all,
+)
 from outlast.common.clock import now_ms
-from outlast.contract import blobs, names
-from outlast.loop.canonical import canonical_name, same_person
+from outlast.contract import blobs
+from outlast.loop.canonical import canonical_name
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session
 from outlast.sessions.described import allow_place
 from outlast.temporal.visibility.queries import equals, search_error
+
+NOT_NESTED: Final = "a run that its history calls nested in it, and that does not say so itself"
 
 GONE_WITHIN: Final = timedelta(minutes=2)
 """How long a server may take to delete an execution; it does so beside its other work."""
@@ -84,7 +98,7 @@ class Deletion:
     """Deletes runs on request. A deletion that was interrupted is finished by the same request.
 
     The items in a run's session are removed, too, unless another run that the server or the archive
-    has uses the session. This reads every run.
+    has uses the session. This reads every run, where a run to be deleted has a session.
 
     Args:
         client: connected to the runs' server.
@@ -96,6 +110,9 @@ class Deletion:
         sessions: SQLite files, or directories of them, whose sessions may be cleared.
         references: other sessions, or functions that open them, by name, as workers have them.
         keep_sessions: leave the items in sessions.
+        every_run: to find a person's runs, read every run, and not only those that list this person
+            or nobody: lists know other spellings of an encrypted name as other people, and whoever
+            can start workflows writes them.
     """
 
     client: Client
@@ -106,6 +123,7 @@ class Deletion:
     sessions: Iterable[str | Path] = ()
     references: Iterable[object] | Mapping[str, object] = ()
     keep_sessions: bool = False
+    every_run: bool = False
     _registry: Registry = field(default_factory=Registry, init=False)
     _going: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
     _done: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
@@ -131,22 +149,25 @@ class Deletion:
     async def delete_person(self, person: str) -> list[Tombstone]:
         """Delete the runs that worked for a person: whose `customer` has this id.
 
+        Deletions for this person that were interrupted are finished.
+
         Raises:
             UserError: one of the runs is open, or its session cannot be opened here.
             AgentsException: as for `delete_run`; runs that cannot be read are named before anything
                 is deleted.
         """
-        sessions = await self._sessions_of_runs_of(person)
-        found = [*sessions]
-        for run_id, chain in found:
+        whose = await self.find_person(person)
+        found = [*whose.runs]
+        for (run_id, chain), start in zip(found, whose.starts, strict=True):
             await self._refuse_open(run_id, chain)
-            self._open_sessions(sessions[run_id, chain], _Leavings())
+            self._open_sessions(sessions_of([start]), _Leavings())
         digest, made = digest_of_run("", canonical_name(person)), list[Tombstone]()
         self._going.update(found)
         try:
             for run_id, chain in found:
                 if (run_id, chain) not in self._done:  # not nested in one of the others
                     made.append(await self._delete(run_id, chain, digest))
+            made += await self._finish_interrupted(digest)
         except RPCError as error:
             raise search_error(self.client.namespace, error) from error
         return made
@@ -156,26 +177,41 @@ class Deletion:
 
         Nested runs come last: the runs that started them include them.
 
-        It reads the newest history of every run that the server or the archive has.
+        Raises:
+            AgentsException: a run cannot be read here, so that nobody knows for whom it worked.
+        """
+        return [*(await self.find_person(person)).runs]
+
+    async def find_person(self, person: str) -> RunsOfPerson:
+        """Return the runs that worked for a person, and how many were read to find them: see `find_person`.
 
         Raises:
             AgentsException: a run cannot be read here, so that nobody knows for whom it worked.
         """
-        return [*await self._sessions_of_runs_of(person)]
+        return await find_person(self.client, self.archive, person, every_run=self.every_run)
 
-    async def _sessions_of_runs_of(self, person: str) -> dict[tuple[str, str], list[RunSession]]:
-        found: dict[tuple[str, str], list[RunSession]] = {}
-        nested: dict[tuple[str, str], list[RunSession]] = {}
-        async for run_id, chain, execution_id in self._newest_of_all():
-            reading = RunReader(self.client, run_id).catch_up(execution_id)
-            state = await unless_gone(self.client, run_id, reading)
-            if state is None:
-                continue  # it was deleted meanwhile
-            customer = state.start.customer.id
-            if customer and same_person(customer, person):
-                these = found if state.start.parent is None else nested
-                these[run_id, chain] = sessions_of([state])
-        return found | nested
+    async def _finish_interrupted(self, person: str) -> list[Tombstone]:
+        """Finish the deletions for a person of which nothing is left but the tombstone."""
+        finished: list[Tombstone] = []
+        for one in await self.archive.tombstones():
+            if one.person == person and not one.finished_ms and not await self._is_left(one):
+                done = replace(one, finished_ms=now_ms())
+                await write_tombstone(self.archive, done)
+                finished.append(done)
+        return finished
+
+    async def _is_left(self, tombstone: Tombstone) -> bool:
+        """Whether the server or the archive still has one of a tombstone's histories."""
+        if set(files_of(tombstone)) & set(
+            await self.archive.names(folder_of_digest(tombstone.run))
+        ):
+            return True
+        for execution_id in tombstone.executions:
+            async for info in executions(self.client, f"RunId = '{execution_id}'"):
+                run_id = info.execution.workflow_id
+                if await self._is_there(run_id, execution_id):
+                    return True
+        return False
 
     # --- One run --------------------------------------------------------------------------------
 
@@ -192,6 +228,9 @@ class Deletion:
         leavings = await self._leavings(run_id, doomed)
         # Nested runs go first, because their ids are in the histories of this one.
         for nested_id, nested_chain in await self._nested(run_id, doomed):
+            if not await self._says_nested(nested_id, nested_chain, run_id):
+                leavings.left[NOT_NESTED] = None
+                continue
             with suppress(RunNotFound):
                 await self._delete(nested_id, nested_chain, person)
         await self._leave_what_others_use(leavings)
@@ -232,6 +271,8 @@ class Deletion:
         description = await unless_gone(self.client, run_id, describing)
         if description is None:
             return
+        if description.run_id in await self._gone(run_id):
+            return  # a restored server has it again
         if description.close_time is None and chain in {"", description.raw_info.first_run_id}:
             raise UserError(
                 f"The run {run_id} is open, and would go on. End it first: `outlast cancel {run_id}`."
@@ -242,6 +283,16 @@ class Deletion:
         found = await tombstones(self.archive, self.client.namespace, run_id)
         return next((one for one in found if not one.finished_ms), None)
 
+    async def _gone(self, run_id: str) -> set[str]:
+        """Return the ids of a run's histories whose deletion was finished."""
+        found = await tombstones(self.archive, self.client.namespace, run_id)
+        return {one for tomb in found if tomb.finished_ms for one in tomb.executions}
+
+    async def _is_there(self, run_id: str, execution_id: str) -> bool:
+        """Whether the server has an execution: searches list what it has deleted for a moment."""
+        handle = self.client.get_workflow_handle(run_id, run_id=execution_id)
+        return await unless_gone(self.client, run_id, handle.describe()) is not None
+
     async def _histories(self, run_id: str, chain: str) -> list[_Doomed]:
         """Return all histories of a run, in the archive and on the server, oldest first."""
         entries = await self.archive.histories_of(self.client.namespace, run_id, with_deleted=True)
@@ -249,18 +300,16 @@ class Deletion:
         found = {
             one.execution_id: _Doomed(execution_id=one.execution_id, entry=one) for one in kept
         }
-        buried = await tombstones(self.archive, self.client.namespace, run_id)
-        # Searches list what the server has deleted for a moment.
-        gone = {one for tomb in buried if tomb.finished_ms for one in tomb.executions}
+        gone = await self._gone(run_id)
         term = equals("WorkflowId", run_id)
         listed = [one async for one in executions(self.client, term)] if term else []
         for info in listed:
             execution_id = info.execution.run_id
-            if execution_id in gone and execution_id not in found:
-                continue
             if info.execution.workflow_id != run_id:
                 continue
-            if not chain or chain == await self._chain_of(info, entries):
+            if execution_id in gone and not await self._is_there(run_id, execution_id):
+                continue
+            if not chain or chain == await chain_of(self.client, info, entries):
                 known = found.get(execution_id, _Doomed(execution_id=execution_id))
                 found[execution_id] = replace(known, on_server=True)
         # A search may not know the newest yet; each history names the one before it.
@@ -269,26 +318,14 @@ class Deletion:
             described = await self.client.get_workflow_handle(run_id).describe()
             if chain in {"", described.raw_info.first_run_id}:
                 newest = described.run_id
-        while newest and newest not in found and newest not in gone:
+        while newest and newest not in found:
+            events = await self._events(run_id, _Doomed(execution_id=newest))
+            if newest in gone and not events:
+                break
             found[newest] = _Doomed(execution_id=newest, on_server=True)
-            events = await self._events(run_id, found[newest])
             started = events[0].workflow_execution_started_event_attributes if events else None
             newest = started.continued_execution_run_id if started else None
         return list(found.values())
-
-    async def _chain_of(
-        self, info: WorkflowExecutionInfo, entries: Iterable[ArchivedHistory]
-    ) -> str | None:
-        """Return the first execution of a listed one, which lists leave out; None if it is gone."""
-        run_id, execution_id = info.execution.workflow_id, info.execution.run_id
-        if info.first_run_id:
-            return info.first_run_id
-        for entry in entries:
-            if entry.execution_id == execution_id:
-                return entry.first_execution_id
-        handle = self.client.get_workflow_handle(run_id, run_id=execution_id)
-        described = await unless_gone(self.client, run_id, handle.describe())
-        return described and described.raw_info.first_run_id
 
     async def _nested(self, run_id: str, doomed: Iterable[_Doomed]) -> list[tuple[str, str]]:
         """Return the ids and first executions of the runs and helpers that a run has started."""
@@ -300,6 +337,15 @@ class Deletion:
                     execution = child.workflow_execution
                     found[execution.workflow_id, execution.run_id] = None
         return [one for one in found if one not in self._done]
+
+    async def _says_nested(self, nested_id: str, chain: str, run_id: str) -> bool:
+        """Whether a run says itself that it is nested in another one, or is gone.
+
+        An archived history may name the run of somebody else.
+        """
+        handle = workflow_handle(self.client, nested_id, chain)
+        described = await unless_gone(self.client, nested_id, handle.describe())
+        return described is None or described.parent_id == run_id
 
     async def _events(self, run_id: str, one: _Doomed) -> Sequence[HistoryEvent]:
         """Return a history's events; none if it is gone."""
@@ -340,7 +386,7 @@ class Deletion:
                 continue
             found.keys |= _keys_in(state)
             states.append(state)
-        self._open_sessions(sessions_of(states), found)
+        self._open_sessions(sessions_of(one.start for one in states), found)
         deletes = self.content and hasattr(large_content(client=self.client).store, "delete")
         if found.keys and not deletes:
             keys = ", ".join(sorted(found.keys))
@@ -387,7 +433,7 @@ class Deletion:
     ) -> tuple[set[str], set[str]]:
         """Return which content and sessions other runs use; what cannot be read may use all."""
         shared, used = set[str](), set[str]()
-        async for other, chain, execution_id in self._newest_of_all():
+        async for other, chain, execution_id in newest_of_all(self.client, self.archive):
             if {(other, chain), (other, "")} & (self._done | self._going):
                 continue
             reading = RunReader(self.client, other).catch_up(execution_id)
@@ -400,27 +446,8 @@ class Deletion:
             if state is None:
                 continue
             shared |= keys & _keys_in(state)
-            used |= sessions & {one.key for one in sessions_of([state])}
+            used |= sessions & {one.key for one in sessions_of([state.start])}
         return shared, used
-
-    async def _newest_of_all(self) -> AsyncGenerator[tuple[str, str, str]]:
-        """Yield the id, the first and the newest execution of every run there is."""
-        newest: dict[tuple[str, str], tuple[int, str]] = {}
-        kept: dict[str, list[ArchivedHistory]] = {}
-        async for entry in self.archive.entries():
-            if entry.namespace == self.client.namespace and entry.workflow == names.WORKFLOW:
-                key = entry.run_id, entry.first_execution_id
-                newest[key] = max(newest.get(key, (0, "")), (entry.started_ms, entry.execution_id))
-                kept.setdefault(entry.run_id, []).append(entry)
-        async for info in executions(self.client, f"WorkflowType = '{names.WORKFLOW}'"):
-            run_id, at = info.execution.workflow_id, info.start_time.ToMilliseconds()
-            chain = await self._chain_of(info, kept.get(run_id, ()))
-            if chain is None:
-                continue
-            key = run_id, chain
-            newest[key] = max(newest.get(key, (0, "")), (at, info.execution.run_id))
-        for (run_id, chain), (_, execution_id) in newest.items():
-            yield run_id, chain, execution_id
 
 
 def _removed(one: _Doomed) -> JsonObject:

@@ -13,7 +13,7 @@ from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry
 from outlast.contract.names import SETTING_SESSION
-from outlast.loop.state import LoopState
+from outlast.loop.start import Start
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session
 from outlast.sessions.wrapped import EVERYTHING
@@ -64,12 +64,12 @@ class RunSession:
             ) from error
 
 
-def sessions_of(states: Iterable[LoopState]) -> list[RunSession]:
-    """Return the sessions of runs with these states, each once."""
+def sessions_of(starts: Iterable[Start]) -> list[RunSession]:
+    """Return the sessions of runs that started so, each once."""
     found: dict[str, RunSession] = {}
-    for state in states:
-        described = as_object((state.start.settings or {}).get(SETTING_SESSION))
-        if state.start.session or described:
+    for start in starts:
+        described = as_object((start.settings or {}).get(SETTING_SESSION))
+        if start.session or described:
             one = RunSession(described or {})
             found.setdefault(one.key, one)
     return list(found.values())

@@ -37,6 +37,7 @@ from outlast.contract.failures import EngineFailure
 from outlast.contract.records import NOT_JSON, Unreadable
 from outlast.loop.events import Event, RunEnded
 from outlast.loop.machine import advance
+from outlast.loop.start import Start
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
 from outlast.temporal.payloads.failures import failure_of_cause
@@ -381,6 +382,30 @@ class RunReader:
         for _ in await self._take(HistoryReader(self.client.data_converter), history_.events):
             pass
         return self.state
+
+    async def read_start(self, run: str | None = None) -> Start:
+        """Return what the run started with. It is in the first record of each of its histories.
+
+        The server sends no more of the history than that; an archived one is read whole.
+
+        Raises:
+            RPCError: there is no such run.
+            ServerUnavailable: the server did not answer for too long.
+            UserError: the history cannot be read here.
+        """
+        pages = self._handle(run).fetch_history_events(page_size=1)
+        await self._ask(pages.fetch_next_page)
+        reader = HistoryReader(self.client.data_converter)
+        await reader.feed((pages.current_page or [])[:1])
+        payload = reader.start_payload
+        if isinstance(payload, Unreadable):
+            return (await self.catch_up(run)).start  # it may have failed for that reason
+        began = history.Started(payload=payload, chain_id=reader.history_id)
+        task = history.WorkflowTask(at_ms=0, entries=(began,))
+        state = history.opening(payload)
+        for _, after in history.fold(state, self.run_id, [task]):
+            state = after
+        return state.start
 
     async def read_all(self, run: str | None = None) -> AsyncGenerator[Progress]:
         """Read everything from the run's first event on; otherwise like `catch_up`."""

@@ -1,7 +1,7 @@
 """Recordings: what runs did, as JSON documents to keep, to test with and to learn from."""
 
 from outlast.client.recordings.comparison import Difference, differences
-from outlast.client.recordings.reading import UnreadRun, record_run, record_runs
+from outlast.client.recordings.reading import UnreadRun, record_person, record_run, record_runs
 from outlast.client.recordings.recording import Entry, RecordedStart, Recording, json_schema
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "UnreadRun",
     "differences",
     "json_schema",
+    "record_person",
     "record_run",
     "record_runs",
 ]

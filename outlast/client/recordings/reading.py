@@ -20,6 +20,7 @@ from outlast.client.recordings.recording import Recording
 from outlast.client.runs import ListedRun, RunFilter, executions, listed_run
 from outlast.client.transport.content import reader_of
 from outlast.client.transport.run_address import RunAddress
+from outlast.client.whose import find_person
 from outlast.contract import blobs, names
 
 AT_ONCE: Final = 8
@@ -133,6 +134,28 @@ async def record_runs(
     finally:
         for task in reading:
             task.cancel()
+
+
+async def record_person(
+    client: Client, person: str, *, every_run: bool = False, redact: bool = True
+) -> AsyncGenerator[Recording | UnreadRun]:
+    """Yield the recordings of the runs that worked for a person, also those that only the archive has.
+
+    Args:
+        client: connected to the runs' server.
+        person: the id of the customer.
+        every_run: as for `find_person`.
+        redact: as for `record_run`.
+
+    Raises:
+        AgentsException: a run cannot be read here, so that nobody knows for whom it worked.
+    """
+    found = await find_person(client, archive_of(client), person, every_run=every_run)
+    for (run_id, _), execution_id in zip(found.runs, found.newest, strict=True):
+        try:
+            yield await record_run(client, run_id, execution_id=execution_id, redact=redact)
+        except AgentsException as error:
+            yield UnreadRun(run_id=run_id, why=error.message)
 
 
 def run_keys(
