@@ -1,7 +1,7 @@
 """Reads from the archive what the server has deleted, through the same handles as before."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from temporalio.api.history.v1 import HistoryEvent
@@ -22,6 +22,17 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.archive.archive import Archive, described
 from outlast.archive.entries import ArchivedHistory
 from outlast.archive.locations import archive_of
+
+_NO_HISTORY: Final = "Requested workflow history not found"
+"""What a server says that may read archives of its own, as the one of docker-compose.yml: not that
+there is no such execution, but that the request is invalid."""
+
+
+def as_not_found(error: RPCError) -> RPCError:
+    """Return a server's error; where it has no such history, the one that every server should send."""
+    if error.status is RPCStatusCode.INVALID_ARGUMENT and _NO_HISTORY in error.message:
+        return RPCError(error.message, RPCStatusCode.NOT_FOUND, error.raw_grpc_status)
+    return error
 
 
 def workflow_handle(
@@ -104,6 +115,7 @@ class _BehindServer(OutboundInterceptor):
 
     async def entry(self, run_id: str, execution_id: str | None, why: RPCError) -> ArchivedHistory:
         """Return the entry of what the server has not, or raise the server's error."""
+        why = as_not_found(why)
         if why.status is not RPCStatusCode.NOT_FOUND:
             raise why
         if execution_id:

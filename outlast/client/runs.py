@@ -21,6 +21,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, UserError
+from outlast.archive.reading import as_not_found
 from outlast.client.read.final_usage import final_uses
 from outlast.client.read.history import RunReader
 from outlast.client.read.in_turn import read_each
@@ -361,7 +362,7 @@ async def cost_of(client: Client, run: ListedRun) -> Cost | None:
         except TimeoutError:
             return None
         except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
+            if as_not_found(error).status is not RPCStatusCode.NOT_FOUND:
                 return None
             uses = None  # the archive may have it
         if uses is not None:

@@ -6,6 +6,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive import workflow_handle
+from outlast.archive.reading import as_not_found
 from outlast.contract import history
 
 
@@ -28,7 +29,7 @@ async def event_of_effect(client: Client, run_id: str, effect: int) -> tuple[str
         try:
             events = [event async for event in handle.fetch_history_events()]
         except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
+            if as_not_found(error).status == RPCStatusCode.NOT_FOUND:
                 return None
             raise
         started = events[0].workflow_execution_started_event_attributes

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
+from outlast.archive.reading import as_not_found
 
 logger: Final = get_logger(__name__)
 
@@ -173,7 +174,7 @@ async def retry_during_outage(
         try:
             return await watched(client, call(), outage)
         except RPCError as error:
-            await outage.wait(error, since=began)
+            await outage.wait(as_not_found(error), since=began)
 
 
 async def watched(client: Client, call: Awaitable[T], outage: Outage) -> T:

@@ -25,6 +25,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.archive import archive_of, workflow_handle
+from outlast.archive.reading import as_not_found
 from outlast.archive.tombstones import tombstones
 from outlast.client.transport.exceptions import exception_of
 from outlast.client.transport.executions import describe_newest
@@ -383,7 +384,7 @@ async def unless_gone(client: Client, run_id: str, call: Awaitable[T]) -> T | No
     try:
         return await call
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if as_not_found(error).status is RPCStatusCode.NOT_FOUND:
             return None
         raise await RunAddress(client, run_id).translate(error) from error
 
