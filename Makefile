@@ -62,7 +62,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest temporalio-next servers otel-where-possible litellm-proxy coming-from sdk-packages deploy scan every-page every-host laws monitoring
+NIGHTLY := pythons newest temporalio-next servers restore otel-where-possible litellm-proxy coming-from sdk-packages deploy scan every-page every-host laws monitoring
 # What takes hours.
 SOAK := crash fuzz-longer mutate hunt
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -75,7 +75,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients deploy deploy-tools hunt older-server servers named-server litellm-proxy monitoring otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients deploy deploy-tools hunt older-server servers named-server litellm-proxy monitoring restore otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -106,6 +106,9 @@ named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, w
 
 litellm-proxy: $(VENV)/.test $(LITELLM)/.installed ## models behind a real LiteLLM proxy
 	@OUTLAST_LITELLM=$(LITELLM)/bin/litellm $(BIN)/pytest -q tests/litellm_proxy
+
+restore: $(VENV)/.test ## a Temporal server on PostgreSQL is restored from a backup; needs PostgreSQL and Go
+	@$(BIN)/pytest -q -rs -m nightly tests/restore
 
 coming-from: $(VENV)/.test $(COMING_FROM)/.installed ## the programs of docs/coming-from, with the frameworks that they are for
 	@OUTLAST_COMING_FROM=$(COMING_FROM)/bin/python $(BIN)/pytest -q tests/coming_from

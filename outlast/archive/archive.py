@@ -31,6 +31,8 @@ from outlast.archive.stores import archive_store, is_file_name
 from outlast.ports.archive import ArchiveDamaged, ArchiveStore, FileMissing
 
 RUNS: Final = "runs/"
+ASIDE: Final = "aside/"
+"""Histories that a restored server has overtaken; nobody reads them."""
 ENTRY: Final = ".json"
 HISTORY: Final = ".history"
 
@@ -148,6 +150,20 @@ class Archive:
         folder = folder_of(entry.namespace, entry.run_id)
         # Its entry goes first, because an entry without its history reads as damage.
         await self.delete([name_of(entry), f"{folder}{entry.sha256}{HISTORY}"])
+
+    async def set_aside(self, entry: ArchivedHistory) -> None:
+        """Move one history and its entry out of the archive, where nobody reads them.
+
+        Raises:
+            ContentUnavailable: the store cannot be read or written.
+        """
+        folder = folder_of(entry.namespace, entry.run_id)
+        packed = await self.read(f"{folder}{entry.sha256}{HISTORY}")
+        name = f"{aside_of(folder)}{entry.sha256}"
+        if packed is not None:
+            await self.write(f"{name}{HISTORY}", packed)
+        await self.write(f"{name}{ENTRY}", encoded_entry(entry))
+        await self.discard(entry)
 
     # --- Reading --------------------------------------------------------------------------------
 
@@ -347,6 +363,11 @@ def folder_of(namespace: str, run_id: str) -> str:
 def folder_of_digest(digest: str) -> str:
     """Return the folder of a run, by its digest."""
     return f"{RUNS}{digest[:2]}/{digest}/"
+
+
+def aside_of(folder: str) -> str:
+    """Return where the histories of a run's folder are that were set aside."""
+    return folder.replace(RUNS, ASIDE, 1)
 
 
 def digest_of_run(namespace: str, run_id: str) -> str:

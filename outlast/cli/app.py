@@ -172,7 +172,7 @@ archives: Final = typer.Typer(
     help="Histories after retention: kept, checked, deleted.", no_args_is_help=True
 )
 _add(archives, "Archive", archive.status, archive.verify, list=archive.list_archived)
-_add(archives, "Archive", archive.run, archive.delete)
+_add(archives, "Archive", archive.run, archive.compare, archive.delete)
 app.add_typer(archives, name="archive", rich_help_panel="Runs")
 
 app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")

@@ -25,10 +25,17 @@ if TYPE_CHECKING:
 
     from outlast.archive import Archive, ArchivedHistory, ArchiveStatus, Tombstone
     from outlast.client.deletion import Deletion, RunsOfPerson
+    from outlast.client.restore import ArchiveComparison, Known
 
 H = TypeVar("H", "ArchivedHistory", "Tombstone")
 
 MOST_SHOWN: Final = 20
+
+_KNOWN: Final["dict[Known, str]"] = {
+    "gone": "the server does not have it",
+    "behind": "it is open again",
+    "other": "it has ended otherwise",
+}
 
 _HISTORIES: "tuple[Column[ArchivedHistory], ...]" = (
     Column("RUN", lambda one: one.run_id, folds=True),
@@ -207,10 +214,64 @@ async def verify(caller: Caller, run_id: RunOrAll = None, place: Place = None) -
 
 
 @on_server
+async def compare(caller: Caller, set_aside: bool = False, place: Place = None) -> ExitCode:
+    """Say what the archive knows and the server does not, after it was restored from a backup.
+
+    Lists what people have to decide again, calls that may be made again, and what was deleted on
+    request and is there again. Exits with 1 if there is any of it.
+
+    Command line:
+        set_aside: Also make room in the archive for the histories that the server continues.
+    """
+    from outlast.client.restore import compare_archive
+    from outlast.client.restore import set_aside as move_aside
+
+    client, archive = await _connected(caller, place)
+    async with terminal.waiting(terminal.err(), "comparing the server with the archive"):
+        found = await compare_archive(client, archive)
+        moved = await move_aside(archive, found.lost, client.namespace) if set_aside else 0
+    if caller.as_json:
+        terminal.print_json(found.record())
+    else:
+        _show_comparison(found)
+    if set_aside:
+        terminal.say(terminal.err(), f"Set aside {counted(moved, 'history')}.")
+    return ExitCode.OK if found.is_same else ExitCode.FAILED
+
+
+def _show_comparison(found: "ArchiveComparison") -> None:
+    console = terminal.out()
+    for one in found.lost:
+        closed = f", ended {shown_time(one.closed_ms)}: {_KNOWN[one.known]}"
+        terminal.say(console, ("Lost: ", "bold red"), named(one.run_id), closed)
+        for act in one.acts:
+            words = " ".join(filter(None, (act.event, act.decision, act.tool, act.request_id)))
+            who = f" by {act.by}" if act.by else ""
+            terminal.say(console, "  ", named(words), f" {shown_time(act.at_ms)}", named(who))
+        for key, tool in one.calls:
+            terminal.say(console, "  call ", named(tool), " ", named(key))
+    for gone in found.returned:
+        state = "open" if gone.is_open else "closed"
+        words = f" was deleted on request {shown_time(gone.deleted_ms)}, and is {state} again"
+        terminal.say(console, ("Deleted: ", "bold red"), named(gone.run_id), words)
+    if found.returned:
+        terminal.say(console, "`outlast archive delete --returned` deletes them again.")
+    waiting = sum(one.approvals for one in found.open)
+    terminal.say(
+        console,
+        f"{counted(len(found.open), 'run')} open on the server, {counted(waiting, 'request')} "
+        "waiting for people. What they did after the backup may be done again.",
+    )
+    if found.is_same:
+        terminal.say(console, ("The archive knows nothing that the server does not.", "green"))
+
+
+@on_server
 async def delete(
     caller: Caller,
     run_id: Annotated[str | None, typer.Argument(show_default=False)] = None,
     person: str | None = None,
+    returned: bool = False,
     why: str = "",
     content: bool = False,
     sessions: Annotated[list[Path] | None, typer.Option(envvar="OUTLAST_SESSIONS")] = None,
@@ -230,6 +291,7 @@ async def delete(
     Command line:
         run_id ([ID]): The run's id; with --person, none.
         person: All runs that worked for the customer with this id.
+        returned: What was deleted before, and what a restored server has again.
         why: The reason, which stays: a number, and no customer's name.
         content: Also large content in the blob store that no other run uses. Reads every run.
         sessions: A SQLite file of sessions, or a directory of them, to remove items from.
@@ -241,7 +303,7 @@ async def delete(
     """
     from outlast.client.deletion import Deletion
 
-    if (run_id is None) == (person is None):
+    if [run_id is not None, person is not None, returned].count(True) != 1:
         raise UserError(
             "Name a run, or a person: `outlast archive delete --person ann@example.com`."
         )
@@ -262,10 +324,10 @@ async def delete(
     if caller.as_json:
         terminal.print_json([one.record() for one in made])
     else:
-        _show_deleted(made)
+        _show_deleted(made, returned=returned)
 
 
-def _show_deleted(made: "Sequence[Tombstone]") -> None:
+def _show_deleted(made: "Sequence[Tombstone]", *, returned: bool) -> None:
     console = terminal.out()
     for one in made:
         terminal.say(
@@ -279,7 +341,8 @@ def _show_deleted(made: "Sequence[Tombstone]") -> None:
         for left in one.left:
             terminal.say(console, "Left: ", left)
     if not made:
-        terminal.say(terminal.err(), "No run worked for this person.")
+        nothing = "Nothing that was deleted is there again."
+        terminal.say(terminal.err(), nothing if returned else "No run worked for this person.")
 
 
 def _config(target: str | None, app_dir: Path) -> dict[str, Any]:
@@ -291,6 +354,9 @@ def _config(target: str | None, app_dir: Path) -> dict[str, Any]:
 async def _deleted(
     deletion: "Deletion", run_id: str | None, person: str | None, *, yes: bool
 ) -> "list[Tombstone]":
+    if run_id is None and person is None:
+        _confirm("Delete again what was deleted on request?", yes=yes)
+        return await deletion.delete_returned()
     if run_id is not None:
         _confirm(f"Delete all histories of {run_id}?", yes=yes)
         return [await deletion.delete_run(run_id)]

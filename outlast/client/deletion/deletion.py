@@ -4,7 +4,7 @@ What a run has left in other places stays: traces, logs, and what tools have wri
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -30,16 +30,18 @@ from outlast.archive import Archive, ArchivedHistory, use_archive, workflow_hand
 from outlast.archive.archive import (
     ENTRY,
     HISTORY,
+    aside_of,
     digest_of_run,
     folder_of,
     folder_of_digest,
 )
-from outlast.archive.entries import Tombstone
+from outlast.archive.entries import Tombstone, decoded_entry
 from outlast.archive.tombstones import tombstones, write_tombstone
 from outlast.archive.verification import files_of
 from outlast.blobs import large_content
 from outlast.client.deletion.sessions import OF_A_TOOL, RunSession, clear, count_items, sessions_of
 from outlast.client.read.history import RunReader
+from outlast.client.restore import compare_archive
 from outlast.client.runs import executions
 from outlast.client.transport.run_address import RunAddress, unless_gone
 from outlast.client.whose import (
@@ -172,6 +174,27 @@ class Deletion:
             raise search_error(self.client.namespace, error) from error
         return made
 
+    async def delete_returned(self) -> list[Tombstone]:
+        """Delete again what was deleted on request, and what a restored server has again.
+
+        A run that is open there ends: it was deleted once.
+
+        Raises:
+            AgentsException: as for `delete_run`.
+        """
+        made, comparison = list[Tombstone](), await compare_archive(self.client, self.archive)
+        chains = dict[tuple[str, str], str]()
+        for one in comparison.returned:
+            handle = self.client.get_workflow_handle(one.run_id, run_id=one.execution_id)
+            described = await unless_gone(self.client, one.run_id, handle.describe())
+            if described is not None:
+                chains[one.run_id, described.raw_info.first_run_id] = one.person
+        self._going.update(chains)
+        for (run_id, chain), person in chains.items():
+            if (run_id, chain) not in self._done:
+                made.append(await self._delete(run_id, chain, person))
+        return made
+
     async def runs_of(self, person: str) -> list[tuple[str, str]]:
         """Return the runs that worked for a person: each id, and the id of its first execution.
 
@@ -271,7 +294,7 @@ class Deletion:
         description = await unless_gone(self.client, run_id, describing)
         if description is None:
             return
-        if description.run_id in await self._gone(run_id):
+        if {description.run_id, description.raw_info.first_run_id} & await self._gone(run_id):
             return  # a restored server has it again
         if description.close_time is None and chain in {"", description.raw_info.first_run_id}:
             raise UserError(
@@ -312,6 +335,10 @@ class Deletion:
             if not chain or chain == await chain_of(self.client, info, entries):
                 known = found.get(execution_id, _Doomed(execution_id=execution_id))
                 found[execution_id] = replace(known, on_server=True)
+        # No search finds an id that begins with an invisible character.
+        for one in found.values():
+            if not one.on_server and await self._is_there(run_id, one.execution_id):
+                found[one.execution_id] = replace(one, on_server=True)
         # A search may not know the newest yet; each history names the one before it.
         newest: str | None = None
         with suppress(RPCError):
@@ -356,6 +383,7 @@ class Deletion:
     async def _remove_files(self, run_id: str, tombstone: Tombstone) -> None:
         folder = folder_of(self.client.namespace, run_id)
         doomed = tombstone.executions
+        await self._remove_what_was_set_aside(aside_of(folder), doomed)
         entries = await self.archive.histories_of(self.client.namespace, run_id, with_deleted=True)
         if all(one.execution_id in doomed for one in entries):
             # With drafts of killed processes, and histories whose entry was never written.
@@ -365,6 +393,12 @@ class Deletion:
         await self.archive.delete(f"{folder}{one}{ENTRY}" for one in doomed)
         digests = (one.get("sha256") for one in tombstone.removed)
         await self.archive.delete(f"{folder}{one}{HISTORY}" for one in digests if one)
+
+    async def _remove_what_was_set_aside(self, folder: str, doomed: Collection[str]) -> None:
+        for name in await self.archive.names(folder):
+            data = await self.archive.read(name) if name.endswith(ENTRY) else None
+            if data is not None and decoded_entry(data, name).execution_id in doomed:
+                await self.archive.delete([name, name.removesuffix(ENTRY) + HISTORY])
 
     # --- Large content and sessions -------------------------------------------------------------
 

@@ -407,6 +407,10 @@ class RunReader:
             state = after
         return state.start
 
+    async def read_records(self, records: Sequence[HistoryEvent]) -> Generator[Progress]:
+        """Return what a history says that was fetched elsewhere, such as from an archive."""
+        return await self._take(HistoryReader(self.client.data_converter), records)
+
     async def read_all(self, run: str | None = None) -> AsyncGenerator[Progress]:
         """Read everything from the run's first event on; otherwise like `catch_up`."""
         if run is None:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest.mock import patch
 
 import pytest
 from temporalio.client import Client
@@ -18,10 +19,10 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.cli import terminal
 from outlast.cli.app import app
 from outlast.contract import names
-from outlast.dev import EmbeddedServer, default_data_dir
+from outlast.dev import EmbeddedServer, default_data_dir, server_process
 from outlast.testing import ScriptedModel, call
 from outlast.worker import AgentWorker
-from tests.servers import NAMED_ADDRESS, until_searchable
+from tests.servers import DELETE_SOON, NAMED_ADDRESS, until_searchable
 
 Invoke: TypeAlias = Callable[..., Awaitable[Result]]
 Open: TypeAlias = Callable[..., Awaitable[str]]
@@ -58,8 +59,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="package")
 async def server(home: Path) -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(data_dir=home, search_attributes=names.SEARCH_ATTRIBUTES) as server:
+    server = EmbeddedServer(data_dir=home, search_attributes=names.SEARCH_ATTRIBUTES)
+    with patch.dict(server_process._DYNAMIC_CONFIG, DELETE_SOON):
+        await server.start()
+    try:
         yield server
+    finally:
+        await server.stop()
 
 
 @pytest.fixture(scope="package")

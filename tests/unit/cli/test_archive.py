@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
 from outlast.archive import Archive, Sweep
+from outlast.archive.archive import described
 from outlast.cli import terminal
 from outlast.client.start import options as start_options
 from outlast.client.start.runner import Runner
@@ -65,7 +67,7 @@ async def test_the_archive_is_shown_checked_and_emptied(
     assert json.loads(broken.stdout)["problems"][0]["run_id"] == run_id
     blob.write_bytes(content)
 
-    for refused in ((), (run_id, "--person", "ann")):
+    for refused in ((), (run_id, "--person", "ann"), (run_id, "--returned")):
         assert (await cli("archive", "delete", *refused, *place)).exit_code == 2
     monkeypatch.setattr(terminal, "is_attended", lambda: False)
     unattended = await cli("archive", "delete", run_id, *place)
@@ -79,7 +81,45 @@ async def test_the_archive_is_shown_checked_and_emptied(
     assert await session.get_items() == []
     nobody = await cli("archive", "delete", "--person", "ann", "--yes", *place)
     assert "No run worked for this person." in nobody.stderr
+    assert "Read 0 runs that list this person, and " in nobody.stderr
+    assert "that list no customer." in nobody.stderr
+    everybody = await cli("archive", "delete", "--person", "ann", "--every-run", "--yes", *place)
+    assert "No run worked for this person." in everybody.stderr
+    again = await cli("archive", "delete", "--returned", "--yes", *place)
+    assert "Nothing that was deleted is there again." in again.stderr, again.output
     tombstones = await cli("archive", "list", "--deleted", "--json", *place)
     assert json.loads(tombstones.stdout)["by"] == "dpo"
     gone = await cli("archive", "delete", run_id, "--yes", *place)
     assert gone.exit_code == 4, gone.output + deleted.output
+
+
+async def test_what_a_restored_server_does_not_know_is_listed(
+    client: Client, cli: Invoke, open_desk: Open, tmp_path: Path
+) -> None:
+    """A server that was restored from a backup has no run that began after it."""
+    queue = await open_desk(ScriptedModel(always=say("On its way.")))
+    options: dict[str, Any] = {"client": client, "task_queue": queue}
+    run_id = f"lost-{queue}"
+    await Runner.run("Helper", "Hello", id=run_id, **options)
+    place = ("--archive", str(tmp_path / "archive"))
+    swept = await Sweep(client, Archive(tmp_path / "archive"), queue).archive_since(None)
+    while not swept.archived:  # until searches know the run
+        swept = await Sweep(client, Archive(tmp_path / "archive"), queue).archive_since(None)
+    same = await cli("archive", "compare", *place)
+    assert same.exit_code == 0
+    assert "The archive knows nothing that the server does not." in same.stdout
+    # The same run under another execution, of which the server knows nothing.
+    [entry] = swept.archived
+    archive, unknown = Archive(tmp_path / "archive"), described(entry)
+    unknown.workflow_execution_info.execution.run_id = token_hex(16)
+    await archive.add(client.namespace, unknown, await archive.events(entry))
+    found = await cli("archive", "compare", "--set-aside", *place)
+    assert found.exit_code == 1
+    assert f"Lost: {run_id}, ended 20" in found.stdout
+    assert ": the server does not have it" in found.stdout
+    assert "Set aside 0 histories." in found.stderr, "its id is never used again"
+    record = json.loads((await cli("archive", "compare", "--json", *place)).stdout)
+    [lost] = record["lost"]
+    assert (lost["run_id"], lost["known"], lost["acts"], lost["calls"]) == (run_id, "gone", [], [])
+    assert lost["run_key"].startswith(f"{run_id}@")
+    assert record["returned"] == []
