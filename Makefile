@@ -62,9 +62,9 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest temporalio-next servers restore otel-where-possible litellm-proxy coming-from sdk-packages deploy scan every-page every-host laws monitoring
-# What takes hours.
-SOAK := crash fuzz-longer mutate hunt
+NIGHTLY := pythons newest temporalio-next servers cluster restore otel-where-possible litellm-proxy coming-from sdk-packages deploy scan every-page every-host laws monitoring
+# What takes hours; with HOURS=, the load of a cluster alone.
+SOAK := $(if $(HOURS),load,crash fuzz-longer mutate hunt load)
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
 WITHOUT_NODE ?=
 
@@ -75,7 +75,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients deploy deploy-tools hunt older-server servers named-server litellm-proxy monitoring restore otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients cluster load deploy deploy-tools hunt older-server servers named-server litellm-proxy monitoring restore otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -88,6 +88,12 @@ test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
 
 test-full: $(VENV)/.test ## run all tests
 	@OUTLAST_LAWS=1 $(PYTEST) -w 3
+
+cluster: $(VENV)/.test ## a deploy there and back under load: two desks, three workers, a server on PostgreSQL; needs Go and Debian's postgresql
+	@$(BIN)/pytest -q -rs tests/cluster
+
+load: $(VENV)/.test ## such a cluster for hours, with kills and deploys at random times, its memory and its ledger; HOURS=, SEED=
+	@$(BIN)/python -m tests.cluster.soak --hours $(or $(HOURS),2) --seed $(or $(SEED),1)
 
 hunt: $(VENV)/.test ## look for tests that fail at times; hours, in pieces: ROUNDS=rest,busy MINUTES=50 IN=tests/crash
 	@$(BIN)/python -m tests.hunt $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(IN)
@@ -250,7 +256,7 @@ nightly: $(VENV)/.test ## what depends on other people's packages: Pythons, serv
 		$(END_OF_PARTS)
 	@$(OTEL_LEFT_OUT)
 
-soak: $(VENV)/.test ## what takes hours: every kill, ten million random events, changes of the core, tests that fail at times
+soak: $(VENV)/.test ## what takes hours: every kill, ten million random events, changes of the core, tests that fail at times, a cluster under load; HOURS=2 for that load alone
 	@rm -rf $(PARTS)
 	@$(MAKE) --no-print-directory --keep-going $(patsubst %,part-%,$(SOAK)); $(END_OF_PARTS)
 

@@ -81,8 +81,8 @@ class Parts:
             "postgres": self.cluster.postgres_pid,
             "model": self.model.pid,
         }
-        children = _children()
-        spent = {part: _tree_seconds(root, children) for part, root in roots.items() if root}
+        children = children_of_all()
+        spent = {part: tree_seconds(root, children) for part, root in roots.items() if root}
         return {**spent, "client": time.process_time(), "machine": _machine_seconds()}
 
 
@@ -91,7 +91,7 @@ def _stat(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
-def _children() -> dict[int, list[int]]:
+def children_of_all() -> dict[int, list[int]]:
     """Return the living children of every process."""
     found: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
@@ -100,14 +100,14 @@ def _children() -> dict[int, list[int]]:
     return found
 
 
-def _tree_seconds(root: int, children: dict[int, list[int]]) -> float:
+def tree_seconds(root: int, children: dict[int, list[int]]) -> float:
     """Return the CPU time of a process, its living descendants, and the children that ended."""
     try:
         # user, system, and those of children that were waited for
         ticks = sum(int(one) for one in _stat(root)[11:15])
     except OSError:
         return 0.0
-    return ticks / TICKS + sum(_tree_seconds(one, children) for one in children.get(root, ()))
+    return ticks / TICKS + sum(tree_seconds(one, children) for one in children.get(root, ()))
 
 
 def _machine_seconds() -> float:

@@ -44,6 +44,17 @@ PATIENCE_SECONDS = 120
 _GRPC_PORTS = ("FRONTEND", "HISTORY", "MATCHING", "WORKER")
 
 
+def lacking() -> str:
+    """Return what this machine lacks for the cluster, in a sentence; empty if it lacks nothing."""
+    try:
+        _postgres_tool("postgres")
+    except FileNotFoundError as error:
+        return str(error)
+    if all((CACHE / VERSION / name).exists() for name in ("server", "sql")) or shutil.which("go"):
+        return ""
+    return "There is no Go here to build Temporal's server with: https://go.dev/dl"
+
+
 class PostgresCluster:
     """PostgreSQL with its default settings, and a Temporal server with those of the compose file.
 
