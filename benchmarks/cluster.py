@@ -461,7 +461,8 @@ def table(measured: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
+    """Read numbers with commas between them."""
     return [int(one) for one in text.split(",")]
 
 
@@ -469,8 +470,8 @@ def main() -> int:
     """Measure and append, or print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=("throughput", "conversations", "table"))
-    parser.add_argument("--processes", type=_numbers, help="worker processes")
-    parser.add_argument("--concurrency", type=_numbers, default=[5, 20, 60], help="runs at a time")
+    parser.add_argument("--processes", type=numbers, help="worker processes")
+    parser.add_argument("--concurrency", type=numbers, default=[5, 20, 60], help="runs at a time")
     parser.add_argument("--conversations", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--within", type=float, default=3600, help="no restart begins later, s")

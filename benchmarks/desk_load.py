@@ -1,6 +1,6 @@
 """Measures two desks with many open conversations, many waiting requests, and supporters at work.
 
-    python -m benchmarks.desk_load [--conversations 1000] [--waiting 1000] [--supporters 50]
+    python -m benchmarks.desk_load [--conversations 1000,10000] [--waiting 1000] [--supporters 50]
     python -m benchmarks.desk_load table
 
 PostgreSQL, the Temporal server, three workers on two versions and two desks are processes of their
@@ -10,8 +10,11 @@ again with a pause to think before each step: list the inbox, open a conversatio
 waits there, list the conversations, take one over, reply, give it back. Each has the live inbox open
 all the time. Nothing is repeated: a request that fails or is refused is counted.
 
-The measurement is appended to `--out` (docs/scaling.json); `table` prints all of them. The exit code
-is 1 if a request failed, or if an approval had its effect other than once.
+Several numbers of conversations are measured one after another on the same cluster. After `--within`
+seconds no more are opened, and those that are there are measured.
+
+The measurements are appended to `--out` (docs/scaling.json); `table` prints all of them. The exit
+code is 1 if a request failed, or if an approval had its effect other than once.
 """
 
 import argparse
@@ -32,7 +35,7 @@ from typing import Any, Final
 import httpx2
 from temporalio.client import Client
 
-from benchmarks.cluster import FULL, OUT, lanes, server_version
+from benchmarks.cluster import FULL, OUT, lanes, numbers, server_version
 from benchmarks.desk_agents import AGENT, QUEUE, Ledger
 from benchmarks.desk_processes import Deployment, Desks, by, new_message_id, of_run
 from benchmarks.postgres_cluster import PostgresCluster
@@ -44,6 +47,7 @@ AT_ONCE = 40
 """How many conversations are opened side by side."""
 
 LOOK_SECONDS = 0.5
+PATIENCE_SECONDS = 600
 STEPS: Final = {
     "inbox": "list the inbox",
     "open": "open a conversation",
@@ -76,11 +80,23 @@ class Seen:
 # --- Conversations -------------------------------------------------------------------------------
 
 
-async def open_all(client: Client, kind: str, count: int) -> float:
-    """Open conversations, and return the seconds until all of them wait."""
-    begin = time.perf_counter()
+async def open_all(client: Client, kind: str, first: int, last: int, deadline: float) -> int:
+    """Open conversations with these numbers, and return how many wait when all do.
+
+    Args:
+        client: connected to the server.
+        kind: `help` for conversations at rest, `refund` for those that wait for a person.
+        first: the number of the first one.
+        last: the number after the last one.
+        deadline: no conversation is opened after this time.
+    """
+    opened = first
 
     async def start(number: int) -> None:
+        nonlocal opened
+        if time.monotonic() > deadline:
+            return
+        opened += 1
         await Runner.start(
             AGENT,
             f"{kind} {kind}{number}",
@@ -91,11 +107,13 @@ async def open_all(client: Client, kind: str, count: int) -> float:
             task_queue=QUEUE,
         )
 
-    wanted = {"refund": "OutlastPendingApprovals > 0", "help": "OutlastStatus = 'idle'"}[kind]
-    await lanes(AT_ONCE, list(range(count)), start)
-    while (await client.count_workflows(wanted)).count < count:  # noqa: ASYNC110  nothing announces it
-        await asyncio.sleep(LOOK_SECONDS)
-    return time.perf_counter() - begin
+    await lanes(AT_ONCE, list(range(first, last)), start)
+    waits = "OutlastPendingApprovals > 0 OR OutlastStatus = 'idle' OR OutlastStatus = 'held'"
+    query = f"WorkflowId STARTS_WITH '{kind}-' AND ({waits})"
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await client.count_workflows(query)).count < opened:  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(LOOK_SECONDS)
+    return opened
 
 
 # --- Supporters ----------------------------------------------------------------------------------
@@ -205,8 +223,9 @@ async def work_for(seconds: float, supporters: list[Supporter]) -> None:
 # --- Measuring -----------------------------------------------------------------------------------
 
 
-async def measure(options: argparse.Namespace) -> dict[str, Any]:
+async def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Open conversations, let supporters work, and read what each process has used."""
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="outlast-desk-load-") as home:
         async with PostgresCluster() as server:
             client = await Client.connect(server.address)
@@ -214,22 +233,34 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 for name, build in (("a", "1"), ("b", "1"), ("c", "2")):
                     await deployment.start_worker(name, build)
                 await deployment.choose("1")
-                waiting_s = await open_all(client, "refund", options.waiting)
-                open_s = await open_all(client, "help", options.conversations)
                 for _ in range(2):
                     await deployment.start_desk()
-                found = await measure_desks(options, deployment, server)
-                version = await server_version(client)
-    return {
-        "conversations": options.conversations,
-        "waiting": options.waiting,
-        "supporters": options.supporters,
-        "think_s": options.think,
-        "open_s": open_s,
-        "waiting_s": waiting_s,
-        **found,
-        **surroundings(version),
-    }
+                begun = time.monotonic()
+                deadline = begun + options.within
+                opened = waiting = 0
+                where = surroundings(await server_version(client))
+                for wanted in options.conversations:
+                    # Those that were approved are at rest; others take their places.
+                    last = waiting + options.waiting - await count_waiting(client)
+                    waiting = await open_all(client, "refund", waiting, last, deadline)
+                    opened = await open_all(client, "help", opened, wanted, deadline)
+                    row: dict[str, Any] = {
+                        "conversations": opened,
+                        "waiting": await count_waiting(client),
+                        "supporters": options.supporters,
+                        "think_s": options.think,
+                        "opened_after_s": time.monotonic() - begun,
+                        **await measure_desks(options, deployment, server),
+                        **where,
+                    }
+                    print(table([row]), flush=True)
+                    rows.append(row)
+    return rows
+
+
+async def count_waiting(client: Client) -> int:
+    """Return how many conversations wait for a decision."""
+    return (await client.count_workflows("OutlastPendingApprovals > 0")).count
 
 
 async def measure_desks(
@@ -242,6 +273,7 @@ async def measure_desks(
         "postgres": server.postgres_pid,
         "supporters": os.getpid(),
     }
+    earlier = len(Ledger(deployment.home / "ledger.db").effects())
     async with Desks(deployment.ports) as desks:
         team = [
             Supporter(number, desks, Random(number), options.think, Seen())
@@ -257,7 +289,8 @@ async def measure_desks(
         seconds, after = time.monotonic() - begin, usages(roots)
         busy = (busy_seconds() - busy) / seconds
     # Supporters who were stopped in the middle of a step have acted, and have no receipt.
-    wrong = await effects_that_differ(deployment, warm + seen.approved, len(team))
+    approved = earlier + warm + seen.approved
+    wrong = await effects_that_differ(deployment, approved, len(team))
     return {
         "seconds": seconds,
         **summary(seen, before, after, busy),
@@ -354,12 +387,13 @@ def main() -> int:
     """Measure and append, or print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", nargs="?", choices=("measure", "table"), default="measure")
-    parser.add_argument("--conversations", type=int, default=1_000, help="open, at rest")
+    parser.add_argument("--conversations", type=numbers, default=[1_000], help="open, at rest")
     parser.add_argument("--waiting", type=int, default=1_000, help="that wait for a decision")
     parser.add_argument("--supporters", type=int, default=50)
     parser.add_argument("--think", type=float, default=5, help="seconds before a step, on average")
     parser.add_argument("--seconds", type=float, default=120, help="how long supporters work")
     parser.add_argument("--warm-up", type=float, default=15, help="seconds before that")
+    parser.add_argument("--within", type=float, default=3600, help="s; then no more are opened")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     measured: dict[str, list[dict[str, Any]]] = (
@@ -369,10 +403,9 @@ def main() -> int:
         print(table(measured.get("desk", [])))
         return 0
     found = asyncio.run(measure(options))
-    measured.setdefault("desk", []).append(found)
+    measured.setdefault("desk", []).extend(found)
     options.out.write_text(json.dumps(measured, indent=1) + "\n")
-    print(table([found]))
-    return 1 if found["failed"] or found["effects_wrong"] else 0
+    return int(any(one["failed"] or one["effects_wrong"] for one in found))
 
 
 if __name__ == "__main__":
