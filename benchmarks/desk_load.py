@@ -39,7 +39,7 @@ from benchmarks.cluster import FULL, OUT, lanes, numbers, server_version
 from benchmarks.desk_agents import AGENT, QUEUE, Ledger
 from benchmarks.desk_processes import Deployment, Desks, by, new_message_id, of_run
 from benchmarks.postgres_cluster import PostgresCluster
-from benchmarks.process_memory import Usage, busy_seconds, usages
+from benchmarks.process_memory import Usage, busy_seconds, own_usage, usages
 from benchmarks.surroundings import surroundings
 from outlast import Runner
 
@@ -271,7 +271,6 @@ async def measure_desks(
         **{one.name: one.pid for one in [*deployment.desks, *deployment.workers.values()]},
         "server": server.server_pid,
         "postgres": server.postgres_pid,
-        "supporters": os.getpid(),
     }
     earlier = len(Ledger(deployment.home / "ledger.db").effects())
     async with Desks(deployment.ports) as desks:
@@ -284,9 +283,9 @@ async def measure_desks(
         seen = Seen()
         for one in team:
             one.seen = seen
-        before, busy, begin = usages(roots), busy_seconds(), time.monotonic()
+        before, busy, begin = _used(roots), busy_seconds(), time.monotonic()
         await work_for(options.seconds, team)
-        seconds, after = time.monotonic() - begin, usages(roots)
+        seconds, after = time.monotonic() - begin, _used(roots)
         busy = (busy_seconds() - busy) / seconds
     # Supporters who were stopped in the middle of a step have acted, and have no receipt.
     approved = earlier + warm + seen.approved
@@ -296,6 +295,11 @@ async def measure_desks(
         **summary(seen, before, after, busy),
         "effects_wrong": wrong,
     }
+
+
+def _used(roots: dict[str, int]) -> dict[str, Usage]:
+    """Return what all processes use, with this one, in which the supporters are."""
+    return {**usages(roots), "supporters": own_usage()}
 
 
 async def effects_that_differ(deployment: Deployment, approved: int, spared: int) -> int:
@@ -347,7 +351,8 @@ def full(cores: dict[str, float], busy: float) -> str:
         return f"{most}: its one core"
     machine = os.cpu_count() or 1
     if busy >= FULL * machine:
-        ranked = sorted(cores, key=lambda name: -cores[name])
+        every = {**cores, "other programs": busy - sum(cores.values())}
+        ranked = sorted(every, key=lambda name: -every[name])
         return f"the {machine} cores of the machine: most for {ranked[0]}, then {ranked[1]}"
     return "nothing"
 

@@ -44,6 +44,11 @@ def usages(roots: Mapping[str, int]) -> dict[str, Usage]:
     return found
 
 
+def own_usage() -> Usage:
+    """Return what this process uses now, without its children."""
+    return Usage(time.monotonic(), time.process_time(), _memory_kb(os.getpid()) / 1000)
+
+
 def _tree(root: int, children: Mapping[int, Sequence[int]]) -> list[int]:
     return [root, *(one for child in children.get(root, ()) for one in _tree(child, children))]
 

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from benchmarks.desk_load import full
-from benchmarks.process_memory import growth, usages
+from benchmarks.process_memory import growth, own_usage, usages
 
 
 def test_a_process_uses_memory_and_one_that_is_gone_is_left_out() -> None:
@@ -14,6 +14,7 @@ def test_a_process_uses_memory_and_one_that_is_gone_is_left_out() -> None:
     assert found.keys() == {"this"}
     assert found["this"].memory_mb > 1
     assert found["this"].cpu_s > 0
+    assert own_usage().memory_mb > 1
 
 
 def test_a_line_through_memory_that_grows_evenly_has_no_error() -> None:
@@ -36,7 +37,11 @@ def test_two_samples_say_nothing_of_growth() -> None:
     ("cores", "busy", "expected"),
     [
         ({"desk 0": 0.9, "worker a": 0.2, "server": 0.5}, 1.6, "desk 0: its one core"),
-        ({"desk 0": 0.3, "worker a": 0.2, "server": 0.9}, 0.9 * 1000, "most for server, then"),
+        (
+            {"desk 0": 0.3, "worker a": 0.2, "server": 0.9},
+            0.9 * 1000,
+            "most for other programs, then",
+        ),
         ({"desk 0": 0.3, "worker a": 0.2, "server": 0.1}, 0.0, "nothing"),
     ],
 )

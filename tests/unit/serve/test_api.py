@@ -36,6 +36,8 @@ from outlast.serve.records import TokenView, View
 from outlast.serve.routing import Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
 from tests.unit.client.recorded import FakeClient, Recording, refused
+from tests.unit.serve.page_desk import Entries
+from tests.unit.serve.test_inbox_page import NOW, entry
 
 KEY = "a-key-of-a-shop-that-nobody-guesses"
 TOKENS = ConversationTokens(IdentityKeys(read_keys(new_shared_key())), audience="test")
@@ -827,3 +829,16 @@ async def test_a_viewers_answer_is_as_the_description_says() -> None:
 def test_every_view_forbids_fields_that_it_does_not_name() -> None:
     for kind in View.__subclasses__():
         assert kind.model_config.get("extra") == "forbid"
+
+
+async def test_the_most_urgent_are_those_that_somebody_follows_and_nobody_searches() -> None:
+    entries = [entry("soon", due=NOW), entry("held", status="held", pending=0), entry("late")]
+    followed: Any = Entries(entries)
+    # A search would fail: this client has no visibility.
+    async with opened(FakeClient([]), inboxes=followed) as http:
+        answer = await http.get("/api/inbox?urgent=true&mine=true&held=false&limit=1")
+        due = await http.get("/api/inbox?urgent=true&due=2100-01-01")
+    assert [one["id"] for one in answer.json()["items"]] == ["soon"]
+    assert [one["id"] for one in due.json()["items"]] == ["soon"]
+    ann = person("ann", groups=["billing"])
+    assert [one.mine for one in followed.wanted] == [ann, None]
