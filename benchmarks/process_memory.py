@@ -15,7 +15,7 @@ STUDENT: tuple[float, ...] = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2
 """Student's t for 95 %, by the degrees of freedom from 1; 2 from there on is near enough."""
 
 BLOCKS = 12
-"""Neighbouring samples are alike, so a trend is fitted to the means of so many blocks."""
+"""Neighboring samples are alike, so a trend is fitted to the means of so many blocks."""
 
 
 @dataclass(frozen=True, slots=True)

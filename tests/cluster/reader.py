@@ -55,7 +55,7 @@ class Reader:
         await asyncio.wait([self._task])
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until what was read fulfils a condition.
+        """Wait until what was read fulfills a condition.
 
         Raises:
             TimeoutError: it does not come; the message says what was read instead.
