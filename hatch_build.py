@@ -1,4 +1,4 @@
-"""Adds the modules that stand for the SDK's to a wheel; see `outlast/common/sdk.py`."""
+"""Adds the modules that stand for the SDK's to a wheel; see `outlast/edges/sdk.py`."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ class SDKModules(BuildHookInterface[Any]):
         if version == "editable":
             return
         sys.path.insert(0, self.root)
-        from outlast.common import sdk
+        from outlast.edges import sdk
 
         place = Path(mkdtemp())
         for module in sdk.MODULES:

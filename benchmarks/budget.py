@@ -29,7 +29,7 @@ from outlast.dev import EmbeddedServer
 TURNS = 50
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    "our workflow: what people see": ("outlast/workflows/presentation", "outlast/common/rendering"),
+    "our workflow: what people see": ("outlast/workflows/presentation", "outlast/edges/rendering"),
     "our workflow: stages": ("outlast/contract/stages",),
     "our workflow: the loop": ("outlast/loop/",),
     "our workflow: the rest": ("outlast/workflows/", "benchmarks/floor.py:Floor."),

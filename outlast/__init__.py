@@ -4,7 +4,7 @@ The public names are listed in `__init__.pyi` and loaded when first used, so tha
 package costs next to nothing.
 """
 
-from outlast.common import lazy, sdk
+from outlast.edges import lazy, sdk
 
 __version__ = "0.1.0"
 

@@ -23,10 +23,10 @@ from outlast import Agent
 from outlast.a2a import remote
 from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.errors import UserError
-from outlast.common.bodies import DOORS, BodyRefused
-from outlast.common.bodies.answers import AnswerTooLarge, bound_answers
 from outlast.deliveries.bodies import BodyReader, json_of
 from outlast.deliveries.problems import Refused
+from outlast.edges.bodies import DOORS, BodyRefused
+from outlast.edges.bodies.answers import AnswerTooLarge, bound_answers
 from outlast.evals.datasets import load_dataset
 from outlast.mcp.stdio import MessageReader
 from outlast.models.openai.http_session import read_whole

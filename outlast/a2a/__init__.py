@@ -1,5 +1,5 @@
 """Agent2Agent: agents of others as tools. `outlast serve` is the other end."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -28,7 +28,7 @@ from outlast.a2a.protocol import (
 )
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.json_values import as_object, is_list
-from outlast.common.bodies import DOORS, BodyRefused, Door, loads
+from outlast.edges.bodies import DOORS, BodyRefused, Door, loads
 from outlast.loop.values import JsonObject
 
 RecordT = TypeVar("RecordT", bound=Record)

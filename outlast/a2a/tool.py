@@ -56,7 +56,7 @@ from outlast.agents.items.tool_output import (
 from outlast.agents.logs import get_logger
 from outlast.agents.tools.definition import FunctionTool, ToolRetry
 from outlast.agents.tools.function_tool import ToolOptions, function_tool
-from outlast.common.clock import now_ms
+from outlast.edges.clock import now_ms
 from outlast.loop.calls import Arrival
 from outlast.loop.values import Json, JsonObject
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from outlast.agents.logs import LEFT_OUT, logs_exception_texts
-from outlast.common.rendering import excerpt
+from outlast.edges.rendering import excerpt
 
 LONGEST_TEXT: Final = 1_000
 """The maximum length of an exception's text in a log line; the trace has more."""

@@ -16,9 +16,9 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.common.rendering import engine_summary, excerpt
 from outlast.contract import failures, names, records
 from outlast.contract.records import ScheduledRecord, SendRecord
+from outlast.edges.rendering import engine_summary, excerpt
 from outlast.loop.values import JsonObject
 from outlast.temporal.payloads.attributes import first_attributes, listed_customer
 

@@ -10,7 +10,7 @@ import sys
 from typing import Final
 
 from outlast.agents.errors import UserError
-from outlast.common.rendering import LogFormatter, visible
+from outlast.edges.rendering import LogFormatter, visible
 
 EXCEPTION_TEXTS: Final = "OUTLAST_LOG_EXCEPTION_TEXTS"
 """The environment variable that removes exception texts if 0, false, no or off."""

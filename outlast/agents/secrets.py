@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from outlast.agents.errors import UserError
-from outlast.common import secret_files
-from outlast.common.secret_files import SecretFileError
+from outlast.edges import secret_files
+from outlast.edges.secret_files import SecretFileError
 
 
 def secret(variable: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return a secret; empty if there is none. See `outlast.common.secret_files.secret`.
+    """Return a secret; empty if there is none. See `outlast.edges.secret_files.secret`.
 
     Raises:
         UserError: both variables are set, or the file cannot be read or is empty.

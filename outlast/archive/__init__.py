@@ -1,5 +1,5 @@
 """Keeps the histories of runs after the server's retention, and deletes them on request."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast, get_origin
 
-from outlast.common.bodies import DOORS
-from outlast.common.clock import time_of
+from outlast.edges.bodies import DOORS
+from outlast.edges.clock import time_of
 from outlast.loop.values import JsonObject
 from outlast.ports.archive import ArchiveDamaged
 

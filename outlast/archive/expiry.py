@@ -10,8 +10,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive.archive import Archive, digest_of_run, folder_of
 from outlast.archive.entries import ArchivedHistory
-from outlast.common.bodies import DOORS
-from outlast.common.clock import now_ms
+from outlast.edges.bodies import DOORS
+from outlast.edges.clock import now_ms
 
 EXPIRES_EVERY: Final = timedelta(hours=1)
 """How often the workers of a namespace look for what has expired; it reads every entry."""

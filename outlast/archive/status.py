@@ -9,7 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive.archive import Archive
 from outlast.archive.sweep import NotArchived, closed_executions, missing_one, retention_of
-from outlast.common.clock import now
+from outlast.edges.clock import now
 
 LATE_SHARE = 0.5
 """The part of the retention after which a history that is not archived is late."""

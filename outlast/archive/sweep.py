@@ -21,9 +21,9 @@ from outlast.agents.errors import AgentsException
 from outlast.archive.archive import Archive, digest_of_run
 from outlast.archive.entries import ArchivedHistory
 from outlast.archive.tombstones import deleted_runs, removed_executions
-from outlast.common.bodies import DOORS
-from outlast.common.clock import now_ms, time_of
 from outlast.contract import names
+from outlast.edges.bodies import DOORS
+from outlast.edges.clock import now_ms, time_of
 from outlast.temporal.visibility.queries import equals
 
 PAGE: Final = 500

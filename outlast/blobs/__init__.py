@@ -1,5 +1,5 @@
 """Stores for large content: adapters behind `outlast.ports.blobs`."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

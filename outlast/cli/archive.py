@@ -18,7 +18,7 @@ from outlast.cli.exit_codes import ExitCode
 from outlast.cli.process_log import log_to_standard_error
 from outlast.cli.signals import stop_requested
 from outlast.cli.terminal import Column
-from outlast.common.rendering import counted, named, rough, shown_time
+from outlast.edges.rendering import counted, named, rough, shown_time
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from outlast.agents.errors import AgentsException, ContentUnavailable
 from outlast.cli.findings import Finding, missing, ok, optional
-from outlast.common.clock import now
-from outlast.common.rendering import counted, rough
+from outlast.edges.clock import now
+from outlast.edges.rendering import counted, rough
 
 if TYPE_CHECKING:
     from temporalio.client import Client

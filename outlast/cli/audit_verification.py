@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 from outlast.agents.errors import UserError
 from outlast.cli import terminal
 from outlast.cli.exit_codes import ExitCode
-from outlast.common.clock import time_of
-from outlast.common.rendering import counted
 from outlast.contract.identity import (
     PUBLIC_KEYS_VARIABLE,
     IdentityKeyError,
     IdentityKeys,
     keys_from_environment,
 )
+from outlast.edges.clock import time_of
+from outlast.edges.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.consent import Consent
 from outlast.cli.exit_codes import ExitCode
-from outlast.common.clock import now_ms
-from outlast.common.rendering import DIGEST_SHOWN, command, counted, excerpt
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import DIGEST_SHOWN, command, counted, excerpt
 from outlast.views.acts import request_problem
 from outlast.views.records import JsonObject
 from outlast.views.words import KEPT, request_line

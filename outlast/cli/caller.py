@@ -14,8 +14,8 @@ from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.described import described
 from outlast.cli.exit_codes import ExitCode
-from outlast.common.rendering import command
 from outlast.contract.names import METHOD_NAMED
+from outlast.edges.rendering import command
 from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from outlast.cli import terminal
 from outlast.client.costs import QuestionCost, RunCosts
-from outlast.common.rendering import named
+from outlast.edges.rendering import named
 from outlast.pricing import Cost, dollars
 from outlast.views.records import JsonObject
 

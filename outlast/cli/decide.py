@@ -11,8 +11,8 @@ from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import terminal
 from outlast.cli.caller import PersonCaller, on_server
 from outlast.cli.consent import Consent
-from outlast.common.clock import now_ms
-from outlast.common.rendering import command, decision_command, shown_time
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import command, decision_command, shown_time
 from outlast.views.records import Json, JsonObject
 from outlast.views.words import changed
 

@@ -15,9 +15,9 @@ from outlast.cli import review, terminal, view
 from outlast.cli.signals import stop_requested
 from outlast.client.follower import Follower, Retry
 from outlast.client.moments import RunEvent
-from outlast.common.clock import now_ms
-from outlast.common.rendering import iso_time
 from outlast.contract import names
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import iso_time
 from outlast.testing.demo.proof import Deed
 from outlast.testing.demo.story import Choice, Staff
 from outlast.views.records import ApprovalRequest, Person

@@ -21,9 +21,9 @@ from outlast.cli.serve import has_desk_packages
 from outlast.cli.server import answers
 from outlast.cli.signals import stop_requested
 from outlast.cli.target import Location, locate
-from outlast.common.rendering import command
 from outlast.contract import names
 from outlast.dev.data_dir import default_data_dir
+from outlast.edges.rendering import command
 from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:

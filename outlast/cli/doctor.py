@@ -22,7 +22,6 @@ from outlast.cli.caller import Caller, on_server
 from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.findings import Finding, missing, ok, optional
-from outlast.common.rendering import counted, excerpt, named
 from outlast.contract import names
 from outlast.dev.data_dir import (
     DATA_DIR_VARIABLE,
@@ -33,6 +32,7 @@ from outlast.dev.data_dir import (
 )
 from outlast.dev.ownership import problem_of
 from outlast.dev.temporal_cli import find_temporal_cli
+from outlast.edges.rendering import counted, excerpt, named
 
 if TYPE_CHECKING:
     from temporalio.client import Client

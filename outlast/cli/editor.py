@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from outlast.agents.errors import UserError
 from outlast.cli.json_values import json_object, parse_json
-from outlast.common.rendering import excerpt, joined, json_text
+from outlast.edges.rendering import excerpt, joined, json_text
 from outlast.views.records import REDACTED, ApprovalRequest, Json, JsonObject
 
 _EDITORS: Final = ("sensible-editor", "nano", "vi", "notepad")

@@ -15,7 +15,7 @@ from outlast.cli.described import described
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.record import RedactBy, Unredacted, redactor
 from outlast.cli.search import Search
-from outlast.common.rendering import counted
+from outlast.edges.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.json_values import json_option
 from outlast.cli.terminal import Column
-from outlast.common.rendering import command, iso_time, shown_time
+from outlast.edges.rendering import command, iso_time, shown_time
 from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.terminal import Column
-from outlast.common.clock import now, now_ms
-from outlast.common.rendering import command, counted, excerpt, joined, named, rough
+from outlast.edges.clock import now, now_ms
+from outlast.edges.rendering import command, counted, excerpt, joined, named, rough
 from outlast.views.records import JsonObject
 from outlast.views.redaction import redaction_of
 from outlast.views.words import asked_again, request_line, void_words

@@ -10,7 +10,7 @@ from typing import Final
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.described import described
-from outlast.common.rendering import shell_word
+from outlast.edges.rendering import shell_word
 
 _TEMPLATES: Final = Path(__file__).with_name("new_project")
 _SUFFIX: Final = ".tmpl"

@@ -11,7 +11,7 @@ from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.described import described
 from outlast.cli.durations import coming_time
-from outlast.common.rendering import named
+from outlast.edges.rendering import named
 
 if TYPE_CHECKING:
     from outlast.serve.access import Action

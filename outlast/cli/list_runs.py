@@ -9,8 +9,8 @@ from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
-from outlast.common.clock import now
-from outlast.common.rendering import rough
+from outlast.edges.clock import now
+from outlast.edges.rendering import rough
 
 if TYPE_CHECKING:
     from temporalio.client import Client

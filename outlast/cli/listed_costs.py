@@ -7,7 +7,7 @@ from outlast.cli import terminal
 from outlast.cli.caller import Caller
 from outlast.cli.costs import amount, numbers, token_details
 from outlast.client.runs import ListedRun
-from outlast.common.rendering import counted, named
+from outlast.edges.rendering import counted, named
 from outlast.pricing import Cost
 
 

@@ -10,7 +10,7 @@ from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools, mcp_tools_of
 from outlast.agents.registry import Registry
 from outlast.cli.findings import Finding, missing, ok, optional
-from outlast.common.rendering import counted, cut, visible
+from outlast.edges.rendering import counted, cut, visible
 
 LONGEST_REASON = 500
 

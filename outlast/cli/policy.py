@@ -16,8 +16,8 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.durations import past_time
 from outlast.cli.terminal import Column
-from outlast.common.clock import now
 from outlast.contract import names
+from outlast.edges.clock import now
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from outlast.common.rendering import LogFormatter
+from outlast.edges.rendering import LogFormatter
 
 _QUIET = ("httpx", "httpx2", "mcp")
 """Loggers that say at INFO to which address a request goes, with its query, or the id of a session:

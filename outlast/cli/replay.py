@@ -15,7 +15,7 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.search import Search
-from outlast.common.rendering import counted, named
+from outlast.edges.rendering import counted, named
 from outlast.views.records import JsonObject
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from outlast.client.people.words import read_words
 from outlast.client.results.pending_waits import PendingWait
 from outlast.client.transport.content import reader_of
 from outlast.client.trouble import server_facts
-from outlast.common.clock import now_ms
-from outlast.common.rendering import (
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import (
     counted,
     excerpt,
     iso_time,

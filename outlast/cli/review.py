@@ -9,9 +9,9 @@ from typing import Final
 
 from outlast.cli import terminal
 from outlast.cli.view import WHO_WIDTH, say_facts
-from outlast.common import rendering
-from outlast.common.clock import now_ms
-from outlast.common.rendering import joined
+from outlast.edges import rendering
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import joined
 from outlast.views.proofs import Proof
 from outlast.views.records import ApprovalRequest, DecisionType
 from outlast.views.request import facts, headline

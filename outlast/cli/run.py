@@ -10,7 +10,7 @@ from outlast.agents.errors import AgentsException
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import By, Caller, PersonCaller, on_server, sender
 from outlast.cli.exit_codes import ExitCode
-from outlast.common.rendering import command
+from outlast.edges.rendering import command
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -11,8 +11,8 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
 from outlast.cli.durations import coming_time, length_option
 from outlast.cli.terminal import Column
-from outlast.common.clock import ms_of, now
-from outlast.common.rendering import command, excerpt, joined, named, rough, shown_time
+from outlast.edges.clock import ms_of, now
+from outlast.edges.rendering import command, excerpt, joined, named, rough, shown_time
 
 if TYPE_CHECKING:
     from outlast.client.schedules import Schedule, ScheduleOptions, Schedules, Times

@@ -8,7 +8,7 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
-from outlast.common.rendering import command
+from outlast.edges.rendering import command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

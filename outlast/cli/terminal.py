@@ -25,7 +25,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from outlast.common.rendering import joined, json_text, table_cell, visible, visible_lines
+from outlast.edges.rendering import joined, json_text, table_cell, visible, visible_lines
 
 T = TypeVar("T")
 

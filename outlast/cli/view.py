@@ -9,10 +9,10 @@ from typing import Self
 from outlast.cli import terminal
 from outlast.client.moments import RunEvent
 from outlast.client.results.run_result import RunResult
-from outlast.common import rendering
-from outlast.common.rendering import LONGEST_EXCERPT, Shown, cut, joined
 from outlast.contract.failures import MAX_TURNS_EXCEEDED
 from outlast.contract.streams.delta_reader import GAP, RESTARTED
+from outlast.edges import rendering
+from outlast.edges.rendering import LONGEST_EXCERPT, Shown, cut, joined
 from outlast.views.records import ApprovalRequest, Json, JsonObject
 from outlast.views.run import RunSnapshot
 from outlast.workflows.presentation import doing as effects_of

@@ -10,8 +10,8 @@ from outlast.cli import options, server, terminal
 from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.json_values import json_option
 from outlast.cli.terminal import Column
-from outlast.common.clock import ms_of, now
-from outlast.common.rendering import command, excerpt, joined, json_text, named, rough, shown_time
+from outlast.edges.clock import ms_of, now
+from outlast.edges.rendering import command, excerpt, joined, json_text, named, rough, shown_time
 from outlast.views.records import Json, JsonObject
 
 if TYPE_CHECKING:

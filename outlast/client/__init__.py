@@ -4,6 +4,6 @@
 workflows or activities: a client may run where no agent is defined.
 """
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

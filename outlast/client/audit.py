@@ -25,9 +25,9 @@ from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.runs import executions
 from outlast.client.transport.run_address import RunAddress
-from outlast.common.rendering import LONGEST_READ, cut, iso_time
 from outlast.contract import names
 from outlast.contract.identity import signed_value
+from outlast.edges.rendering import LONGEST_READ, cut, iso_time
 from outlast.loop.actions import Action, ClaimAction
 from outlast.loop.approvals import (
     ApprovalRequest,

@@ -63,9 +63,9 @@ from outlast.client.transport.messages import check_choice, check_input
 from outlast.client.transport.reset import reset_to_failed_step
 from outlast.client.transport.run_address import RunAddress
 from outlast.client.trouble import server_facts
-from outlast.common.clock import now_ms
-from outlast.common.interpreter_end import wait_for_native_threads
 from outlast.contract import names, records
+from outlast.edges.clock import now_ms
+from outlast.edges.interpreter_end import wait_for_native_threads
 from outlast.loop.actions import CancelMode, RetryRecord, WithdrawRecord
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.items import SendMode

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from temporalio.client import Client
 
 from outlast.agents.errors import IdentityRefused, UserError
-from outlast.common import clock
 from outlast.contract import identity
 from outlast.contract.identity import Record
+from outlast.edges import clock
 from outlast.loop.actions import fields_of
 from outlast.loop.approvals import Decision, Person
 from outlast.temporal.proofs import ServerLineage, identity_keys

@@ -34,9 +34,9 @@ from outlast.client.runs import (
     texts_of,
 )
 from outlast.client.transport.outages import patience_of
-from outlast.common.clock import now, time_of
 from outlast.contract import names
 from outlast.contract.searchability import searchable
+from outlast.edges.clock import now, time_of
 from outlast.loop.approvals import ApprovalRequest, Person, Risk
 from outlast.ports.engine import check_client
 from outlast.temporal.visibility.queries import before, is_any_of

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from outlast.agents.items.call_outputs import output_content
 from outlast.client.read.events import InStream, item_name, status_event
-from outlast.common.rendering import call_line, counted, iso_time, named, rough, shown_time
 from outlast.contract.blobs import readable
+from outlast.edges.rendering import call_line, counted, iso_time, named, rough, shown_time
 from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import arguments_of, name_of

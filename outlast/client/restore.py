@@ -16,9 +16,9 @@ from outlast.client.audit import AuditRecord, records_between
 from outlast.client.read.history import RunReader
 from outlast.client.runs import executions, listed_run
 from outlast.client.transport.run_address import unless_gone
-from outlast.common.clock import now
-from outlast.common.rendering import iso_time
 from outlast.contract import names
+from outlast.edges.clock import now
+from outlast.edges.rendering import iso_time
 from outlast.loop.items import call_id_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject

@@ -22,7 +22,6 @@ from temporalio.service import RPCError
 from outlast.client.transport.executions import describe_newest
 from outlast.client.transport.outages import AWAY, is_transient
 from outlast.client.transport.pollers import pollers
-from outlast.common.clock import now_ms
 from outlast.contract import history, names
 from outlast.contract.records import (
     RunInput,
@@ -31,6 +30,7 @@ from outlast.contract.records import (
     first_message_of,
     read,
 )
+from outlast.edges.clock import now_ms
 from outlast.loop.events import MessageWithdrawn, PersonActed, ValueDelivered
 from outlast.loop.human_actions import row_of
 from outlast.loop.items import Message

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from outlast.common.rendering import call_line, joined
 from outlast.contract import failures, names, policies
 from outlast.contract.failures import EngineFailure
+from outlast.edges.rendering import call_line, joined
 from outlast.loop import effects, phrases
 from outlast.loop.calls import ExecutionOptions
 from outlast.loop.effects import Effect

@@ -18,7 +18,7 @@ from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
-from outlast.common.secret_files import SecretFileError, secret
+from outlast.edges.secret_files import SecretFileError, secret
 from outlast.loop.values import Json
 
 

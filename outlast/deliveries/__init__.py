@@ -1,5 +1,5 @@
 """Deliveries over HTTP: signed URLs of waits, and webhooks whose signatures are verified."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

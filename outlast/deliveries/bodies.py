@@ -12,8 +12,8 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
 from outlast.client.deliveries import LONGEST_ID
-from outlast.common.bodies import DOORS, BodyRefused
 from outlast.deliveries.problems import Refused
+from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.values import Json
 
 LARGEST_BODY_BYTES: Final = DOORS["webhook"].size

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, Protocol, cast
 from starlette.datastructures import Headers
 
 from outlast.agents.errors import UserError
-from outlast.common.bodies import DOORS
 from outlast.deliveries.bodies import digest_id
 from outlast.deliveries.problems import Refused
+from outlast.edges.bodies import DOORS
 
 TOLERANCE_SECONDS: Final = 300.0
 """How far the time in a signature may be from that of this machine."""

@@ -9,10 +9,10 @@ from starlette.datastructures import Headers
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
-from outlast.common.bodies import DOORS
 from outlast.deliveries.bodies import value_of
 from outlast.deliveries.problems import Refused
 from outlast.deliveries.schemes import Scheme, Verified
+from outlast.edges.bodies import DOORS
 from outlast.loop.values import Json, JsonObject
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)

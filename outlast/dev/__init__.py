@@ -3,6 +3,6 @@
 Must not import clients or workers. The names are in `__init__.pyi`.
 """
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

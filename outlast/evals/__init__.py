@@ -1,5 +1,5 @@
 """Evaluates agents on recorded runs, by `pydantic-evals`. Needs the extra `evals`."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

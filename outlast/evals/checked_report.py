@@ -16,7 +16,7 @@ from pydantic_evals.reporting import (
 )
 
 from outlast.agents.errors import UserError
-from outlast.common.rendering import Shown, cut, joined, visible
+from outlast.edges.rendering import Shown, cut, joined, visible
 from outlast.loop.values import JsonObject
 
 Report: TypeAlias = EvaluationReport[Any, Any, Any]

@@ -14,7 +14,7 @@ from yaml.nodes import Node
 
 from outlast.agents.errors import UserError
 from outlast.client.recordings.recording import Entry, RecordedStart, Recording
-from outlast.common.bodies import DOORS, BodyRefused
+from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.evals.evaluators import AgentPath, MaxCost, NoEffectWithoutApproval, ToolsCalled
 from outlast.evals.judge import Judge
 from outlast.evals.trajectory import Compact, Trajectory, trajectory_of

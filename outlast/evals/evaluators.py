@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
 
-from outlast.common.rendering import call_line, joined, json_text
+from outlast.edges.rendering import call_line, joined, json_text
 from outlast.evals.trajectory import ToolCall, Trajectory
 
 Order: TypeAlias = Literal["exact", "in_order", "any_order"]

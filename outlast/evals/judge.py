@@ -12,7 +12,7 @@ from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorCont
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
-from outlast.common.rendering import json_text
+from outlast.edges.rendering import json_text
 from outlast.evals.trajectory import Trajectory
 from outlast.loop.values import JsonObject
 from outlast.models.multi_provider import MultiProvider

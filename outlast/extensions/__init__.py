@@ -1,5 +1,5 @@
 """Ready-made filters and prompts."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

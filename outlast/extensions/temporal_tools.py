@@ -36,8 +36,8 @@ from outlast.agents.tools.definition import (
 )
 from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.user_types import output_problems
-from outlast.common.rendering import engine_summary
 from outlast.contract import names, records
+from outlast.edges.rendering import engine_summary
 from outlast.loop.values import Json, JsonObject
 
 __all__ = ["OperationToolOptions", "nexus_tool", "workflow_tool"]

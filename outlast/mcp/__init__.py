@@ -4,6 +4,6 @@ The names are in `__init__.pyi` and loaded when first used: agents and clients w
 do not need the `mcp` package.
 """
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from outlast.agents.logs import get_logger, logs_exception_texts
 from outlast.agents.mcp.results import MARK
-from outlast.common.rendering import cut, visible
+from outlast.edges.rendering import cut, visible
 from outlast.loop.values import JsonObject
 from outlast.mcp.wrapped_streams import WrappedStream
 

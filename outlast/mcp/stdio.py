@@ -19,7 +19,7 @@ from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 
 from outlast.agents.logs import get_logger
-from outlast.common.bodies import DOORS, BodyRefused, Scan
+from outlast.edges.bodies import DOORS, BodyRefused, Scan
 
 logger: Final = get_logger(__name__)
 

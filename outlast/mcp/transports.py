@@ -23,8 +23,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import is_mapping
-from outlast.common.bodies import DOORS
-from outlast.common.bodies.answers import bound_answers
+from outlast.edges.bodies import DOORS
+from outlast.edges.bodies.answers import bound_answers
 from outlast.mcp.options import MessageHandler
 from outlast.mcp.repairs import NoteTool, Repairs
 from outlast.mcp.stdio import bounded_stdio

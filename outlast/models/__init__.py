@@ -4,6 +4,6 @@ Importing this package imports neither `openai` nor LiteLLM, which take seconds;
 does.
 """
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, get_args
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from outlast.common.clock import now_ms
+from outlast.edges.clock import now_ms
 from outlast.loop.approvals import Risk
 from outlast.monitor.counts import Counts, Waiting
 

@@ -31,8 +31,8 @@ from outlast.client.runs import (
 )
 from outlast.client.transport.executions import describe_newest
 from outlast.client.trouble import facts_of
-from outlast.common.clock import ms_of, now_ms, time_of
 from outlast.contract import names, records
+from outlast.edges.clock import ms_of, now_ms, time_of
 from outlast.loop.approvals import Risk
 from outlast.loop.notices import NoticeReceipt
 from outlast.monitor.counts import (

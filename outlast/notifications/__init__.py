@@ -4,6 +4,6 @@ The names are in `__init__.pyi` and loaded when first used. A program passes not
 workers; the parts that receive answers run wherever the program serves HTTP.
 """
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import check_port, is_this_machine
-from outlast.common.rendering import excerpt, named
+from outlast.edges.rendering import excerpt, named
 from outlast.notifications import texts
 from outlast.notifications.links import check_link_base, request_address
 from outlast.notifications.signatures import SeenIds

@@ -15,8 +15,8 @@ from slack_sdk.signature import SignatureVerifier
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.json_values import as_object
 from outlast.agents.logs import get_logger
-from outlast.common.bodies import DOORS
-from outlast.common.rendering import excerpt
+from outlast.edges.bodies import DOORS
+from outlast.edges.rendering import excerpt
 from outlast.notifications.endpoints import LONGEST_BODY, HttpReply, header, plain
 from outlast.notifications.requests import Requests, find_referred
 from outlast.notifications.signatures import TOLERANCE, SeenIds, check_secret

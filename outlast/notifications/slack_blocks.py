@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
-from outlast.common.rendering import cut, excerpt, named
+from outlast.edges.rendering import cut, excerpt, named
 from outlast.notifications import texts
 from outlast.notifications.links import request_address
 from outlast.notifications.requests import RequestRef, ref_of

@@ -11,7 +11,7 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from outlast.agents.errors import UserError
-from outlast.common.bodies import DOORS
+from outlast.edges.bodies import DOORS
 from outlast.notifications.signatures import SeenIds
 from outlast.notifications.slack_api import API_URL, SlackApi
 from outlast.notifications.slack_app import SlackApp

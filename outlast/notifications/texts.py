@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from outlast.common.rendering import (
+from outlast.edges.rendering import (
     argument_lines,
     counted,
     cut,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
-from outlast.common.bodies import DOORS
+from outlast.edges.bodies import DOORS
 from outlast.notifications.http import check_status, check_url, post
 from outlast.notifications.signatures import (
     TOLERANCE,

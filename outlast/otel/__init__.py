@@ -1,5 +1,5 @@
 """Traces and metrics of runs for OpenTelemetry."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from outlast.agents.errors import UserError
-from outlast.common import lazy
+from outlast.edges import lazy
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent

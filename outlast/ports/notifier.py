@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import ClassVar, Final
 from urllib.parse import quote
 
-from outlast.common.rendering import command, decision_command
+from outlast.edges.rendering import command, decision_command
 from outlast.loop.approvals import ApprovalRequest, DecisionType, Risk
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.values import JsonObject

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.common.bodies import DOORS, BodyRefused
-from outlast.common.rendering import counted, named
+from outlast.edges.bodies import DOORS, BodyRefused
+from outlast.edges.rendering import counted, named
 from outlast.loop.spending import calls_of, merged
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject, ModelUse, Usage

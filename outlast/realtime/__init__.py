@@ -3,6 +3,6 @@
 The names are in `__init__.pyi` and loaded when first used.
 """
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -1,5 +1,5 @@
 """The desk: an HTTP API, wires of front ends, and pages, as an ASGI application."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

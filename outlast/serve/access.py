@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.client.run_facts import RunFacts
-from outlast.common.clock import now_ms
+from outlast.edges.clock import now_ms
 from outlast.temporal.visibility.scopes import EVERYTHING, RunScope, any_covers
 from outlast.views.acts import RUN_ACTS, canonical_name, request_problem, run_problem
 from outlast.views.records import ApprovalRequest, Person

@@ -15,9 +15,9 @@ from outlast.client.deliveries import LONGEST_ID
 from outlast.client.inbox import InboxCriteria, InboxEntry
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE, RunFilter
-from outlast.common.bodies import DOORS
 from outlast.contract.names import ListedStatus
 from outlast.deliveries.problems import Refused
+from outlast.edges.bodies import DOORS
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.routing import read_within
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME

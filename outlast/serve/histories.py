@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object
-from outlast.common.bodies import DOORS, Scan, loads
+from outlast.edges.bodies import DOORS, Scan, loads
 from outlast.serve.routing import LARGEST_BODY, BodyTooLarge, allow_body, door_of
 from outlast.views.records import JsonObject
 

@@ -17,8 +17,8 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outlast.agents.errors import UserError
-from outlast.common.clock import now_ms
 from outlast.dev.ownership import write_private
+from outlast.edges.clock import now_ms
 from outlast.serve.access import RULES, Action, KeyScope, Program
 from outlast.temporal.visibility.scopes import RunScope
 

@@ -26,8 +26,8 @@ from outlast.agents.errors import IdentityRefused, UserError
 from outlast.agents.hosts import is_this_machine
 from outlast.agents.logs import get_logger
 from outlast.client.identity import person_of_claims
-from outlast.common.rendering import excerpt
 from outlast.deliveries.problems import Problem, Refused
+from outlast.edges.rendering import excerpt
 from outlast.serve.access import Staff
 from outlast.serve.login import TeamLogin, forget_session, note_session
 from outlast.serve.oidc_provider import Provider, ProviderUnavailable, Tokens

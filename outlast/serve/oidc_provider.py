@@ -20,9 +20,9 @@ from outlast.agents.errors import IdentityRefused, ServerUnavailable, UserError
 from outlast.agents.hosts import is_this_machine
 from outlast.agents.logs import get_logger
 from outlast.client.identity import TokenKeyUnknown, token_claims
-from outlast.common.bodies import DOORS, loads
-from outlast.common.bodies.answers import AnswerTooLarge, bound_answers
-from outlast.common.rendering import excerpt
+from outlast.edges.bodies import DOORS, loads
+from outlast.edges.bodies.answers import AnswerTooLarge, bound_answers
+from outlast.edges.rendering import excerpt
 
 logger: Final = get_logger(__name__)
 

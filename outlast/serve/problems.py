@@ -4,8 +4,8 @@ from typing import Final
 
 from outlast.agents import errors
 from outlast.agents.logs import get_logger
-from outlast.common.bodies import BodyRefused
 from outlast.deliveries.problems import RETRY_SECONDS, Problem, problem_in
+from outlast.edges.bodies import BodyRefused
 from outlast.serve.cursor import InvalidCursor
 from outlast.serve.feed import TooManyReaders
 from outlast.serve.tokens import TokenRefused

@@ -18,10 +18,10 @@ from outlast.agents.items.call_outputs import output_content
 from outlast.client.inbox import BulkStep
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.timeline import MODEL_STEPS, Check, Step, StepKind, StepStatus
-from outlast.common import clock
-from outlast.common.rendering import named
 from outlast.contract.blobs import readable
 from outlast.contract.names import ListedStatus
+from outlast.edges import clock
+from outlast.edges.rendering import named
 from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
 from outlast.views.acts import aged, vote_problem

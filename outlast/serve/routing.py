@@ -28,8 +28,8 @@ from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts
 from outlast.client.transport.run_address import no_such_run
-from outlast.common.bodies import DOORS, Door
 from outlast.deliveries.problems import Problem, Refused, error_answer
+from outlast.edges.bodies import DOORS, Door
 from outlast.serve.access import (
     NOT_OPENED,
     NOT_SEEN,

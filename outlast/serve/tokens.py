@@ -19,7 +19,6 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from outlast.agents.errors import IdentityRefused, UserError
-from outlast.common import clock
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
     IdentityKeyError,
@@ -31,6 +30,7 @@ from outlast.contract.identity import (
     parse_proof,
     signed,
 )
+from outlast.edges import clock
 from outlast.serve.access import NOT_OPENED, Customer
 from outlast.serve.encoding import decoded, encoded
 

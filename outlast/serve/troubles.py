@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from temporalio.service import RPCError
 
-from outlast.common import clock
+from outlast.edges import clock
 from outlast.serve.access import Caller, Staff, may, redaction_for
 from outlast.views.run import RunSnapshot
 from outlast.views.trouble import (

@@ -1,5 +1,5 @@
 """Sessions store conversations between runs: adapters for `outlast.ports.session`."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

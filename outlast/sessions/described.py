@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from outlast.agents.errors import UserError
-from outlast.common import lazy
+from outlast.edges import lazy
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session
 

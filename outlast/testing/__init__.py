@@ -1,5 +1,5 @@
 """Tools for users' tests: run agents like functions, without a server."""
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from outlast.agents.agent import Agent
 from outlast.client.recordings.comparison import Difference
 from outlast.client.recordings.recording import Recording
-from outlast.common.rendering import joined
+from outlast.edges.rendering import joined
 from outlast.loop.values import JsonObject
 from outlast.testing.run_replay import Replay, ReplayOptions, replay
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Unpack
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.client.recordings.recording import Recording
-from outlast.common.bodies import DOORS, BodyRefused
+from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.testing.run_replay import Replay, ReplayOptions, replay
 
 ARGUMENT: Final = "replay"

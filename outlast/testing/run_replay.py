@@ -28,8 +28,8 @@ from outlast.client.recordings.recorder import Recorder, canonical
 from outlast.client.recordings.recording import FROM_OUTSIDE, STEPS, Entry, Recording
 from outlast.client.results.pending_waits import pending_waits
 from outlast.client.start.options import check_names
-from outlast.common.rendering import call_line, counted, joined, named
 from outlast.contract import blobs, history, records
+from outlast.edges.rendering import call_line, counted, joined, named
 from outlast.loop import invariants
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.call_forms import FUNCTION

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import parse_qs, urlsplit
 
-from outlast.common import lazy
+from outlast.edges import lazy
 from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from outlast.agents.json_values import as_object
 from outlast.agents.registry import Registry, handoffs_of
 from outlast.agents.schemas.agent_output import output_schema_of
-from outlast.common.rendering import cut, visible
 from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
+from outlast.edges.rendering import cut, visible
 from outlast.loop.items import text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage, is_reference, placeholder

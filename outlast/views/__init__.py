@@ -4,6 +4,6 @@ Records, and pure functions from a `RunSnapshot`: requests as rows, the customer
 their words.
 """
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 lazy.attach(__name__)

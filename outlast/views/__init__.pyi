@@ -1,5 +1,5 @@
-from outlast.common.rendering import argument_lines as argument_lines
-from outlast.common.rendering import visible as visible
+from outlast.edges.rendering import argument_lines as argument_lines
+from outlast.edges.rendering import visible as visible
 from outlast.views.acts import request_problem as request_problem
 from outlast.views.acts import run_problem as run_problem
 from outlast.views.customer import CustomerMessage as CustomerMessage

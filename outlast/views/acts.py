@@ -6,7 +6,7 @@ The run judges again, by the same functions of the loop: what is offered here co
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
-from outlast.common.rendering import shell_word
+from outlast.edges.rendering import shell_word
 from outlast.loop import schemas
 from outlast.loop.actions import Action as HumanAction
 from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, SetAsideAction, fields_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from outlast.common.rendering import counted, joined, named, rough, shown_time
+from outlast.edges.rendering import counted, joined, named, rough, shown_time
 from outlast.loop.approvals import ALL_DECISIONS, ApprovalRequest, RequestKind, Vote
 from outlast.views.proofs import NO_PROOFS, PROOF_WORDS, Proof
 from outlast.views.run import RunSnapshot

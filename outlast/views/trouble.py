@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from outlast.common.rendering import Shown, counted, excerpt, joined, named
 from outlast.contract import names
+from outlast.edges.rendering import Shown, counted, excerpt, joined, named
 from outlast.loop.effects import BACKGROUND, Effect
 from outlast.loop.items import Message
 from outlast.loop.revision import revised

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, cast
 
-from outlast.common.rendering import call_line, exact, joined, named
+from outlast.edges.rendering import call_line, exact, joined, named
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,

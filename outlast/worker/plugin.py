@@ -35,8 +35,6 @@ from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.agents.run_objects import RUN_OBJECTS, RunKey
 from outlast.blobs import large_content
-from outlast.common.clock import now_ms
-from outlast.common.interpreter_end import wait_for_native_threads
 from outlast.contract import records
 from outlast.contract.delivery_proofs import delivery_proof_problem
 from outlast.contract.identity import (
@@ -51,6 +49,8 @@ from outlast.contract.identity import (
 from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKER_STATE
 from outlast.contract.policies import ARCHIVE_VARIABLE, MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.contract.stages import StageChange
+from outlast.edges.clock import now_ms
+from outlast.edges.interpreter_end import wait_for_native_threads
 from outlast.loop.actions import DeliverRecord
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider

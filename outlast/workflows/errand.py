@@ -18,9 +18,9 @@ from temporalio.exceptions import (
 )
 from temporalio.exceptions import TimeoutError as EngineTimeoutError
 
-from outlast.common.rendering import engine_summary, head
 from outlast.contract import blobs, names, records
 from outlast.contract.delivered_values import LARGEST_VALUE_BYTES, check_shape, size_of
+from outlast.edges.rendering import engine_summary, head
 from outlast.loop.actions import DeliverRecord
 from outlast.loop.values import Json, JsonObject
 from outlast.workflows.translation import read_input, received_json

@@ -10,8 +10,8 @@ from typing import Final
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from outlast.common.rendering import engine_summary
 from outlast.contract import names
+from outlast.edges.rendering import engine_summary
 
 LEASE: Final = timedelta(seconds=30)
 """How long a process that counts may be silent before another one counts."""

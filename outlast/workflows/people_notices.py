@@ -10,9 +10,9 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import FailureError
 
-from outlast.common.rendering import engine_summary
 from outlast.contract import names, policies, records
 from outlast.contract.effects import kind_of
+from outlast.edges.rendering import engine_summary
 from outlast.loop.effects import NotifyPeople
 from outlast.loop.notices import NoticeReceipt, undelivered
 from outlast.loop.values import JsonObject

@@ -9,8 +9,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
-from outlast.common import rendering
-from outlast.common.rendering import (
+from outlast.contract import names, policies
+from outlast.contract.blobs import readable
+from outlast.contract.effects import kind_of
+from outlast.contract.searchability import searchable, searchable_list
+from outlast.edges import rendering
+from outlast.edges.rendering import (
     LONGEST_READ,
     call_line,
     code,
@@ -21,10 +25,6 @@ from outlast.common.rendering import (
     joined,
     named,
 )
-from outlast.contract import names, policies
-from outlast.contract.blobs import readable
-from outlast.contract.effects import kind_of
-from outlast.contract.searchability import searchable, searchable_list
 from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.aside import Aside, aside_words
 from outlast.loop.call_forms import arguments_of, name_of

@@ -9,8 +9,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from outlast.common.rendering import engine_summary
 from outlast.contract import names, policies, records
+from outlast.edges.rendering import engine_summary
 from outlast.loop.values import JsonObject
 from outlast.workflows.translation import read_input, retry_policy
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import outlast
-from outlast.common import sdk
+from outlast.edges import sdk
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "outlast"
@@ -63,7 +63,7 @@ def copy_as_in_a_wheel(folder: Path) -> None:
     for module in sdk.MODULES:
         path = folder / sdk.path(module)
         assert not path.exists(), (
-            f"{module} is a module of ours: take it out of outlast/common/sdk.py"
+            f"{module} is a module of ours: take it out of outlast/edges/sdk.py"
         )
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(sdk.source(module), encoding="utf-8")

@@ -255,7 +255,7 @@ PLANTS = [
     ),
     plant(
         printing.test_only_the_rendering_says_that_a_text_is_visible,
-        **module("cli/planted.py", "Shown('a')", "common/rendering.py"),
+        **module("cli/planted.py", "Shown('a')", "edges/rendering.py"),
     ),
     plant(
         printing.test_the_boundary_hands_rich_only_texts_that_it_has_made_visible,

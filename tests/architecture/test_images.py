@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from outlast.cli.app import app
-from outlast.common import sdk
+from outlast.edges import sdk
 from tests.architecture.source import ROOT
 
 

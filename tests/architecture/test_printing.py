@@ -96,9 +96,9 @@ def names_called(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def test_only_the_rendering_says_that_a_text_is_visible() -> None:
-    """Only `common/rendering.py` creates `Shown` texts, because they are printed unchanged."""
+    """Only `edges/rendering.py` creates `Shown` texts, because they are printed unchanged."""
     makers = {module for module in modules() if "Shown" in names_called(nodes_of(module))}
-    assert makers == {"common/rendering.py"}
+    assert makers == {"edges/rendering.py"}
 
 
 def test_the_boundary_hands_rich_only_texts_that_it_has_made_visible() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast.common import lazy
+from outlast.edges import lazy
 from tests.architecture.source import PACKAGE, PUBLIC, ROOT, tree_of
 from tests.replay import public_names
 

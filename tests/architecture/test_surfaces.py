@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.common import lazy
+from outlast.edges import lazy
 from tests.architecture.source import PACKAGE, modules, name_called, nodes_of, tree_of
 from tests.replay.public_names import modules as public_modules
 

@@ -18,7 +18,7 @@ import pytest
 
 import outlast
 from outlast.cli.init import new_files, write_project
-from outlast.common import sdk
+from outlast.edges import sdk
 from tests.architecture.source import PUBLIC, ROOT, copy_as_in_a_wheel
 
 pytest.importorskip("pyright", reason="it comes with the dependency group lint")

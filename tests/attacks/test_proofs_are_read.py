@@ -22,9 +22,9 @@ from outlast.client.audit import audit_run
 from outlast.client.audit_chain import check_run, proofs_of
 from outlast.client.handle import RunHandle
 from outlast.client.people.nested_requests import found_requests
-from outlast.common.clock import now_ms
 from outlast.contract import identity, names, records
 from outlast.contract.identity import IdentityKeys, Place, new_shared_key, read_keys
+from outlast.edges.clock import now_ms
 from outlast.loop.actions import HoldAction, SayAction
 from outlast.loop.approvals import Decision
 from outlast.loop.human_actions import row_of

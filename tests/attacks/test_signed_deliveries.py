@@ -23,7 +23,6 @@ from outlast.client.audit import AuditRecord, audit_run
 from outlast.client.deliveries import finish
 from outlast.client.handle import RunHandle
 from outlast.client.identity import sign
-from outlast.common.clock import now_ms
 from outlast.contract import names, records
 from outlast.contract.delivery_proofs import LONGEST_AGE_MS, signed_form
 from outlast.contract.identity import (
@@ -33,6 +32,7 @@ from outlast.contract.identity import (
     shared_key,
     signed,
 )
+from outlast.edges.clock import now_ms
 from outlast.loop.actions import DeliverRecord
 from outlast.loop.calls import Arrival
 from outlast.loop.effects import RunTool

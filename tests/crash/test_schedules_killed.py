@@ -16,9 +16,9 @@ from temporalio.client import Client
 from outlast import Agent
 from outlast.client import RunHandle, Runner, connect
 from outlast.client.schedules import Firing, Schedules, Times
-from outlast.common.clock import now_ms
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, running_server
+from outlast.edges.clock import now_ms
 from outlast.testing import ScriptedModel
 from outlast.worker import AgentWorker
 from tests.crash.desk_worker import READY, DeskSettings, DeskWorker

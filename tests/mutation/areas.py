@@ -96,14 +96,14 @@ AREAS = {
         [
             "outlast/archive",
             "outlast/blobs",
-            "outlast/common/bodies",
+            "outlast/edges/bodies",
             "outlast/temporal",
             "outlast/encryption.py",
         ],
         [
             "tests/unit/archive",
             "tests/unit/blobs",
-            "tests/unit/common/bodies",
+            "tests/unit/edges/bodies",
             "tests/unit/temporal/payloads",
             "tests/unit/test_encryption.py",
         ],
@@ -120,8 +120,8 @@ AREAS = {
         "a2a deliveries",
     ),
     "tools": Area(
-        ["outlast/common", "outlast/dev", "outlast/testing", "outlast/*.py"],
-        ["tests/unit/common", "tests/unit/dev", "tests/unit/testing", "tests/unit/test_*.py"],
+        ["outlast/edges", "outlast/dev", "outlast/testing", "outlast/*.py"],
+        ["tests/unit/edges", "tests/unit/dev", "tests/unit/testing", "tests/unit/test_*.py"],
         "demo",
     ),
 }

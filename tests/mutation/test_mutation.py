@@ -39,7 +39,7 @@ def test_the_code_and_the_tests_of_an_area_are_there(name: str) -> None:
 
 
 def test_files_at_the_top_belong_to_the_area_that_names_them() -> None:
-    assert area_of("outlast/common/lazy.py") == "tools"
+    assert area_of("outlast/edges/lazy.py") == "tools"
     assert area_of("outlast/agents/hosts.py") == "worker"
     assert area_of("outlast/client/lazy.py") == "client"
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from outlast.common import sdk
+from outlast.edges import sdk
 from tests.release import dry_run, packages
 from tests.release.errors import CheckFailedError
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast, get_args, get_origin
 import griffe
 
 import outlast
-from outlast.common import lazy
+from outlast.edges import lazy
 
 INDEX = Path(__file__).parents[2] / "docs/reference/api/index.md"
 TIERS = INDEX.with_name("tiers.toml")

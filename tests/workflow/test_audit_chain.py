@@ -26,8 +26,8 @@ from outlast.client.audit_chain import (
 )
 from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
-from outlast.common.rendering import json_text
 from outlast.contract.identity import PUBLIC_KEYS_VARIABLE, new_key_pair
+from outlast.edges.rendering import json_text
 from outlast.encryption import EncryptionCodec
 from outlast.temporal.proofs import identity_keys
 from outlast.testing import ScriptedModel, call

@@ -33,8 +33,8 @@ from outlast.client.handle import RunHandle
 from outlast.client.runs import RunFilter, list_runs
 from outlast.client.schedules import Firing, Schedule, Schedules, Times
 from outlast.client.schedules.tool import schedule_tool
-from outlast.common.clock import now_ms
 from outlast.contract import names
+from outlast.edges.clock import now_ms
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.views.run import loop_state

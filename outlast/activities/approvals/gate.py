@@ -19,9 +19,9 @@ from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.mcp.tools import source_of
 from outlast.agents.registry import target_of
 from outlast.agents.tools.definition import FunctionTool
-from outlast.common import clock
 from outlast.contract.identity import LONGEST_VOTE_AGE_MS, IdentityKeys, Place, proof_problem
 from outlast.contract.records import customer_of
+from outlast.edges import clock
 from outlast.loop.approvals import (
     ApprovalTerms,
     Decision,

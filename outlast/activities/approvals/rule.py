@@ -25,8 +25,8 @@ from outlast.agents.registry import effect_of
 from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
-from outlast.common.rendering import excerpt, json_text, named
 from outlast.contract.records import customer_of
+from outlast.edges.rendering import excerpt, json_text, named
 from outlast.loop.approvals import REDACTED, DecisionType
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.calls import RequiredApproval

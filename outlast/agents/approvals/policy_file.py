@@ -52,7 +52,7 @@ from outlast.agents.argument_names import near_name
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import is_list, is_object
-from outlast.common.bodies import DOORS, BodyRefused
+from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
 

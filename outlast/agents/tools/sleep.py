@@ -10,7 +10,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.tools.asked_time import asked_length, shown
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.function_tool import function_tool
-from outlast.common.clock import now_ms
+from outlast.edges.clock import now_ms
 
 LONGEST: Final = timedelta(days=7)
 """How long an agent may sleep at a time, unless the program says otherwise."""

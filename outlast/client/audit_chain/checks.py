@@ -17,7 +17,6 @@ from outlast.client.audit_chain.entries import (
 )
 from outlast.client.audit_chain.files import Line
 from outlast.client.audit_chain.signatures import SignatureCheck, of_entry, other_than_signed
-from outlast.common.rendering import counted
 from outlast.contract.identity import (
     NO_KEYS,
     IdentityKeys,
@@ -25,6 +24,7 @@ from outlast.contract.identity import (
     parse_proof,
     proof_problem,
 )
+from outlast.edges.rendering import counted
 from outlast.loop.values import JsonObject
 
 Result: TypeAlias = Literal["wrong", "pinned", "not pinned"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from outlast.client.audit import AuditedRun, AuditRecord
-from outlast.common.rendering import counted
 from outlast.contract.identity import IdentityKey, Place, parse_proof, signed, signed_fields
+from outlast.edges.rendering import counted
 from outlast.loop.actions import Action
 from outlast.loop.approvals import REDACTED, Decision
 from outlast.loop.human_actions import row_of

@@ -21,9 +21,9 @@ from outlast.client.audit_chain.signatures import (
     says_verified,
 )
 from outlast.client.transport.run_address import unless_gone
-from outlast.common.clock import now_ms, time_of
-from outlast.common.rendering import counted
 from outlast.contract.identity import IdentityKeyError, IdentityKeys, Place
+from outlast.edges.clock import now_ms, time_of
+from outlast.edges.rendering import counted
 from outlast.loop.values import JsonObject
 from outlast.temporal.proofs import identity_keys
 from outlast.views.proofs import Proof

@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 
 from outlast.client.audit import AuditRecord, finished, with_decision, with_person
 from outlast.client.audit_chain.entries import is_empty
-from outlast.common.rendering import LONGEST_READ
 from outlast.contract.identity import (
     LONGEST_AGE_MS,
     LONGEST_VOTE_AGE_MS,
@@ -16,6 +15,7 @@ from outlast.contract.identity import (
     parse_proof,
     proof_problem,
 )
+from outlast.edges.rendering import LONGEST_READ
 from outlast.loop.actions import Action, ClaimAction
 from outlast.loop.approvals import REDACTED, Decision, Seen
 from outlast.loop.canonical import digest

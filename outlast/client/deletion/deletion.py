@@ -50,8 +50,8 @@ from outlast.client.whose import (
     find_person,
     newest_of_all,
 )
-from outlast.common.clock import now_ms
 from outlast.contract import blobs
+from outlast.edges.clock import now_ms
 from outlast.loop.canonical import canonical_name
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject

@@ -30,8 +30,8 @@ from outlast.client.people.nested_requests import (
 from outlast.client.results.interruptions import Interruption
 from outlast.client.transport.messages import check_choice
 from outlast.client.transport.run_address import RunAddress
-from outlast.common.clock import now_ms
 from outlast.contract import records
+from outlast.edges.clock import now_ms
 from outlast.loop import phrases
 from outlast.loop.actions import (
     Action,

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.client.recordings.recorder import canonical, redaction_in
 from outlast.client.recordings.recording import Entry, Recording
-from outlast.common.rendering import call_line, cut, inline, joined, visible
+from outlast.edges.rendering import call_line, cut, inline, joined, visible
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.values import JsonObject
 from outlast.views.redaction import Redaction

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from outlast.agents.errors import UserError
-from outlast.common.bodies import DOORS, BodyRefused
 from outlast.contract.names import ListedStatus
 from outlast.contract.records import UnreadableRecordError, adapter, read, write
+from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.redacted import Redacted
 from outlast.loop.values import Failure, Json, JsonObject
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from outlast.agents.context.wait_address import WaitAddress
-from outlast.common.clock import time_of
+from outlast.edges.clock import time_of
 from outlast.views.run import AnyState, loop_state
 
 

@@ -15,9 +15,9 @@ from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results.interruptions import Interruption
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.transport.messages import check_input
-from outlast.common.bodies import DOORS
 from outlast.contract import records
 from outlast.contract.names import SCHEMA_VERSION
+from outlast.edges.bodies import DOORS
 from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
 from outlast.loop.values import JsonObject
 from outlast.views.acts import decision_about

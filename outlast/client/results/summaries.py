@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from outlast.agents.config.run_error import RunErrorDetails
 from outlast.agents.errors import UserError
 from outlast.client.results.result_members import RunResultBase
-from outlast.common.rendering import visible
+from outlast.edges.rendering import visible
 
 
 def result_summary(title: str, result: RunResultBase) -> str:

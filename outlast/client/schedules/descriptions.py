@@ -20,8 +20,8 @@ from temporalio.exceptions import FailureError
 from temporalio.service import RPCError
 
 from outlast.client.read.in_turn import read_each
-from outlast.common.clock import now_ms
 from outlast.contract import names
+from outlast.edges.clock import now_ms
 from outlast.loop.values import JsonObject
 
 OURS: Final = frozenset({names.WORKFLOW, names.WORKFLOW_SCHEDULED})

@@ -26,9 +26,9 @@ from outlast.client.start.same_run import start_digest
 from outlast.client.start.tenant import Tenant, as_tenant
 from outlast.client.transport.content import with_content_stored
 from outlast.client.transport.messages import check_choice, check_input
-from outlast.common.clock import now_ms
-from outlast.common.rendering import cut, engine_summary
 from outlast.contract import names, records
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import cut, engine_summary
 from outlast.loop.items import SendMode
 from outlast.loop.values import JsonObject
 from outlast.ports.session import is_open, open_session

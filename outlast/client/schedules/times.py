@@ -14,7 +14,7 @@ from temporalio.client import (
 
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError
-from outlast.common.rendering import exact
+from outlast.edges.rendering import exact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from outlast.agents.run_objects import RUN_OBJECTS, RunKey
 from outlast.client.handle import RunHandle
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.pollers import pollers
-from outlast.common.rendering import visible
+from outlast.edges.rendering import visible
 from outlast.views.run import loop_state
 
 WARN_AFTER = timedelta(seconds=5)

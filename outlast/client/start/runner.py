@@ -46,8 +46,8 @@ from outlast.client.transport.content import with_content_stored
 from outlast.client.transport.executions import first_of, started_payload
 from outlast.client.transport.outages import is_transient, retry_during_outage, unavailable
 from outlast.client.transport.run_address import RunAddress, check_size
-from outlast.common.rendering import engine_summary, excerpt
 from outlast.contract import names, records
+from outlast.edges.rendering import engine_summary, excerpt
 from outlast.loop.actions import CancelMode
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.blobs import BlobStore, check_blob_store

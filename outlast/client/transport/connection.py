@@ -15,9 +15,9 @@ from outlast.agents.hosts import is_same_address, is_this_machine
 from outlast.agents.logs import get_logger
 from outlast.blobs import use_local_store
 from outlast.client.transport.codecs import configured_converter
-from outlast.common.interpreter_end import wait_for_native_threads
-from outlast.common.lazy import load
 from outlast.contract import names
+from outlast.edges.interpreter_end import wait_for_native_threads
+from outlast.edges.lazy import load
 from outlast.temporal.payloads.key_order import in_key_order
 from outlast.temporal.visibility.search_attributes import ensure_search_attributes
 

@@ -21,7 +21,7 @@ from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.hosts import is_this_machine
 from outlast.agents.json_values import as_object, as_objects, no_number
 from outlast.agents.secrets import secret
-from outlast.common.bodies import DOORS, BodyRefused
+from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
 from outlast.models.failures import (

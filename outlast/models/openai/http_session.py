@@ -15,7 +15,7 @@ from urllib.request import getproxies
 from weakref import finalize
 
 from outlast.agents.config.model_settings import ModelSettings
-from outlast.common.bodies import DOORS
+from outlast.edges.bodies import DOORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

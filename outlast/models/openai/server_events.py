@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from outlast.agents.json_values import as_object, is_list, is_object
-from outlast.common.bodies import DOORS
+from outlast.edges.bodies import DOORS
 
 _FIELD: Final = b"data"
 

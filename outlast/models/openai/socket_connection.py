@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.json_values import as_count, as_object, as_objects, as_text
 from outlast.agents.logs import get_logger
-from outlast.common.bodies import DOORS
+from outlast.edges.bodies import DOORS
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
     Target,

@@ -23,10 +23,10 @@ from outlast.agents.errors import UserError
 from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.timeline import Step
-from outlast.common.clock import now_ms
-from outlast.common.rendering import visible_text
 from outlast.deliveries.problems import Problem, Refused
 from outlast.dev.data_dir import run_link
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import visible_text
 from outlast.serve.access import Action, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.budgets import extension_of

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 
 from outlast.agents.hosts import is_this_machine
-from outlast.common.clock import now_ms
+from outlast.edges.clock import now_ms
 from outlast.serve.access import Customer
 from outlast.serve.pages.page import link
 from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, own_origin

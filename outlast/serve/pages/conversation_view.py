@@ -17,8 +17,8 @@ from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.results.pending_waits import PendingWait, pending_waits
 from outlast.client.timeline import Step, StepKind
-from outlast.common.rendering import arguments_text, counted, json_text
 from outlast.contract.blobs import readable
+from outlast.edges.rendering import arguments_text, counted, json_text
 from outlast.pricing import Cost, usd_of
 from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for
 from outlast.serve.budgets import Extension, extension_of

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, cast
 from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
 from outlast.client.people.nested_requests import FoundRequest
-from outlast.common.rendering import named
 from outlast.deliveries.problems import Problem, Refused
+from outlast.edges.rendering import named
 from outlast.serve.access import Caller, redaction_for
 from outlast.serve.api import find
 from outlast.serve.budgets import amount_of, extended

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from outlast.common import rendering
+from outlast.edges import rendering
 from outlast.pricing import dollars
 from outlast.views.proofs import PROOF_WORDS
 from outlast.views.records import VoteType

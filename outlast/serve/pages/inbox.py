@@ -22,8 +22,8 @@ from outlast.client.inbox import (
 )
 from outlast.client.people.nested_requests import found_requests
 from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
-from outlast.common.rendering import counted
 from outlast.deliveries.problems import Refused
+from outlast.edges.rendering import counted
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
 from outlast.serve.pages.decisions import Refusal, act, line_of, problems_of

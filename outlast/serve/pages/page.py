@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
-from outlast.common.clock import now_ms
 from outlast.deliveries.problems import Problem, Refused
+from outlast.edges.clock import now_ms
 from outlast.serve.access import Caller, Staff
 from outlast.serve.bodies import Query
 from outlast.serve.pages import filters

@@ -12,9 +12,9 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import AgentsException, UserError
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.people.words import model_words
-from outlast.common import rendering
-from outlast.common.clock import now_ms
 from outlast.deliveries.problems import Refused
+from outlast.edges import rendering
+from outlast.edges.clock import now_ms
 from outlast.serve.access import groups_of, redaction_for, request_for
 from outlast.serve.api import find
 from outlast.serve.budgets import extension_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.common import rendering
+from outlast.edges import rendering
 from outlast.serve.pages import filters
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form

@@ -28,8 +28,8 @@ from outlast.a2a.protocol import (
 )
 from outlast.agents.errors import AgentsException
 from outlast.agents.json_values import as_object
-from outlast.common.bodies import DOORS, loads
 from outlast.deliveries.problems import JSONAnswer, Problem, Refused
+from outlast.edges.bodies import DOORS, loads
 from outlast.serve.messages import startable_agent, stream_deadline
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest, Handler, read_within, route

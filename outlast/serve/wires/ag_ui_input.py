@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object, is_list, is_object
-from outlast.common.bodies import loads
+from outlast.edges.bodies import loads
 from outlast.serve.customer_input import customer_input
 from outlast.serve.histories import history_body
 from outlast.serve.uploads import with_name

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.common.rendering import head
+from outlast.edges.rendering import head
 from outlast.serve.wires.ids import RequestId, ResponseId
 from outlast.serve.wires.steps import (
     Finished,

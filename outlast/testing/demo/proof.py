@@ -15,8 +15,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from outlast.client.handle import RunHandle, progress_of
-from outlast.common.rendering import call_line
 from outlast.contract import names
+from outlast.edges.rendering import call_line
 from outlast.loop.effects import RunTool
 from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState

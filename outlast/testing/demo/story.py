@@ -17,7 +17,7 @@ from outlast.client.deliveries import PendingWait, finish
 from outlast.client.handle import RunHandle
 from outlast.client.read.events import RawResponsesStreamEvent
 from outlast.client.start.runner import Runner
-from outlast.common.rendering import call_line, joined
+from outlast.edges.rendering import call_line, joined
 from outlast.loop.approvals import ApprovalRequest, Person
 from outlast.loop.effects import RunTool
 from outlast.loop.values import JsonObject

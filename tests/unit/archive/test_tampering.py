@@ -18,7 +18,7 @@ from outlast.archive.archive import described, digest_of_run, folder_of, name_of
 from outlast.archive.entries import encoded, encoded_entry
 from outlast.archive.sweep import last_look
 from outlast.archive.tombstones import tombstones, write_tombstone
-from outlast.common.clock import now_ms
+from outlast.edges.clock import now_ms
 
 FIRST, SECOND = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"
 

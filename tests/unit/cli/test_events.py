@@ -5,7 +5,7 @@ from hypothesis import given
 
 from outlast.client.moments import RunEvent, run_events
 from outlast.client.read.events import NumberedEvent, changes
-from outlast.common.rendering import iso_time
+from outlast.edges.rendering import iso_time
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,

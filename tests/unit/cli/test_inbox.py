@@ -25,7 +25,7 @@ from outlast.client.identity import os_user
 from outlast.client.inbox import InboxChange, InboxEntry
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.start.runner import Runner
-from outlast.common.rendering import shown_time
+from outlast.edges.rendering import shown_time
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Claim
 from outlast.loop.approvals import Audience as Terms
 from outlast.loop.state import LoopState

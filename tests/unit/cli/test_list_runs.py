@@ -13,8 +13,8 @@ from outlast.cli.policy import try_policies
 from outlast.client.handle import RunHandle
 from outlast.client.runs import ListedRun, RunFilter, find_runs, list_runs, with_costs
 from outlast.client.start.runner import Runner
-from outlast.common.rendering import rough
 from outlast.dev import EmbeddedServer
+from outlast.edges.rendering import rough
 from outlast.pricing import Cost, CostPart
 from outlast.testing import ScriptedModel, call
 from outlast.views.run import loop_state

@@ -16,7 +16,7 @@ from outlast.cli import review, terminal
 from outlast.cli.inbox import _row_of_request, _row_of_run
 from outlast.client.inbox import InboxEntry
 from outlast.client.people.words import model_words
-from outlast.common.rendering import DIGEST_SHOWN, original
+from outlast.edges.rendering import DIGEST_SHOWN, original
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,

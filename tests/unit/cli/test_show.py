@@ -17,8 +17,8 @@ from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.moments import run_events
 from outlast.client.start.runner import Runner
-from outlast.common.clock import now_ms
-from outlast.common.rendering import DIGEST_SHOWN
+from outlast.edges.clock import now_ms
+from outlast.edges.rendering import DIGEST_SHOWN
 from outlast.loop.approvals import ApprovalRequest, Decision, Remembered
 from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message

@@ -14,7 +14,6 @@ from typing import Any
 from outlast.client.audit import AuditedRun, AuditRecord, with_decision
 from outlast.client.audit_chain import Head, Line, heads_of, lines_of
 from outlast.client.audit_chain.entries import chained_run, entry_hash, seal
-from outlast.common.rendering import json_text
 from outlast.contract.identity import (
     IdentityKeys,
     Place,
@@ -22,6 +21,7 @@ from outlast.contract.identity import (
     read_keys,
     signed,
 )
+from outlast.edges.rendering import json_text
 from outlast.loop.approvals import Decision, Seen
 from outlast.loop.canonical import digest
 

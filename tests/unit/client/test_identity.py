@@ -31,7 +31,6 @@ from outlast.client.identity import (
     person,
     sign,
 )
-from outlast.common import clock
 from outlast.contract.identity import (
     IdentityKeys,
     Place,
@@ -40,6 +39,7 @@ from outlast.contract.identity import (
     proof_problem,
     shared_key,
 )
+from outlast.edges import clock
 from outlast.loop.actions import ClaimAction
 from outlast.loop.approvals import Decision, Person
 

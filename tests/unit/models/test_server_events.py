@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.common.bodies import BodyRefused
+from outlast.edges.bodies import BodyRefused
 from outlast.models.openai.server_events import EventData
 from tests.laws.strategies import examples
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.errors import UserError
-from outlast.common.rendering import json_text
+from outlast.edges.rendering import json_text
 from outlast.loop.notices import NoticeEvent
 from outlast.notifications import slack_blocks, texts
 from outlast.notifications.requests import RequestRef

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outlast import realtime
-from outlast.common import lazy
+from outlast.edges import lazy
 from tests.architecture.source import PACKAGE, names_of
 from tests.unit.realtime.sdk_parity import shape
 

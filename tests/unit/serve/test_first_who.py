@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast import Agent
-from outlast.common.bodies import DOORS
+from outlast.edges.bodies import DOORS
 from outlast.serve import desk
 from outlast.serve.routing import DeskRequest
 from tests.unit.serve.test_app import CLIENT

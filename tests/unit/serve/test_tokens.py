@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from outlast.agents.errors import IdentityRefused, UserError
 from outlast.client.run_facts import RunFacts
-from outlast.common.clock import now_ms
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
     IdentityKeys,
@@ -25,6 +24,7 @@ from outlast.contract.identity import (
     shared_key,
     signed,
 )
+from outlast.edges.clock import now_ms
 from outlast.loop.actions import HoldAction
 from outlast.loop.approvals import Decision
 from outlast.loop.human_actions import HUMAN_ACTIONS

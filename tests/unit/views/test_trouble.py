@@ -143,7 +143,7 @@ def test_each_kind_has_the_same_words_on_every_surface(
     kind: TroubleKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state, facts, timeless, now, customers = TABLE[kind]
-    monkeypatch.setattr("outlast.common.clock.now_ms", lambda: NOW)
+    monkeypatch.setattr("outlast.edges.clock.now_ms", lambda: NOW)
     (found,) = troubles(state, facts, NOW)
     assert (found.kind, trouble_words(found), trouble_words(found, NOW)) == (kind, timeless, now)
     # the API and the page

@@ -13,7 +13,7 @@ from outlast.client.identity import person
 from outlast.client.people.actions import DecisionReceipt
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.timeline import Timeline
-from outlast.common.rendering import shown_time
+from outlast.edges.rendering import shown_time
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalStatus,

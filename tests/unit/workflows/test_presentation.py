@@ -11,8 +11,8 @@ from hypothesis import example, given
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from outlast.common.rendering import DIGEST_SHOWN, SUMMARY_BYTES, original
 from outlast.contract import names
+from outlast.edges.rendering import DIGEST_SHOWN, SUMMARY_BYTES, original
 from outlast.loop.approvals import (
     ApprovalRequest,
     ApprovalTerms,

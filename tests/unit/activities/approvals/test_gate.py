@@ -8,7 +8,6 @@ import pytest
 from outlast.activities.approvals.gate import GuardedCall, seen_now, tool_ruling
 from outlast.agents.approvals.policy import ApprovalPolicy, Audience
 from outlast.agents.tools.function_tool import function_tool
-from outlast.common.clock import now_ms
 from outlast.contract.identity import (
     IdentityKey,
     IdentityKeys,
@@ -17,6 +16,7 @@ from outlast.contract.identity import (
     read_keys,
     signed,
 )
+from outlast.edges.clock import now_ms
 from outlast.loop.approvals import Decision, Evidence
 from outlast.loop.calls import RequiredApproval
 from outlast.ports.identity import Execution, Lineage, WorkerIdentity

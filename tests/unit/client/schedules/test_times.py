@@ -9,7 +9,7 @@ from temporalio.client import ScheduleCalendarSpec, ScheduleRange
 
 from outlast.agents.errors import UserError
 from outlast.client.schedules import Times
-from outlast.common.rendering import exact
+from outlast.edges.rendering import exact
 
 BERLIN = "Europe/Berlin"
 MONDAY = datetime.fromisoformat("2026-11-30T09:00")

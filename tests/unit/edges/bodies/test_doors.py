@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import outlast
-from outlast.common.bodies import DOORS, BodyRefused, Door, Scan, loads
-from outlast.common.bodies.answers import AnswerTooLarge, bound_answers
+from outlast.edges.bodies import DOORS, BodyRefused, Door, Scan, loads
+from outlast.edges.bodies.answers import AnswerTooLarge, bound_answers
 
 TEXTS = st.text(max_size=8) | st.sampled_from(["\\", '"', '\\"', "[{,:", "]"])
 VALUES = st.recursive(

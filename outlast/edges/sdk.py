@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from outlast.common import lazy
+from outlast.edges import lazy
 
 _MODULES_OF_ROOMS = {
     "": """
@@ -121,7 +121,7 @@ if TYPE_CHECKING:
 else:
     import sys
 
-    from outlast.common import sdk
+    from outlast.edges import sdk
 
     sdk.fill(sys.modules[__name__])
 '''

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outlast.common import lazy
+from outlast.edges import lazy
 from tests.architecture.source import ROOT
 from tests.architecture.test_public_names import ROOMS
 
@@ -61,7 +61,7 @@ def test_a_package_in_a_zip_archive_is_lazy_too(
     archive = tmp_path / "packed.zip"
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr(
-            "packed/__init__.py", "from outlast.common import lazy\n\nlazy.attach(__name__)\n"
+            "packed/__init__.py", "from outlast.edges import lazy\n\nlazy.attach(__name__)\n"
         )
         file.writestr("packed/__init__.pyi", STUB)
     monkeypatch.setattr(sys, "path", [str(archive), *sys.path])

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import httpx2
 
-from outlast.common.bodies import BodyRefused, Door, Scan
+from outlast.edges.bodies import BodyRefused, Door, Scan
 
 _EVENT_END: Final = re.compile(rb"\r?\n\r?\n")
 

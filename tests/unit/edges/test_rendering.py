@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from outlast.common import rendering
-from outlast.common.rendering import (
+from outlast.edges import rendering
+from outlast.edges.rendering import (
     LogFormatter,
     Shown,
     argument_lines,

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from time import monotonic
 
-from outlast.common.interpreter_end import PAUSE_SECONDS
+from outlast.edges.interpreter_end import PAUSE_SECONDS
 
 
 def ended_after(program: str) -> float:
@@ -22,7 +22,7 @@ def ended_after(program: str) -> float:
 
 
 def test_the_interpreter_ends_after_a_pause_and_however_often_it_is_asked_for_after_one() -> None:
-    wait = "from outlast.common.interpreter_end import wait_for_native_threads as wait; "
+    wait = "from outlast.edges.interpreter_end import wait_for_native_threads as wait; "
     begun = monotonic()
     took = ended_after(wait + "[wait() for _ in range(100)]")
     assert PAUSE_SECONDS <= took < 100 * PAUSE_SECONDS

@@ -11,7 +11,7 @@ import pytest
 from openai.types.responses import tool_param
 
 import outlast
-from outlast.common import sdk
+from outlast.edges import sdk
 from tests.architecture.source import PUBLIC, ROOT, copy_as_in_a_wheel
 
 
