@@ -87,8 +87,13 @@ AREAS = {
         "mcp_servers mcp_tasks",
     ),
     "tracing": Area(
-        ["outlast/tracing", "outlast/otel"],
-        ["tests/unit/tracing", "tests/unit/otel", "tests/conformance/test_tracing.py"],
+        ["outlast/tracing", "outlast/otel", "outlast/monitor"],
+        [
+            "tests/unit/tracing",
+            "tests/unit/otel",
+            "tests/unit/monitor",
+            "tests/conformance/test_tracing.py",
+        ],
         "opentelemetry observation",
     ),
     "evals": Area(["outlast/evals"], ["tests/unit/evals"]),
