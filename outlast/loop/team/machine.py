@@ -1,0 +1,168 @@
+"""Every transition of a team.
+
+A run reports that it waits for the team, that somebody has taken it, or that it has gone on. The
+team says whose it is. Both are levels, not steps: the newest report and the newest answer replace
+all before, so what comes twice, late or never does no harm.
+
+A conversation that its person does not take in time goes on to somebody who has not had it, and
+once everybody has, begins anew. Whoever leaves duty hands over what they have not taken.
+"""
+
+from dataclasses import replace
+
+from outlast.loop.canonical import canonical_name, same_person
+from outlast.loop.team.events import (
+    DutyChanged,
+    RunGone,
+    RunReported,
+    TeamEvent,
+    TellRun,
+    TermsChanged,
+)
+from outlast.loop.team.state import Member, TeamCase, TeamState
+
+
+def advance(state: TeamState, event: TeamEvent) -> tuple[TeamState, tuple[TellRun, ...]]:
+    """Return the next state and the commands after one event.
+
+    Args:
+        state: the state before the event; `TeamState()` before the first.
+        event: what happened.
+    """
+    at_ms = max(event.at_ms, state.at_ms)
+    after = _assigned(_take_event(_returned(replace(state, at_ms=at_ms)), event))
+    before = {one.chain_id: one for one in state.cases}
+    return after, tuple(
+        _told(one) for one in after.cases if _has_news(before.get(one.chain_id), one)
+    )
+
+
+def _take_event(state: TeamState, event: TeamEvent) -> TeamState:
+    match event:
+        case RunReported():
+            return _reported(state, event)
+        case DutyChanged():
+            return _duty_changed(state, event)
+        case TermsChanged():
+            return replace(state, terms=event.terms)
+        case RunGone():
+            return _without(state, event.chain_id)
+        case _:  # `TimeCame`: what is due has returned
+            return state
+
+
+def _reported(state: TeamState, event: RunReported) -> TeamState:
+    known = next((one for one in state.cases if one.chain_id == event.chain_id), None)
+    if known is not None and event.report <= known.report:
+        return state
+    if not event.waits:
+        return _without(state, event.chain_id)
+    case = known or TeamCase(
+        chain_id=event.chain_id, run_id=event.run_id, report=0, since_ms=state.at_ms
+    )
+    case = replace(case, report=event.report)
+    if event.to:
+        due = None if event.taken else _due(state)
+        case = replace(case, to=event.to, taken=event.taken, due_ms=due, passed=())
+    elif case.taken:  # they gave it back
+        case = replace(case, to="", taken=False)
+    cases = state.cases if known is not None else (*state.cases, case)
+    return _with_cases(state, tuple(case if one is known else one for one in cases))
+
+
+def _duty_changed(state: TeamState, event: DutyChanged) -> TeamState:
+    known = next((one for one in state.members if same_person(one.subject, event.subject)), None)
+    member = known or Member(subject=event.subject)
+    newer = replace(member, on_duty=event.on_duty, capacity=event.capacity)
+    members = state.members if known is not None else (*state.members, newer)
+    state = replace(state, members=tuple(newer if one is known else one for one in members))
+    if event.on_duty:
+        return state
+    return _with_cases(
+        state,
+        tuple(
+            replace(one, to="", due_ms=None)
+            if one.to and not one.taken and same_person(one.to, event.subject)
+            else one
+            for one in state.cases
+        ),
+    )
+
+
+def _returned(state: TeamState) -> TeamState:
+    """Take back what its person has not taken in time."""
+    return _with_cases(
+        state,
+        tuple(
+            replace(one, to="", due_ms=None, passed=(*one.passed, canonical_name(one.to)))
+            if one.due_ms is not None and one.due_ms <= state.at_ms
+            else one
+            for one in state.cases
+        ),
+    )
+
+
+def _assigned(state: TeamState) -> TeamState:
+    """Assign what waits, the oldest first, as long as somebody has room."""
+    for case in state.cases:
+        if case.to:
+            continue
+        member, passed = _next_for(state, case)
+        if member is None:
+            return state
+        number = state.assigned + 1
+        newer = replace(case, to=member.subject, due_ms=_due(state), passed=passed)
+        newest = replace(member, newest=number)
+        state = replace(
+            state,
+            assigned=number,
+            members=tuple(newest if one is member else one for one in state.members),
+            cases=tuple(newer if one is case else one for one in state.cases),
+        )
+    return state
+
+
+def _next_for(state: TeamState, case: TeamCase) -> tuple[Member | None, tuple[str, ...]]:
+    """Return who gets a conversation, and who has passed on it; a new round if everybody has."""
+    free = [one for one in state.members if state.room_of(one)]
+    fresh = [one for one in free if canonical_name(one.subject) not in case.passed]
+    passed = case.passed if fresh else ()
+    if state.terms.rule == "round_robin":
+        return min(fresh or free, key=lambda one: one.newest, default=None), passed
+    fewest = min(
+        fresh or free,
+        key=lambda one: (state.load_of(one.subject), one.newest),
+        default=None,
+    )
+    return fewest, passed
+
+
+def _due(state: TeamState) -> int | None:
+    return None if state.terms.return_ms is None else state.at_ms + state.terms.return_ms
+
+
+def _without(state: TeamState, chain_id: str) -> TeamState:
+    return _with_cases(state, tuple(one for one in state.cases if one.chain_id != chain_id))
+
+
+def _with_cases(state: TeamState, cases: tuple[TeamCase, ...]) -> TeamState:
+    return replace(state, cases=cases)
+
+
+def _has_news(before: TeamCase | None, after: TeamCase) -> bool:
+    """Whether a run hears of something: not of what it has reported itself."""
+    if after.taken:
+        return False
+    if before is None or before.report != after.report:
+        return True
+    return (before.to, before.due_ms) != (after.to, after.due_ms)
+
+
+def _told(case: TeamCase) -> TellRun:
+    return TellRun(
+        chain_id=case.chain_id,
+        run_id=case.run_id,
+        report=case.report,
+        to=case.to,
+        due_ms=case.due_ms,
+    )

@@ -1,0 +1,284 @@
+"""The machine of a team: examples, and laws over random events."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.loop.canonical import canonical_name
+from outlast.loop.team.events import (
+    DutyChanged,
+    RunGone,
+    RunReported,
+    TeamEvent,
+    TellRun,
+    TermsChanged,
+    TimeCame,
+)
+from outlast.loop.team.machine import advance
+from outlast.loop.team.state import Rule, TeamCase, TeamState, TeamTerms
+
+Told = tuple[TellRun, ...]
+
+
+class Team:
+    """A team to which things happen, a second apart unless a time is said."""
+
+    def __init__(self, **terms: Any) -> None:
+        self.state = TeamState(terms=TeamTerms(**terms))
+        self.told: list[TellRun] = []
+
+    def take(self, event: TeamEvent) -> Told:
+        self.state, commands = advance(self.state, event)
+        self.told += commands
+        return commands
+
+    def duty(self, *people: str, on: bool = True, capacity: int | None = None) -> Told:
+        told: Told = ()
+        for one in people:
+            told += self.take(
+                DutyChanged(subject=one, on_duty=on, capacity=capacity, at_ms=self.later())
+            )
+        return told
+
+    def report(self, run: str, number: int = 1, *, chain_id: str = "", **fields: Any) -> Told:
+        return self.take(
+            RunReported(
+                chain_id=chain_id or f"x-{run}",
+                run_id=run,
+                report=number,
+                at_ms=self.later(),
+                **fields,
+            )
+        )
+
+    def later(self) -> int:
+        return self.state.at_ms + 1_000
+
+    def whose(self) -> dict[str, str]:
+        return {one.run_id: one.to for one in self.state.cases}
+
+
+def test_conversations_go_round_and_wait_where_nobody_has_room() -> None:
+    team = Team(capacity=2)
+    team.duty("ann", "bob")
+    told = [team.report(one) for one in "abcde"]
+    assert [one.to for some in told for one in some] == ["ann", "bob", "ann", "bob", ""]
+    assert team.report("a", 2, waits=False) == (
+        TellRun(chain_id="x-e", run_id="e", report=1, to="ann"),
+    )
+    assert team.whose() == {"b": "bob", "c": "ann", "d": "bob", "e": "ann"}
+
+
+def test_the_least_busy_gets_the_next_one_and_among_equals_who_waited_longest() -> None:
+    team = Team(rule="least_busy")
+    team.duty("ann")
+    team.report("a")
+    team.report("b")
+    team.duty("bob", "cid")
+    for one in "cdef":
+        team.report(one)
+    assert list(team.whose().values()) == ["ann", "ann", "bob", "cid", "bob", "cid"]
+
+
+def test_a_person_may_have_more_or_less_than_the_others() -> None:
+    team = Team(capacity=1)
+    team.duty("ann", capacity=3)
+    team.duty("bob", capacity=0)
+    for one in "abcd":
+        team.report(one)
+    assert list(team.whose().values()) == ["ann", "ann", "ann", ""]
+
+
+def test_what_is_not_taken_in_time_goes_on_to_who_has_not_had_it_and_then_begins_anew() -> None:
+    team = Team(return_ms=60_000)
+    team.duty("ann", "bob")
+    [told] = team.report("a")
+    assert (told.to, told.due_ms) == ("ann", team.state.at_ms + 60_000)
+    seen: list[str] = []
+    for _ in range(3):
+        assert team.state.next_due_ms is not None
+        [told] = team.take(TimeCame(at_ms=team.state.next_due_ms))
+        seen.append(told.to)
+    assert seen == ["bob", "ann", "bob"]
+    assert team.state.next_due_ms == team.state.at_ms + 60_000
+
+
+def test_what_is_taken_stays_with_who_took_it_until_they_give_it_back() -> None:
+    team = Team(return_ms=60_000)
+    team.duty("ann", "bob")
+    team.report("a")
+    assert team.report("a", 2, to="ann", taken=True) == ()
+    assert team.state.next_due_ms is None
+    assert team.take(TimeCame(at_ms=team.state.at_ms + 600_000)) == ()
+    assert team.duty("ann", on=False) == ()
+    assert team.whose() == {"a": "ann"}
+    [told] = team.report("a", 3)
+    assert (told.to, told.report) == ("bob", 3)
+
+
+def test_whoever_leaves_duty_hands_over_what_waits() -> None:
+    team = Team()
+    team.duty("ann")
+    team.report("a")
+    team.report("b")
+    assert [one.to for one in team.duty(" ANN ", on=False)] == ["", ""]
+    assert [one.to for one in team.duty("bob")] == ["bob", "bob"]
+    assert [one.subject for one in team.state.members] == ["ann", "bob"]
+
+
+def test_a_person_may_be_named_who_is_not_on_duty_and_it_goes_on_if_they_do_not_come() -> None:
+    team = Team(return_ms=60_000, capacity=1)
+    team.duty("ann")
+    [told] = team.report("a", to="zoe")
+    assert told.to == "zoe"
+    [told] = team.take(TimeCame(at_ms=team.state.at_ms + 60_000))
+    assert told.to == "ann"
+    [told] = team.report("a", 2, to="zoe")
+    assert (told.to, told.report) == ("zoe", 2)
+
+
+def test_what_comes_late_or_twice_changes_nothing() -> None:
+    team = Team()
+    team.duty("ann")
+    team.report("a", 2)
+    before = team.state
+    assert team.report("a", 1, waits=False) == ()
+    assert team.report("a", 2, to="bob") == ()
+    assert replace(team.state, at_ms=before.at_ms) == before
+    assert team.take(RunGone(chain_id="x-other", at_ms=team.later())) == ()
+    team.take(RunGone(chain_id="x-a", at_ms=team.later()))
+    assert team.state.cases == ()
+
+
+def test_a_run_with_the_id_of_another_is_another() -> None:
+    team = Team()
+    team.duty("ann")
+    team.report("a")
+    [told] = team.report("a", chain_id="x-again")
+    assert (told.chain_id, len(team.state.cases)) == ("x-again", 2)
+
+
+def test_new_terms_count_for_what_is_assigned_from_then_on() -> None:
+    team = Team(capacity=1)
+    team.duty("ann")
+    team.report("a")
+    team.report("b")
+    terms = TeamTerms(capacity=2, return_ms=5)
+    [told] = team.take(TermsChanged(terms=terms, at_ms=team.later()))
+    assert (told.run_id, told.due_ms) == ("b", team.state.at_ms + 5)
+    assert team.state.cases[0].due_ms is None
+
+
+@pytest.mark.parametrize("terms", [{"capacity": 0}, {"return_ms": 0}])
+def test_terms_by_which_nobody_could_have_a_conversation_are_refused(terms: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be 1 or more, not 0"):
+        TeamTerms(**terms)
+
+
+# --- Laws -------------------------------------------------------------------------------------------
+
+PEOPLE = st.sampled_from(["ann", "bob", "cid", "Ann "])
+RUNS = st.sampled_from("abcdef")
+RULES: st.SearchStrategy[Rule] = st.sampled_from(("round_robin", "least_busy"))
+TERMS = st.builds(
+    TeamTerms,
+    rule=RULES,
+    capacity=st.integers(1, 3),
+    return_ms=st.none() | st.integers(1, 50),
+)
+TIMES = st.integers(0, 200)
+EVENTS: st.SearchStrategy[TeamEvent] = st.one_of(
+    st.builds(
+        RunReported,
+        chain_id=RUNS,
+        run_id=RUNS,
+        report=st.integers(1, 20),
+        waits=st.booleans(),
+        to=st.just("") | PEOPLE,
+        at_ms=TIMES,
+    ),
+    st.builds(
+        RunReported,
+        chain_id=RUNS,
+        run_id=RUNS,
+        report=st.integers(1, 20),
+        to=PEOPLE,
+        taken=st.just(True),
+        at_ms=TIMES,
+    ),
+    st.builds(
+        DutyChanged,
+        subject=PEOPLE,
+        on_duty=st.booleans(),
+        capacity=st.none() | st.integers(0, 3),
+        at_ms=TIMES,
+    ),
+    st.builds(TermsChanged, terms=TERMS, at_ms=TIMES),
+    st.builds(RunGone, chain_id=RUNS, at_ms=TIMES),
+    st.builds(TimeCame, at_ms=TIMES),
+)
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_laws_of_a_team(events: list[TeamEvent]) -> None:
+    state = TeamState()
+    heard: dict[str, TellRun] = {}
+    for event in events:
+        before = state
+        state, told = advance(state, event)
+        heard |= {one.chain_id: one for one in told}
+        _holds(before, event, state, told, heard)
+        assert advance(before, event) == (state, told)
+
+
+def _holds(
+    before: TeamState, event: TeamEvent, after: TeamState, told: Told, heard: dict[str, TellRun]
+) -> None:
+    cases = {one.chain_id: one for one in after.cases}
+    assert len(cases) == len(after.cases), "a conversation is there once"
+    names = [canonical_name(one.subject) for one in after.members]
+    assert len(set(names)) == len(names), "a person is there once"
+    assert after.at_ms == max(event.at_ms, before.at_ms)
+    assert not [one for one in after.cases if one.due_ms is not None and one.due_ms <= after.at_ms]
+    free = [one for one in after.members if after.room_of(one)]
+    assert not (free and any(not one.to for one in after.cases)), "nobody waits where there is room"
+    for old, new in pairwise(after.cases):
+        assert old.since_ms <= new.since_ms
+    for one in after.cases:
+        _holds_of(before, event, after, one)
+        is_news = one.taken or (heard[one.chain_id].to, heard[one.chain_id].due_ms) == (
+            one.to,
+            one.due_ms,
+        )
+        assert is_news, "the newest word that a run has heard is true"
+    assert {one.chain_id for one in told} <= cases.keys()
+
+
+def _holds_of(before: TeamState, event: TeamEvent, after: TeamState, case: TeamCase) -> None:
+    old = next((one for one in before.cases if one.chain_id == case.chain_id), None)
+    by_team = case.to and not case.taken and (old is None or old.to != case.to)
+    if isinstance(event, RunReported) and event.chain_id == case.chain_id and event.to:
+        by_team = False
+    if by_team:
+        [member] = [one for one in after.members if one.subject == case.to]
+        assert member.on_duty
+        capacity = after.terms.capacity if member.capacity is None else member.capacity
+        assert after.load_of(case.to) <= capacity, "the team gives nobody more than they take"
+    if old is not None and old.taken and not isinstance(event, RunReported):
+        assert case == old, "what is taken stays"
+    if isinstance(event, DutyChanged) and not event.on_duty and not case.taken and case.to:
+        assert canonical_name(case.to) != canonical_name(event.subject)
+
+
+@given(RULES, st.integers(0, 30), st.integers(2, 4))
+def test_who_has_room_gets_as_many_as_the_others(rule: Rule, runs: int, people: int) -> None:
+    team = Team(capacity=100, rule=rule)
+    team.duty(*(f"p{one}" for one in range(people)))
+    for at in range(runs):
+        team.report(f"r{at}")
+    loads = [team.state.load_of(one.subject) for one in team.state.members]
+    assert max(loads) - min(loads) <= 1
