@@ -11,7 +11,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import get_args, get_origin
 
-from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, fields_of
+from outlast.loop.actions import (
+    CaseAction,
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+    fields_of,
+)
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision, Person
 from outlast.loop.calls import (
     AgentResult,
@@ -221,7 +228,8 @@ def check_starts() -> None:
     left = {
         one.name
         for one in fields(Start)
-        if one.name not in {"started_at_ms", "max_turns"}  # the clock, and in each of them
+        # The clock, what is in each of them, and how long something takes.
+        if one.name not in {"started_at_ms", "max_turns", "resolved_stays_ms"}
         and all(getattr(other, one.name) == getattr(plain, one.name) for other in others)
     }
     if left:
@@ -339,6 +347,7 @@ def _of_people(state: LoopState, depth: int) -> Iterator[Event]:
             at_ms=0, action=SayAction(**fields_of(ANN), message_id=f"s{depth}", text="hello")
         )
         yield PersonActed(at_ms=0, action=ReleaseAction(**fields_of(ANN)))
+        yield PersonActed(at_ms=0, action=CaseAction(do="resolve", **fields_of(ANN)))
 
 
 def _of_the_outside(state: LoopState) -> Iterator[Event]:

@@ -254,6 +254,7 @@ from outlast.client.people.actions import ClaimReceipt as ClaimReceipt
 from outlast.client.people.actions import DecisionReceipt as DecisionReceipt
 from outlast.client.people.actions import MessageReceipt as MessageReceipt
 from outlast.client.people.actions import TakeoverReceipt as TakeoverReceipt
+from outlast.client.people.cases import CaseReceipt as CaseReceipt
 from outlast.client.read.events import ApprovalStreamEvent as ApprovalStreamEvent
 from outlast.client.read.events import BlockedStep as BlockedStep
 from outlast.client.read.events import StatusStreamEvent as StatusStreamEvent

@@ -29,6 +29,8 @@ _STATUS_STYLES = {
     "held": "magenta",
     "idle": "blue",
     "on_call": "green",
+    "snoozed": "dim",
+    "resolved": "dim green",
     "completed": "green",
     "failed": "bold red",
     "cancelled": "red",

@@ -50,6 +50,8 @@ _STATUS_WORDS: Final = {
     "held": "held: a person has the conversation",
     "blocked": "blocked: no worker can go on",
     "idle": "idle: waiting for the next message",
+    "snoozed": "snoozed: put off until a time, or until the customer writes",
+    "resolved": "resolved: it ends unless the customer writes",
 }
 
 

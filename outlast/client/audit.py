@@ -28,7 +28,7 @@ from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
 from outlast.contract.identity import signed_value
 from outlast.edges.rendering import LONGEST_READ, cut, iso_time
-from outlast.loop.actions import Action, ClaimAction
+from outlast.loop.actions import Action, CaseAction, ClaimAction
 from outlast.loop.approvals import (
     ApprovalRequest,
     Audience,
@@ -51,6 +51,7 @@ from outlast.loop.human_actions import row_of
 from outlast.loop.notices import Delivered, Undelivered
 from outlast.loop.run_changes import (
     AttemptIgnored,
+    CaseChanged,
     ClaimChanged,
     Escalated,
     HolderSpoke,
@@ -91,6 +92,7 @@ AuditEvent: TypeAlias = Literal[
     "said",
     "released",
     "set_aside",
+    "case",
     "notified",
     "undelivered",
     "wait_began",
@@ -258,6 +260,8 @@ def records_between(
             case ItemSetAside(aside=one) if not isinstance(event, PersonActed):
                 yield replace(blank, event="set_aside", note=_text(aside_words(one)))
             case ItemSetAside():
+                yield from _of_takeover(event, blank)
+            case CaseChanged(given_back=False) if _is_about_case(event):
                 yield from _of_takeover(event, blank)
             case AttemptIgnored(ignored=ignored) if is_attempt:
                 yield _of_ignored(ignored, event, blank)
@@ -450,6 +454,10 @@ def _of_ignored(ignored: Ignored, event: Event | None, blank: AuditRecord) -> Au
         note=ignored.why,
         text="",  # what nobody heard is not part of the audit
     )
+
+
+def _is_about_case(event: Event | None) -> bool:
+    return isinstance(event, PersonActed) and isinstance(event.action, CaseAction)
 
 
 def _of_takeover(event: Event | None, blank: AuditRecord) -> Iterator[AuditRecord]:

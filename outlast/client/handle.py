@@ -18,9 +18,9 @@ from outlast.agents.errors import RunClosed, UserError
 from outlast.archive import workflow_handle
 from outlast.client.people.actions import (
     MessageReceipt,
-    People,
     outcome_of,
 )
+from outlast.client.people.cases import Cases
 from outlast.client.people.nested_requests import (
     FoundRequest,
     found_requests,
@@ -129,7 +129,7 @@ class SentMessage:
         return await self.handle.withdraw(self.id)
 
 
-class RunHandle(People):
+class RunHandle(Cases):
     """A handle on one run, found by its id; any number may exist.
 
     Its methods raise `RunNotFound` if there is no such run, and `ServerUnavailable` if the server

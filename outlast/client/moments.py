@@ -19,12 +19,14 @@ from outlast.loop.approvals import ApprovalRequest, Claim, RequestKind
 from outlast.loop.aside import aside_words
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.calls import Call, Parked, TriedModel
+from outlast.loop.case import case_words
 from outlast.loop.events import Event
 from outlast.loop.items import INTERNAL_KINDS, Item, call_id_of, summary_text, text_of
 from outlast.loop.run_changes import (
     AgentChanged,
     ArgumentsChanged,
     AttemptIgnored,
+    CaseChanged,
     ClaimChanged,
     Escalated,
     HoldReleased,
@@ -156,7 +158,7 @@ def _order(change: RunChange) -> tuple[bool, bool]:
     return not is_takeover, not is_decision
 
 
-def _events_of(  # noqa: C901  a row for each change
+def _events_of(  # noqa: C901, PLR0912  a row for each change
     change: RunChange, at_ms: int, after: LoopState, answered: set[int]
 ) -> Iterator[RunEvent]:
     match change:
@@ -180,6 +182,10 @@ def _events_of(  # noqa: C901  a row for each change
             yield _compacted(at_ms, change)
         case ItemSetAside():
             yield _set_aside(at_ms, change)
+        case CaseChanged(before=was, after=case):
+            if text := case_words(was, case):
+                data = {"team": case.team, "to": case.to, "tags": list(case.tags)}
+                yield RunEvent(at_ms=at_ms, type="case", who="outlast", text=text, data=data)
         case ModelReplaced(agent=agent, tried=tried, model=model):
             yield _model_replaced(at_ms, agent, tried, model)
         case WaitBegan(call=call, parked=parked):

@@ -30,6 +30,7 @@ from outlast.loop.calls import (
     ToolResult,
     ViewSummary,
 )
+from outlast.loop.case import case_words
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
     CallModel,
@@ -58,6 +59,7 @@ from outlast.loop.items import Item, Message, call_id_of, summary_text, text_of
 from outlast.loop.run_changes import (
     AgentChanged,
     AttemptIgnored,
+    CaseChanged,
     HoldReleased,
     HoldTaken,
     ItemSetAside,
@@ -95,12 +97,13 @@ StepKind: TypeAlias = Literal[
     "answer",
     "failure",
     "set_aside",
+    "case",
     "ignored",
     "unheard",
     "end",
 ]
 """What a step is. `agent` is the run of an agent that works as a tool, `guardrails` a check of the
-input or of the answer, `summary` that of the older part of what the model reads, `line` a realtime line, `wait` a tool's wait for something outside of the run, `set_aside` an item that the model reads no more, or again, `unheard` a notice that reached nobody, and `ignored`
+input or of the answer, `summary` that of the older part of what the model reads, `line` a realtime line, `wait` a tool's wait for something outside of the run, `set_aside` an item that the model reads no more, or again, `case` what colleagues did with the conversation, `unheard` a notice that reached nobody, and `ignored`
 an attempt of somebody that had no effect."""
 
 MODEL_STEPS: Final[frozenset[StepKind]] = frozenset({"model", "summary"})
@@ -388,7 +391,7 @@ class Timeline:
 
     # --- Changes ----------------------------------------------------------------------------------
 
-    def _take_change(  # noqa: C901  a row for each change
+    def _take_change(  # noqa: C901, PLR0912  a row for each change
         self, change: RunChange, event: Event | None, at_ms: int
     ) -> None:
         match change:
@@ -426,6 +429,9 @@ class Timeline:
                     items=known,
                     **_sent(event),
                 )
+            case CaseChanged(before=was, after=case):
+                if text := case_words(was, case):
+                    self._add(kind="case", at_ms=at_ms, text=text, **_sent(event))
             case WaitBegan() | WaitEnded():
                 self._take_wait(change)
             case NoticeUndelivered(notice=one):

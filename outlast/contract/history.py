@@ -36,6 +36,7 @@ from outlast.contract.records import (
     message_of,
     read,
     read_carried,
+    resolved_stays_of,
     takeover_of,
 )
 from outlast.loop.actions import DeliverRecord
@@ -91,6 +92,7 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         customer=customer_of(record.settings),
         takeover=takeover_of(record.settings),
         budgets=budgets_of(record.settings),
+        resolved_stays_ms=resolved_stays_of(record.settings),
     )
     return RunStarted(
         at_ms=at_ms,
@@ -140,6 +142,9 @@ _UPDATES: Final[Mapping[str, type[Event]]] = {
 }
 """The events of signals and updates that programs send, by name. Each inherits its payload's record."""
 
+_NO_SUCH_SIGNAL: Final = "There is no such signal. Signals: decide, claim, hold, say, release, set_aside, withdraw, cancel."
+"""A part of the states to which recorded histories fold, so that later signals are not in it."""
+
 E = TypeVar("E", bound=Event)
 
 
@@ -174,9 +179,7 @@ def signalled(
             return replace(event, arrived_at_ms=arrived_at_ms)
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
-    known = ", ".join((*ACTION_NAMED, names.WITHDRAW, names.SIGNAL_CANCEL))
-    problem = f"There is no such signal. Signals: {known}."
-    return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=problem)
+    return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=_NO_SUCH_SIGNAL)
 
 
 def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:

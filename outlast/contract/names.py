@@ -115,6 +115,8 @@ ListedStatus: TypeAlias = Literal[
     "blocked",
     "idle",
     "on_call",
+    "snoozed",
+    "resolved",
     "completed",
     "failed",
     "cancelled",
@@ -123,9 +125,9 @@ ListedStatus: TypeAlias = Literal[
 """The status of a run in lists; `on_call` while people speak with its agent."""
 
 WAITING: Final[frozenset[str]] = frozenset(
-    {"on_call", "waiting", "parked", "held", "blocked", "idle"}
+    {"on_call", "waiting", "parked", "held", "blocked", "idle", "snoozed", "resolved"}
 )
-"""The statuses of open runs that wait for somebody."""
+"""The statuses of open runs that do not work: they wait for somebody, or for their time."""
 
 ANYBODY_MAY: Final = "*"
 """In `ATTRIBUTE_GROUPS`: a pending request is not only for some people."""
@@ -149,6 +151,7 @@ SETTING_TAKEOVER: Final = "takeover"
 """The setting with the terms under which people take the conversation over."""
 
 SETTING_BUDGETS: Final = "budgets"
+SETTING_RESOLVED_STAYS: Final = "resolved_stays_ms"
 """The setting with what a run may spend before a person decides whether it goes on."""
 
 SETTING_INSTRUCTIONS: Final = "instructions"

@@ -21,6 +21,7 @@ from outlast.contract.names import (
     SETTING_AS_TOOL,
     SETTING_BUDGETS,
     SETTING_CUSTOMER,
+    SETTING_RESOLVED_STAYS,
     SETTING_TAKEOVER,
     SETTINGS_OF_TRACE,
     SIGNAL_LEND,
@@ -43,7 +44,7 @@ from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
 from outlast.loop.redacted import Redacted
 from outlast.loop.spending import model_uses, spent_of_parent
-from outlast.loop.start import NOBODY, Budget, Customer, Parent
+from outlast.loop.start import NOBODY, RESOLVED_STAYS_MS, Budget, Customer, Parent
 from outlast.loop.state import LoopState, redacted_in
 from outlast.loop.values import (
     DEFAULT_MAX_TURNS,
@@ -373,6 +374,16 @@ def budgets_of(settings: JsonObject | None) -> tuple[Budget, ...]:
     """
     written: Json = (settings or {}).get(SETTING_BUDGETS)
     return () if written is None else read(tuple[Budget, ...], written)
+
+
+def resolved_stays_of(settings: JsonObject | None) -> int:
+    """Return how long a resolved conversation stays open, in milliseconds.
+
+    Raises:
+        UnreadableRecordError: the setting does not fit.
+    """
+    written: Json = (settings or {}).get(SETTING_RESOLVED_STAYS)
+    return RESOLVED_STAYS_MS if written is None else read(int, written)
 
 
 def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:

@@ -5,7 +5,7 @@ event inherits the record and adds a time.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest, Decision, Person
 from outlast.loop.calls import ModelReply, WaitPlace
@@ -14,6 +14,11 @@ from outlast.loop.values import Json, JsonObject
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
 HoldMode: TypeAlias = Literal["immediate", "after_turn"]
+CaseDeed: TypeAlias = Literal["assign", "comment", "resolve", "reopen", "snooze", "tag", "link"]
+
+LONGEST_COMMENT: Final = 10_000
+LONGEST_NAME: Final = 500
+"""The most characters of a comment, and of a name, a tag or an id in a `CaseAction`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +135,49 @@ class SetAsideAction(PersonRecord):
             raise ValueError("item and part must be 0 or more")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseAction(PersonRecord):
+    """Something about the case of a conversation: whose it is, and how it stands.
+
+    Attributes:
+        do: what is done; the fields below belong to one of these each.
+        to: who gets it (`assign`); empty for nobody, or for whom the team chooses.
+        team: the team that gets it (`assign`); empty for none.
+        text: the words (`comment`), or why (`resolve`).
+        comment_id: a second comment with the same id is the same comment.
+        until_ms: when it comes back, in milliseconds since the epoch (`snooze`).
+        add: tags that it has from now on (`tag`), or ids of conversations (`link`).
+        remove: tags or ids that it has no more.
+
+    Raises:
+        ValueError: what is done needs something that is not there, or has something too long.
+    """
+
+    do: CaseDeed
+    to: str = ""
+    team: str = ""
+    text: str = ""
+    comment_id: str = ""
+    until_ms: int | None = None
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what says nothing, or too much."""
+        if len(self.text) > LONGEST_COMMENT:
+            raise ValueError(f"text must have at most {LONGEST_COMMENT:,} characters")
+        if self.do == "comment" and not (self.text.strip() and self.comment_id):
+            raise ValueError("comment needs text, and comment_id, which tells it from every other")
+        if self.do == "snooze" and self.until_ms is None:
+            raise ValueError("snooze needs until_ms, the time at which the conversation comes back")
+        words = (*self.add, *self.remove)
+        if self.do in {"tag", "link"} and not all(one.strip() for one in words or ("",)):
+            raise ValueError(f"{self.do} needs words in add or remove")
+        longest = max((len(one) for one in (self.to, self.team, *words)), default=0)
+        if longest > LONGEST_NAME:
+            raise ValueError(f"names, tags and ids must have at most {LONGEST_NAME} characters")
+
+
 def fields_of(person: Person) -> dict[str, Any]:
     """Return the fields of a `PersonRecord`, or of a `Decision`, that say who sends it."""
     return {
@@ -141,7 +189,9 @@ def fields_of(person: Person) -> dict[str, Any]:
     }
 
 
-Action: TypeAlias = Decision | ClaimAction | HoldAction | SayAction | ReleaseAction | SetAsideAction
+Action: TypeAlias = (
+    Decision | ClaimAction | HoldAction | SayAction | ReleaseAction | SetAsideAction | CaseAction
+)
 """Everything that a person can do in a run."""
 
 

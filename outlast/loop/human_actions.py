@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from outlast.loop import effect_results, people
+from outlast.loop import case_acts, effect_results, people
 from outlast.loop.actions import (
     Action,
+    CaseAction,
     ClaimAction,
     HoldAction,
     ReleaseAction,
@@ -21,6 +22,7 @@ from outlast.loop.approvals import Decision
 from outlast.loop.events import PersonActed
 from outlast.loop.problems import (
     aside_problem,
+    case_problem,
     claim_problem,
     decision_problem,
     gave_up_already,
@@ -64,7 +66,7 @@ class HumanAction(Generic[A]):
     repeats: Callable[[LoopState, A], bool] = lambda state, action: False
     attempt: Callable[[A], str]
     receipt: Callable[[LoopState, A], JsonObject]
-    told_as: Literal["held", "said", "released", "set_aside"] | None = None
+    told_as: Literal["held", "said", "released", "set_aside", "case"] | None = None
     note: Callable[[PersonActed[A]], str] = lambda event: ""
     text: Callable[[A], str] = lambda action: ""
 
@@ -121,6 +123,38 @@ def _aside_note(event: PersonActed[SetAsideAction]) -> str:
     what = f"item {action.item}" + ("" if action.part is None else f", part {action.part}")
     back = f"{what} taken back" if action.back else what
     return f"{back}: {action.reason}" if action.reason else back
+
+
+def _case_receipt(state: LoopState, _action: CaseAction) -> JsonObject:
+    case = state.case
+    return {
+        "status": state.status,
+        "team": case.team,
+        "to": case.to,
+        "resolved_ms": case.resolved_ms,
+        "snoozed_until_ms": case.snoozed_until_ms,
+        "tags": list(case.tags),
+        "links": list(case.links),
+    }
+
+
+def _case_note(event: PersonActed[CaseAction]) -> str:
+    action = event.action
+    match action.do:
+        case "assign":
+            whom = " of ".join(one for one in (action.to, action.team) if one)
+            return f"assigned to {whom or 'nobody'}"
+        case "comment":
+            return f"comment {action.comment_id}"
+        case "resolve":
+            return "resolved"
+        case "reopen":
+            return "reopened"
+        case "snooze":
+            return "snoozed"
+        case _:
+            words = [*action.add, *(f"not {one}" for one in action.remove)]
+            return f"{action.do} {', '.join(words)}"
 
 
 HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
@@ -197,6 +231,20 @@ HUMAN_ACTIONS: Final[tuple[HumanAction[Any], ...]] = (
         receipt=_aside_receipt,
         told_as="set_aside",
         note=_aside_note,
+    ),
+    HumanAction[CaseAction](
+        name="case",
+        record=CaseAction,
+        usage='Assign, comment, resolve, reopen, snooze, tag or link a conversation: {"do": "assign", '
+        '"to": "...", "by": "..."}',
+        about="conversation",
+        problem=case_problem,
+        apply=case_acts.act_on_case,
+        attempt=lambda one: one.do,
+        receipt=_case_receipt,
+        told_as="case",
+        note=_case_note,
+        text=lambda one: one.text,
     ),
 )
 

@@ -70,6 +70,7 @@ to cancel.
 from typing import Final
 
 from outlast.loop import (
+    case_acts,
     compaction,
     effect_factory,
     effect_results,
@@ -224,9 +225,11 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
 
 def _pass_time(state: LoopState, at_ms: int) -> LoopState:
     """Apply what is due by a time: reminders, escalation, expiry, and ends of waits."""
-    if not state.calls and state.gate is None:
-        return state
     before, expired = state, list[ApprovalRequest]()
+    if state.case.resolved_ms or state.case.snoozed_until_ms:
+        state = case_acts.pass_time(state, at_ms)
+    if not state.calls and state.gate is None:
+        return _rest(before, state, at_ms)
     for request in state.approvals:
         older = votes.aged(request, at_ms)
         if older is not request:

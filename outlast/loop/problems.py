@@ -5,6 +5,7 @@
 
 from outlast.loop.actions import (
     Action,
+    CaseAction,
     ClaimAction,
     HoldAction,
     ReleaseAction,
@@ -16,7 +17,7 @@ from outlast.loop.aside import SOMEBODY, Aside, may_be_left_out, parts_of
 from outlast.loop.canonical import canonical_name, digest_of, same_person
 from outlast.loop.events import PersonActed
 from outlast.loop.items import with_authors
-from outlast.loop.state import Hold, LoopState
+from outlast.loop.state import Hold, LoopState, rests
 from outlast.loop.votes import (
     Sender,
     aged,
@@ -223,6 +224,29 @@ def aside_problem(state: LoopState, event: PersonActed[SetAsideAction]) -> str |
         return f"Item {action.item} is set aside already."
     if not may_be_left_out(raw):
         return f"Item {action.item} is an instruction or a call, without which no model can go on."
+    return None
+
+
+def case_problem(state: LoopState, event: PersonActed[CaseAction]) -> str | None:
+    """Return why a person cannot do something with the case, or None if they can."""
+    action = event.action
+    if state.phase in {"new", "closing", "closed"}:
+        return "The run has ended. Start a new one."
+    if state.start.parent is not None:
+        return f"The run works for {state.start.parent.run_id}, which has the case."
+    problem = _takeover_problem(state, event, what="What colleagues do with a conversation")
+    if problem is not None:
+        return problem
+    if action.do == "snooze" and (action.until_ms or 0) <= event.at_ms:
+        return "The time at which the conversation comes back has passed."
+    if action.do not in {"resolve", "snooze"}:
+        return None
+    if not rests(state):
+        return f"Something still waits for an answer, so you cannot {action.do} the conversation."
+    if action.do == "snooze" and state.case.resolved_ms is not None:
+        return "The conversation is resolved. Reopen it first."
+    if action.do == "resolve" and state.hold is not None and not _holds(state.hold, event.person):
+        return _of_another(state.hold)
     return None
 
 

@@ -7,6 +7,7 @@ from outlast.loop.actions import CancelMode
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Remembered
 from outlast.loop.aside import Aside
 from outlast.loop.calls import Call, TriedModel
+from outlast.loop.case import Case
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import Effect
 from outlast.loop.fork import Fork
@@ -82,6 +83,7 @@ class Changes(TypedDict, total=False):
     lent: tuple[Lent, ...]
     fork: Fork | None
     aside: tuple[Aside, ...]
+    case: Case
     wants: tuple[int, ...]
     hold: Hold | None
     given_up: GivenUp | None

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
 from outlast.loop.aside import Aside
 from outlast.loop.calls import Call, Parked, TriedModel, ViewSummary
+from outlast.loop.case import Case
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.items import Item
@@ -285,6 +286,18 @@ class HoldReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class CaseChanged:
+    """The conversation is another person's, was commented, put off or resolved, or came back.
+
+    `given_back`: the person who had it gave it back by this.
+    """
+
+    before: Case
+    after: Case
+    given_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NoticeUndelivered:
     """Nobody has heard of a notice."""
 
@@ -307,6 +320,7 @@ RunChange: TypeAlias = (
     | PeopleChange
     | ViewCompacted
     | ItemSetAside
+    | CaseChanged
     | ModelReplaced
     | WaitBegan
     | WaitEnded
@@ -336,6 +350,9 @@ def run_changes(before: LoopState, event: Event | None, after: LoopState) -> Ite
         yield from _compactions(before, event, after)
         if after.aside is not before.aside:
             yield from _asides(before, after)
+        if after.case is not before.case and after.case != before.case:
+            given_back = before.hold is not None and after.hold is None
+            yield CaseChanged(before.case, after.case, given_back)
         yield from (
             ModelReplaced(after.agent, one, after.model)
             for one in _newest(before.question.tried, after.question.tried)

@@ -10,6 +10,10 @@ OWN_AGENTS: Final = "agents"
 """The key of the settings with the agents that handoffs of the run have made, as recorded changes."""
 
 
+RESOLVED_STAYS_MS: Final = 3 * 24 * 60 * 60_000
+"""How long a resolved conversation stays open, if nobody says."""
+
+
 Spending: TypeAlias = Literal["tokens", "cost_micros", "model_calls", "tool_calls", "seconds"]
 Scope: TypeAlias = Literal["run", "question", "agent"]
 
@@ -93,6 +97,7 @@ class Start:
         customer: the person for whom the run works; `NOBODY` if nobody says.
         takeover: who may take the conversation over.
         budgets: what the run may spend before a person decides whether it goes on.
+        resolved_stays_ms: how long a resolved conversation stays open.
     """
 
     max_turns: int | None = None
@@ -108,6 +113,7 @@ class Start:
     customer: Customer = NOBODY
     takeover: ApprovalTerms = DEFAULT_TERMS
     budgets: tuple[Budget, ...] = ()
+    resolved_stays_ms: int = RESOLVED_STAYS_MS
 
 
 NOT_STARTED: Final = Start()

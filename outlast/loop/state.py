@@ -16,6 +16,7 @@ from outlast.loop.approvals import (
 )
 from outlast.loop.aside import Aside, read_by_model
 from outlast.loop.calls import Call, CompactionNeed, TriedModel, WaitPlace
+from outlast.loop.case import NO_CASE, Case
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
     CallModel,
@@ -65,6 +66,8 @@ Status: TypeAlias = Literal[
     "held",
     "blocked",
     "idle",
+    "snoozed",
+    "resolved",
     "completed",
     "failed",
     "cancelled",
@@ -503,6 +506,7 @@ class LoopState:
         compaction: how what the model reads becomes shorter.
         fork: what the run, or the one that it is nested in, was forked from.
         aside: what the model does not read any more.
+        case: whose the conversation is, and how it stands.
     """
 
     run_id: str = ""
@@ -561,6 +565,7 @@ class LoopState:
     compaction: Compaction = Compaction()
     fork: Fork | None = None
     aside: tuple[Aside, ...] = ()
+    case: Case = NO_CASE
 
     @property
     def chain_id(self) -> str:
@@ -584,6 +589,9 @@ class LoopState:
             return self.outcome
         if may_save(self):
             return "running"  # a run waits for people only after saving
+        case = self.case
+        if (case.resolved_ms or case.snoozed_until_ms) and rests(self):
+            return "resolved" if case.resolved_ms else "snoozed"
         if self.hold is not None:
             return "held"
         if self.phase == "idle":
@@ -632,6 +640,13 @@ def may_save(state: LoopState) -> bool:
         state.question.unchecked_from is None
         or state.saving.to_save[0].stop <= state.question.unchecked_from
     )
+
+
+def rests(state: LoopState) -> bool:
+    """Whether nothing is left to answer, by the agent or by the person who has the conversation."""
+    if state.phase not in {"idle", "held"}:
+        return False
+    return not (state.inbox or state.unsaid or state.question.answering)
 
 
 def stands_still(state: LoopState) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outlast.loop import compaction, effect_factory, ledger, outside, phrases, spending
+from outlast.loop import case_acts, compaction, effect_factory, ledger, outside, phrases, spending
 from outlast.loop.approvals import Evidence, Remembered
 from outlast.loop.aside import Aside, entries_read
 from outlast.loop.call_forms import MAY_CALL, MCP_APPROVAL
@@ -81,6 +81,7 @@ def message_received(state: LoopState, event: MessageReceived) -> LoopState:
     """Put a message into the inbox, once."""
     if has_message(state, event.message.id):
         return state
+    state = case_acts.roused(state)
     phase = "turned" if state.phase in {"idle", "held"} else state.phase
     state = ledger.retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
     if event.message.mode == "interrupt":

@@ -25,6 +25,7 @@ from outlast.edges.rendering import (
     joined,
     named,
 )
+from outlast.loop import case_acts
 from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.aside import Aside, aside_words
 from outlast.loop.call_forms import arguments_of, name_of
@@ -152,6 +153,8 @@ def _waits_for(state: LoopState, status: str) -> str:
             return f"person: {state.hold.by}" if state.hold else ""
         case "blocked":
             return f"worker: {state.blocked[0].lacks}" if state.blocked else ""
+        case "snoozed":
+            return "its time"
         case "idle":
             return "message" if state.failure is None else f"retry: {state.failure.code}"
         case _:
@@ -175,6 +178,9 @@ def waits(state: LoopState) -> list[Wait]:
     if state.hold is not None:
         line = joined("Held by ", named(state.hold.by or "a person"))
         bars.append(Wait(summary=engine_summary(line)))
+    if (due := case_acts.due_ms(state)) is not None:
+        line = "Resolved: ends unless somebody writes" if state.case.resolved_ms else "Snoozed"
+        bars.append(Wait(summary=engine_summary(line), due_ms=due))
     return bars
 
 

@@ -40,6 +40,8 @@ MODULES = [
     repeated_waits, state_comparisons, statuses, surfaces, user_types,
 ]  # fmt: skip
 
+MACHINES = ("loop/machine.py", "loop/team/machine.py")
+
 Edit: TypeAlias = Callable[[Any], Any]
 
 
@@ -222,7 +224,7 @@ PLANTS = [
     plant(house_rules.test_no_module_is_named_after_nothing, **module("agents/utils.py", "")),
     plant(
         house_rules.test_there_is_one_loop,
-        **module("client/planted.py", "def advance(state, event): ...", "loop/machine.py"),
+        **module("client/planted.py", "def advance(state, event): ...", *MACHINES),
     ),
     plant(
         house_rules.test_only_the_loop_makes_new_states_of_a_run,

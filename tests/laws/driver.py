@@ -13,6 +13,8 @@ from outlast.contract.effects import EffectRequest
 from outlast.contract.stages import Stage, StageChange, advanced
 from outlast.loop.actions import (
     CancelMode,
+    CaseAction,
+    CaseDeed,
     ClaimAction,
     HoldAction,
     HoldMode,
@@ -619,6 +621,11 @@ class Play:
     def releases(self, by: str = "ann", **fields: Any) -> tuple[Command, ...]:
         """A person gives the conversation back."""
         action = ReleaseAction(by=by, **fields)
+        return self.take(PersonActed(at_ms=self.now_ms, action=action))
+
+    def case(self, do: CaseDeed, by: str = "ann", **fields: Any) -> tuple[Command, ...]:
+        """A person does something with the case of the conversation."""
+        action = CaseAction(do=do, by=by, **fields)
         return self.take(PersonActed(at_ms=self.now_ms, action=action))
 
     def cancelled(self, mode: CancelMode = "immediate") -> tuple[Command, ...]:

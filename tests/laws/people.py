@@ -7,12 +7,14 @@ the others do not.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from outlast.contract import names, records
 from outlast.loop.actions import (
+    CaseAction,
+    CaseDeed,
     ClaimAction,
     HoldAction,
     ReleaseAction,
@@ -47,7 +49,9 @@ from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal
 from tests.laws.driver import Play, message
 from tests.laws.people_laws import is_decision
+from tests.laws.step_laws import case_due_ms, is_at_rest
 
+_DEEDS: tuple[CaseDeed, ...] = get_args(CaseDeed)
 REQUESTER = "rob"
 NOBODY = Person()
 PEOPLE = (
@@ -103,6 +107,7 @@ PEOPLE_MOVES = (
     *["send"] * 3,
     "withdraw",
     "set aside",
+    *["case"] * 3,
 )
 """Moves of people, and of the clock."""
 
@@ -198,6 +203,8 @@ def deed(  # noqa: PLR0911  a row for each move
             return _withdraw(play, a, b)
         case "set aside":
             return _set_aside(play, a, b)
+        case "case":
+            return _case(play, a, b)
         case _:
             name = "start" if a % 16 == 15 else f"m{a % 4 if b % 8 == 7 else len(play.events)}"
             mode: SendMode = ("steer", "queue", "interrupt")[b % 3]
@@ -219,6 +226,7 @@ def next_due(state: LoopState) -> int | None:
     """Return when time next changes a request of the run itself, or ends a wait of a call."""
     times = [next_due_ms(one) for one in state.approvals if one.status == "pending"]
     times += [one.parked.due_ms for one in state.calls if one.parked is not None]
+    times += [case_due_ms(state)]
     return min((at for at in times if at is not None), default=None)
 
 
@@ -478,6 +486,40 @@ def _set_aside(play: Play, a: int, b: int) -> PersonActed[SetAsideAction]:
     return PersonActed(
         at_ms=play.now_ms,
         action=SetAsideAction(**fields_of(person), item=item, part=part, back=back),
+        verified=verified,
+    )
+
+
+def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
+    person, verified = _able_to_take_over(play, a, b)
+    case, rests = play.state.case, is_at_rest(play.state)
+    fitting: list[CaseDeed] = [
+        one
+        for one in _DEEDS
+        if b % 6 == 5
+        or (one == "reopen" and (case.resolved_ms or case.snoozed_until_ms))
+        or (one == "resolve" and rests and case.resolved_ms is None)
+        or (one == "snooze" and rests and case.resolved_ms is None)
+        or one in {"assign", "comment", "tag", "link"}
+    ]
+    do = "reopen" if "reopen" in fitting and b % 3 else fitting[a % len(fitting)]
+    words = {"tag": ("vip", "refund"), "link": ("support-7",)}.get(do, ())
+    gone = bool(case.tags if do == "tag" else case.links) and b % 3 == 0
+    return PersonActed(
+        at_ms=play.now_ms,
+        action=CaseAction(
+            **fields_of(person),
+            do=do,
+            to=PEOPLE[b % len(PEOPLE)].subject if do == "assign" else "",
+            team="billing" if b % 4 == 0 and do == "assign" else "",
+            text="Look at this." if do == "comment" else "",
+            comment_id=f"c{len(play.events) if b % 5 else 0}",
+            until_ms=play.now_ms + (40_000, 4_000_000, 9_000, -1)[b % 4]
+            if do == "snooze"
+            else None,
+            add=() if gone else words,
+            remove=words if gone else (),
+        ),
         verified=verified,
     )
 

@@ -12,6 +12,7 @@ from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage, StageBegun, StageChange
 from outlast.loop import outside
 from outlast.loop.actions import (
+    CaseAction,
     ClaimAction,
     HoldAction,
     ReleaseAction,
@@ -27,6 +28,7 @@ from outlast.loop.calls import (
     ToolResult,
     ViewSummary,
 )
+from outlast.loop.case import Case
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
     CallModel,
@@ -102,7 +104,40 @@ def is_due(state: LoopState, at_ms: int) -> bool:
     """Whether time changes a request that waits, or ends a wait of a call."""
     times = [next_due_ms(one) for one in state.approvals if one.status == "pending"]
     times += [one.parked.due_ms for one in state.calls if one.parked is not None]
+    times += [case_due_ms(state)]
     return any(at is not None and at <= at_ms for at in times)
+
+
+def case_due_ms(state: LoopState) -> int | None:
+    """When a conversation that was put off comes back, or one that was resolved ends."""
+    case = state.case
+    if case.resolved_ms is None:
+        return case.snoozed_until_ms
+    return case.resolved_ms + state.start.resolved_stays_ms if is_at_rest(state) else None
+
+
+def is_at_rest(state: LoopState) -> bool:
+    """Whether nobody waits for an answer of the agent, or of who has the conversation."""
+    waits = state.inbox or state.unsaid or state.question.answering
+    return state.phase in {"idle", "held"} and not waits
+
+
+def _changes_nothing(case: Case, action: CaseAction) -> bool:
+    """Whether a person says again what is so."""
+    match action.do:
+        case "assign":
+            return (case.team, case.to) == (action.team, action.to)
+        case "comment":
+            return action.comment_id in {one.id for one in case.comments}
+        case "resolve":
+            return case.resolved_ms is not None
+        case "reopen":
+            return case.resolved_ms is None and case.snoozed_until_ms is None
+        case "snooze":
+            return case.snoozed_until_ms == action.until_ms
+        case _:
+            words = set(case.tags if action.do == "tag" else case.links)
+            return (words | {*action.add}) - {*action.remove} == words
 
 
 def was_taken(
@@ -174,6 +209,8 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case PersonActed(action=SayAction(message_id=message_id)):
             said = () if state.hold is None else state.hold.said
             return message_id in said or refusal_of(state, event) is not None
+        case PersonActed(action=CaseAction() as action):
+            return refusal_of(state, event) is not None or _changes_nothing(state.case, action)
         case NestedReported():
             return not any(
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id

@@ -8,7 +8,14 @@ from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from outlast.loop.actions import ClaimAction, HoldAction, ReleaseAction, SayAction, SetAsideAction
+from outlast.loop.actions import (
+    CaseAction,
+    ClaimAction,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+    SetAsideAction,
+)
 from outlast.loop.approvals import Decision
 from outlast.loop.effects import EffectFailed
 from outlast.loop.events import (
@@ -108,6 +115,8 @@ def label(before: LoopState, event: Event, last_ms: int) -> str:  # noqa: C901, 
             return "release to another agent" if to else "release"
         case PersonActed(action=SetAsideAction(back=back)):
             return "take back" if back else "set aside"
+        case PersonActed(action=CaseAction(do=do)):
+            return f"case: {do}"
         case PersonActed():
             raise AssertionError(f"{event.action} has no row here")
         case MessageReceived() if has_message(before, event.message.id):

@@ -94,6 +94,23 @@ REFUSED = ModelError(
 )
 
 
+async def _case(handle: RunHandle) -> None:
+    """Assign, comment, tag and link it, put it off, resolve it, and write once more."""
+    await handle.wait(lambda state: state.status == "idle")
+    await handle.assign("bob", by=ANN, team="billing")
+    await handle.comment("Look at this.", by=ANN, comment_id="c1")
+    await handle.tag("vip", by=ANN)
+    await handle.link("support-7", by=ANN)
+    await handle.snooze(timedelta(seconds=1), by=ANN)
+    await handle.wait(lambda state: state.status == "idle")
+    await handle.hold(by=ANN)
+    await handle.resolve(by=ANN, why="paid")
+    await handle.reopen(by=ANN)
+    await handle.resolve(by=ANN)
+    await (await handle.send("One more thing.")).answer()
+    await handle.cancel(mode="after_turn")
+
+
 async def _set_aside(handle: RunHandle) -> None:
     await handle.wait(lambda state: state.status == "idle")
     await handle.take_back(0, by=ANN)
@@ -350,6 +367,12 @@ SCENARIOS: dict[str, Scenario] = {
         steps=("hello", "you are welcome"),
         keep_open=True,
         play=_take_over,
+        options={"run_config": ANYBODY},
+    ),
+    "case": Scenario(
+        steps=("hello", "you are welcome"),
+        keep_open=True,
+        play=_case,
         options={"run_config": ANYBODY},
     ),
     "set_aside": Scenario(

@@ -240,6 +240,8 @@ class RunConfig:
         takeover: who may take the conversation over; only the audience, `unverified` and `risk` of
             the policy matter. None: anybody who proves who they are.
         budgets: what the run may spend before a person decides whether it goes on.
+        resolved_stays_open: how long a conversation that a person has resolved waits for another
+            word of the customer before it ends, to a year; default 3 days.
     """
 
     model: Any = None
@@ -278,6 +280,7 @@ class RunConfig:
     stream_interval: timedelta | None = None
     takeover: ApprovalPolicy | None = None
     budgets: Sequence[Budget] | None = None
+    resolved_stays_open: timedelta | None = None
 
     def __new__(cls, **settings: Any) -> Self:
         """Refuse unknown fields; the message says where some of them belong."""
@@ -348,6 +351,12 @@ def _check_interval(place: str, interval: timedelta) -> None:
         )
 
 
+def _check_stay(place: str, stay: timedelta) -> None:
+    of_kinds(timedelta)(place, stay)
+    if not timedelta(minutes=1) <= stay <= timedelta(days=366):
+        raise UserError(f"{place} must be from a minute to a year, not {stay}.")
+
+
 def _check_wrappers(place: str, wrappers: object) -> None:
     texts = cast("list[object]", wrappers) if isinstance(wrappers, list | tuple) else []
     if [type(text) for text in texts] != [str, str]:
@@ -379,6 +388,7 @@ _RULES: Final[dict[str, Rule]] = {
     "tool_error_formatter": called_with("args", or_a=_NAME),
     "output_guardrail_blocked_message": optional(_check_blocked_message),
     "stream_interval": optional(_check_interval),
+    "resolved_stays_open": optional(_check_stay),
     "budgets": optional(list_of(Budget, "use Budget(...)")),
 }
 

@@ -71,6 +71,7 @@ CONFIG_FIELDS: dict[str, str] = {
     "tool_not_found_behavior": "tool_not_found_behavior",
     "heartbeat_ms": "heartbeat_timeout",
     "stream_interval_ms": "stream_interval",
+    "resolved_stays_ms": "resolved_stays_open",
     "takeover": "takeover",
     "budgets": "budgets",
     "session_settings": "session_settings",
@@ -96,6 +97,8 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None, name_of: Name
         settings["heartbeat_ms"] = int(config.heartbeat_timeout.total_seconds() * 1000)
     if config.stream_interval is not None:
         settings["stream_interval_ms"] = round(config.stream_interval.total_seconds() * 1000)
+    if config.resolved_stays_open is not None:
+        settings["resolved_stays_ms"] = round(config.resolved_stays_open.total_seconds() * 1000)
     if config.takeover is not None:
         settings["takeover"] = _sparse(config.takeover.terms("external_reversible"))
     if config.budgets:

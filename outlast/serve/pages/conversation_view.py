@@ -63,6 +63,8 @@ BADGES: Final[dict[str, Badge]] = {
     "blocked": Badge("no worker can go on", "is-bad"),
     "idle": Badge("waits for the customer"),
     "on_call": Badge("on a call", "is-info"),
+    "snoozed": Badge("snoozed"),
+    "resolved": Badge("resolved", "is-ok"),
     "completed": Badge("completed", "is-ok"),
     "failed": Badge("failed", "is-bad"),
     "cancelled": Badge("cancelled"),

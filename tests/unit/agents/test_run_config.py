@@ -108,6 +108,7 @@ EVERYTHING: dict[str, Any] = {
     "stream_interval": timedelta(seconds=1),
     "takeover": ApprovalPolicy(audience="support"),
     "budgets": [Budget(tokens=50_000)],
+    "resolved_stays_open": timedelta(days=1),
 }
 
 

@@ -92,7 +92,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.MEMO_SCHEDULE: "outlast_schedule",
     }
     assert all(name == value for name, value in recorded.items())
-    of_people = {"claim", "hold", "say", "release", "set_aside", "withdraw"}
+    of_people = {"claim", "hold", "say", "release", "set_aside", "case", "withdraw"}
     of_programs = {"cancel", "nested", "lend", "line_reply", "deliver"}
     assert {"decide", *of_programs, *of_people} == names.SIGNALS
     assert names.SEARCH_ATTRIBUTES == {

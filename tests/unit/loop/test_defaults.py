@@ -39,6 +39,7 @@ OTHERS: dict[str, Any] = {
     "Message.mode": "steer",
     "OutsideWait.on_timeout": "tool",
     "RunTool.form": "function_call",
+    "Start.resolved_stays_ms": 3 * 24 * 60 * 60_000,
 }
 """All other defaults are False, zero or empty."""
 

@@ -30,7 +30,7 @@ def receipt_of(play: Play, action: Action) -> dict[str, Any]:
 
 def test_every_action_has_one_row_and_a_name_of_its_own() -> None:
     assert [one.record for one in HUMAN_ACTIONS] == [*get_args(Action)]
-    assert [*ACTION_NAMED] == ["decide", "claim", "hold", "say", "release", "set_aside"]
+    assert [*ACTION_NAMED] == ["decide", "claim", "hold", "say", "release", "set_aside", "case"]
     assert all('{"' in one.usage for one in HUMAN_ACTIONS), "an example of the payload"
 
 

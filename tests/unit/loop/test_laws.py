@@ -12,13 +12,14 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.contract import records
+from outlast.loop.actions import CaseDeed
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change, diff
@@ -60,6 +61,7 @@ EFFECTIVE = (
     *("release", "release to another agent", "withdraw a message", "time passes, something is due"),
     *("deliver", "deliver, while nothing waits", "set aside", "take back"),
     *("message, queue", "message, steer", "message, interrupt"),
+    *(f"case: {do}" for do in get_args(CaseDeed)),
 )
 """What people do in random runs; see `tests/laws/tally.py`, which prints the whole table."""
 

@@ -1,0 +1,150 @@
+"""What colleagues do with a conversation: whose it is, what they write about it, and how it stands."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from outlast.agents.checks import check_printable
+from outlast.agents.errors import UserError
+from outlast.client.people.actions import By, People, person_of
+from outlast.edges.clock import now_ms
+from outlast.loop.actions import CaseAction, CaseDeed, fields_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseReceipt:
+    """The state of a conversation after an act of a colleague.
+
+    Attributes:
+        run_id: the run.
+        status: its status, such as `resolved` or `snoozed`.
+        team: the team that it is assigned to; empty for none.
+        to: the person that it is assigned to; empty for nobody.
+        resolved_at: when it was resolved; None if it is open.
+        snoozed_until: when it comes back; None if nobody has put it off.
+        tags: the words by which people find it.
+        links: the ids of other conversations about the same.
+    """
+
+    run_id: str
+    status: str
+    team: str = ""
+    to: str = ""
+    resolved_at: datetime | None = None
+    snoozed_until: datetime | None = None
+    tags: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+class Cases(People):
+    """What colleagues do with a conversation; `RunHandle` inherits it.
+
+    Whoever may take the conversation over may do all of it. Neither the customer nor the model reads
+    any of it. A repeated call changes nothing and has the same receipt.
+    """
+
+    async def assign(self, to: By = None, *, by: By, team: str = "") -> CaseReceipt:
+        """Assign the conversation to a person, to a team, or to nobody.
+
+        Args:
+            to: the person; None for whom the team chooses, or for nobody.
+            by: who assigns it.
+            team: the name of the team; empty for none.
+
+        Raises:
+            UserError: the run has ended, or this person may not do it.
+        """
+        return await self._act("assign", by, to=person_of(to).subject, team=team)
+
+    async def comment(self, text: str, *, by: By, comment_id: str | None = None) -> CaseReceipt:
+        """Write something for colleagues; a `comment_id` makes a repeated call the same comment.
+
+        Raises:
+            UserError: the text is empty or longer than 10,000 characters, the run has ended, or this
+                person may not do it.
+        """
+        check_printable("comment(comment_id=...)", comment_id or "")
+        name = comment_id or f"c-{secrets.token_hex(8)}"
+        return await self._act("comment", by, text=text, comment_id=name)
+
+    async def resolve(self, *, by: By, why: str = "") -> CaseReceipt:
+        """Say that nothing is left to do.
+
+        A word of the customer reopens the conversation. Without one it ends, after
+        `RunConfig(resolved_stays_open=)`. Who holds the conversation gives it back by this.
+
+        Raises:
+            UserError: something still waits for an answer, somebody else holds the conversation, the
+                run has ended, or this person may not do it.
+        """
+        return await self._act("resolve", by, text=why)
+
+    async def reopen(self, *, by: By) -> CaseReceipt:
+        """Open a conversation again that was resolved, or bring back one that was put off.
+
+        Raises:
+            UserError: the run has ended, or this person may not do it.
+        """
+        return await self._act("reopen", by)
+
+    async def snooze(self, until: datetime | timedelta, *, by: By) -> CaseReceipt:
+        """Put a conversation off; it comes back then, or with the customer's next word.
+
+        Args:
+            until: when, as a time with a zone or as a duration from now.
+            by: who puts it off.
+
+        Raises:
+            UserError: the time has no zone or has passed, something still waits for an answer, the
+                run has ended, or this person may not do it.
+        """
+        return await self._act("snooze", by, until_ms=_time_ms(until))
+
+    async def tag(self, *tags: str, by: By, remove: tuple[str, ...] = ()) -> CaseReceipt:
+        """Add tags, by which people find the conversation, and remove others.
+
+        Raises:
+            UserError: there is no tag, the run has ended, or this person may not do it.
+        """
+        return await self._act("tag", by, add=tags, remove=tuple(remove))
+
+    async def link(self, *run_ids: str, by: By, remove: tuple[str, ...] = ()) -> CaseReceipt:
+        """Link other conversations about the same, and take links back.
+
+        Raises:
+            UserError: there is no id, the run has ended, or this person may not do it.
+        """
+        return await self._act("link", by, add=run_ids, remove=tuple(remove))
+
+    async def _act(self, do: CaseDeed, by: By, **fields: Any) -> CaseReceipt:
+        try:
+            action = CaseAction(do=do, **fields, **fields_of(person_of(by)))
+        except ValueError as error:
+            raise UserError(f"{do}(): {error}.") from None
+        outcome = await self._update(self._address, action, f"case-{secrets.token_hex(8)}")
+        return CaseReceipt(
+            run_id=self._address.run_id,
+            status=outcome["status"],
+            team=outcome["team"],
+            to=outcome["to"],
+            resolved_at=_time(outcome["resolved_ms"]),
+            snoozed_until=_time(outcome["snoozed_until_ms"]),
+            tags=tuple(outcome["tags"]),
+            links=tuple(outcome["links"]),
+        )
+
+
+def _time(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def _time_ms(until: datetime | timedelta) -> int:
+    if isinstance(until, timedelta):
+        return now_ms() + round(until.total_seconds() * 1000)
+    is_time = isinstance(cast("object", until), datetime)
+    if not is_time or until.tzinfo is None:
+        raise UserError(
+            f"snooze(until) must be a time with a zone, or a timedelta, not {until!r:.80}."
+        )
+    return round(until.timestamp() * 1000)

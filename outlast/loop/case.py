@@ -1,0 +1,86 @@
+"""The case of a conversation: whose it is, how it stands, and what colleagues write about it.
+
+Neither the customer nor the model reads any of it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+COMMENTS_KEPT: Final = 200
+"""The newest comments that a run's state has; its history has all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """What a person wrote for colleagues.
+
+    Attributes:
+        id: a second comment with the same id is the same comment.
+        by: who wrote it.
+        text: the words.
+        at_ms: when, in milliseconds since the epoch.
+    """
+
+    id: str
+    by: str
+    text: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Whose a conversation is, and how it stands.
+
+    Attributes:
+        team: the team that it is assigned to; empty for none.
+        to: the person that it is assigned to; empty for nobody.
+        since_ms: since when it is theirs, in milliseconds since the epoch.
+        due_ms: until when they may take it, before the team gives it to the next one; None for no
+            limit.
+        report: the number of the newest report to a team. The team's answer names the one it answers.
+        resolved_ms: when a person said that nothing is left to do; None if it is open.
+        resolved_by: who said so.
+        snoozed_until_ms: when it comes back; None if nobody has put it off.
+        tags: the words by which people find it.
+        comments: the newest comments, in order.
+        links: the ids of other conversations about the same.
+    """
+
+    team: str = ""
+    to: str = ""
+    since_ms: int = 0
+    due_ms: int | None = None
+    report: int = 0
+    resolved_ms: int | None = None
+    resolved_by: str = ""
+    snoozed_until_ms: int | None = None
+    tags: tuple[str, ...] = ()
+    comments: tuple[Comment, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+NO_CASE: Final = Case()
+"""Of a run about whose case nobody has said anything."""
+
+
+def case_words(before: Case, after: Case) -> str:
+    """Return what changed, in words; empty if people see no change."""
+    said: list[str] = []
+    if (before.team, before.to) != (after.team, after.to):
+        whom = " of ".join(one for one in (after.to, after.team) if one)
+        said.append(f"assigned to {whom or 'nobody'}")
+    if (before.resolved_ms is None) != (after.resolved_ms is None):
+        said.append("reopened" if after.resolved_ms is None else "resolved")
+    elif before.snoozed_until_ms != after.snoozed_until_ms:
+        said.append("back" if after.snoozed_until_ms is None else "snoozed")
+    for what, old, new in (("tag", before.tags, after.tags), ("link", before.links, after.links)):
+        said += [f"{what} {one}" for one in new if one not in old]
+        said += [f"no {what} {one}" for one in old if one not in new]
+    said += [f"comment: {one.text}" for one in new_comments(before, after)]
+    return "; ".join(said)
+
+
+def new_comments(before: Case, after: Case) -> list[Comment]:
+    """Return the comments that came; a state keeps only the newest."""
+    known = {one.id for one in before.comments}
+    return [one for one in after.comments if one.id not in known]

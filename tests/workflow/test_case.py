@@ -1,0 +1,96 @@
+"""The case of a conversation on a real server: who has it, what time does, and who hears of it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.errors import UserError
+from outlast.client.audit import audit_run
+from outlast.client.people.cases import CaseReceipt
+from outlast.client.runs import RunFilter, list_runs
+from outlast.edges.clock import now_ms
+from outlast.testing import ScriptedModel, say
+from tests.workflow.desk import Desk
+from tests.workflow.test_long_runs import true_in_the_end
+
+CLERK = Agent[Any](name="Clerk")
+
+
+async def rests(desk: Desk, **options: Any) -> Any:
+    """Start a conversation whose question is answered."""
+    await desk.open(CLERK, model=ScriptedModel(always=lambda _: say("Hello.")))
+    handle = await desk.start(CLERK, "Where is my order?", keep_open=True, **options)
+    await desk.until_status(handle, "idle")
+    return handle
+
+
+async def test_colleagues_share_a_conversation_and_a_word_of_the_customer_reopens_it(
+    desk: Desk,
+) -> None:
+    handle = await rests(desk)
+    assert await handle.assign("bob", by="ann", team="billing") == CaseReceipt(
+        run_id=handle.id, status="idle", team="billing", to="bob"
+    )
+    for _ in range(2):
+        await handle.comment("A known case, @cid.", by="bob", comment_id="c1")
+    await handle.tag("vip", "refund", by="bob")
+    await handle.tag(by="bob", remove=("refund",))
+    receipt = await handle.resolve(by="bob", why="paid")
+    assert (receipt.status, receipt.tags) == ("resolved", ("vip",))
+
+    async def is_listed() -> bool:
+        listed = await list_runs(desk.client, RunFilter(status="resolved"))
+        return handle.id in {one.run_id for one in listed}
+
+    await true_in_the_end(is_listed)
+    answer = await (await handle.send("One more thing.")).answer()
+    assert answer.final_output == "Hello."
+    state = await desk.until_status(handle, "idle")
+    assert (state.case.resolved_ms, state.case.to) == (None, "bob")
+    assert not any("known case" in str(item.raw) for item in state.items)
+    rows = [one for one in (await audit_run(desk.client, handle.id)).records if one.event == "case"]
+    assert [(one.by, one.note, one.text) for one in rows] == [
+        ("ann", "assigned to bob of billing", ""),
+        ("bob", "comment c1", "A known case, @cid."),
+        ("bob", "tag vip, refund", ""),
+        ("bob", "tag not refund", ""),
+        ("bob", "resolved", "paid"),
+    ]
+
+
+async def test_a_snoozed_conversation_comes_back_while_nobody_looks(desk: Desk) -> None:
+    handle = await rests(desk)
+    with pytest.raises(UserError, match="has passed"):
+        await handle.snooze(timedelta(seconds=-1), by="ann")
+    with pytest.raises(UserError, match="a time with a zone"):
+        await handle.snooze(datetime(2030, 1, 1), by="ann")  # noqa: DTZ001  what is refused
+    receipt = await handle.snooze(datetime.fromtimestamp(now_ms() / 1000 + 2, UTC), by="ann")
+    assert receipt.status == "snoozed"
+    await desk.until_status(handle, "idle")
+
+
+async def test_a_resolved_conversation_ends_after_its_time(desk: Desk) -> None:
+    config = RunConfig(resolved_stays_open=timedelta(minutes=1))
+    with pytest.raises(UserError, match="from a minute to a year"):
+        RunConfig(resolved_stays_open=timedelta(seconds=1))
+    handle = await rests(desk, run_config=config)
+    await handle.hold(by="ann")
+    with pytest.raises(UserError, match="ann has the conversation"):
+        await handle.resolve(by="bob")
+    assert (await handle.resolve(by="ann")).status == "resolved"
+    state = await desk.until_status(handle, "resolved")
+    assert (state.hold, state.start.resolved_stays_ms) == (None, 60_000)
+
+
+async def test_what_nobody_reopens_ends_as_completed(desk: Desk) -> None:
+    await desk.open(CLERK, model=ScriptedModel(always=lambda _: say("Hello.")))
+    handle = await desk.start_record(
+        agent="Clerk", input="Hello", keep_open=True, settings={"resolved_stays_ms": 2_000}
+    )
+    await desk.until_status(handle, "idle")
+    await handle.resolve(by="ann")
+    assert (await desk.result(handle)).final_output == "Hello."
+    assert (await handle.state()).status == "completed"
