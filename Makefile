@@ -62,7 +62,7 @@ PARTS ?= $(CURDIR)/$(VENV)/check
 # Runs a command, and writes what it costs to a file.
 MEASURED = $(BIN)/python -m tests.gate run $(PARTS)
 # What depends on other people's packages and servers more than on a commit.
-NIGHTLY := pythons newest temporalio-next servers cluster restore otel-where-possible litellm-proxy coming-from sdk-packages deploy scan every-page every-host laws monitoring
+NIGHTLY := pythons newest temporalio-next servers cluster restore otel-where-possible litellm-proxy coming-from sdk-packages deploy scan every-page every-host laws monitoring faults-sample
 # What takes hours; with HOURS=, the load of a cluster alone.
 SOAK := $(if $(HOURS),load,crash fuzz-longer mutate hunt load)
 # `make check WITHOUT_NODE=1` leaves out what needs Node.js.
@@ -75,7 +75,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # keep two cores busy; the others take only tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
-.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients cluster load deploy deploy-tools hunt older-server servers named-server litellm-proxy monitoring restore otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
+.PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients cluster load deploy deploy-tools hunt faults faults-sample faults-packages older-server servers named-server litellm-proxy monitoring restore otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -97,6 +97,20 @@ load: $(VENV)/.test ## such a cluster for hours, with kills and deploys at rando
 
 hunt: $(VENV)/.test ## look for tests that fail at times; hours, in pieces: ROUNDS=rest,busy MINUTES=50 IN=tests/crash
 	@$(BIN)/python -m tests.hunt $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MINUTES),--minutes $(MINUTES)) $(IN)
+
+# Each part of a small production is a process in a network namespace. Packages that are missing are installed where
+# they may be; rows that need what is not there are skipped, and say what it is.
+faults: $(VENV)/.test faults-packages ## cut networks, full and slow disks, clocks that jump, no memory; ROWS="worker disk"; under 20 minutes, as root
+	@$(BIN)/python -m tests.faults $(ROWS)
+
+faults-sample: $(VENV)/.test ## the quick ones of these, on the embedded server
+	@$(BIN)/python -m tests.faults --sample
+
+faults-packages:
+	@test -n "$$(ls /usr/lib/postgresql 2>/dev/null)" -a -n "$$(ls -d /usr/lib/*/faketime 2>/dev/null)" \
+		|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update --quiet=2 \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends postgresql faketime >/dev/null; } \
+		|| echo "make faults: PostgreSQL and libfaketime are not here and cannot be installed: apt-get install postgresql faketime"
 
 older-server: server-$(OLDEST) ## what is searched for and reset, on the oldest server that is supported
 

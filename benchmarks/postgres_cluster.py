@@ -47,7 +47,7 @@ _GRPC_PORTS = ("FRONTEND", "HISTORY", "MATCHING", "WORKER")
 def lacking() -> str:
     """Return what this machine lacks for the cluster, in a sentence; empty if it lacks nothing."""
     try:
-        _postgres_tool("postgres")
+        postgres_tool("postgres")
     except FileNotFoundError as error:
         return str(error)
     if all((CACHE / VERSION / name).exists() for name in ("server", "sql")) or shutil.which("go"):
@@ -92,7 +92,7 @@ class PostgresCluster:
 
     def query(self, sql: str) -> str:
         """Return the single value of a query to the database of the server."""
-        command = [str(_postgres_tool("psql")), "-h", HOST, "-p", str(self._database_port)]
+        command = [str(postgres_tool("psql")), "-h", HOST, "-p", str(self._database_port)]
         command += ["-U", "temporal", "-d", "temporal", "-Atc", sql]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout.strip()
@@ -103,7 +103,7 @@ class PostgresCluster:
         folder.mkdir(mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        command = [str(_postgres_tool("pg_basebackup")), "-D", str(folder), "-h", HOST]
+        command = [str(postgres_tool("pg_basebackup")), "-D", str(folder), "-h", HOST]
         command += ["-p", str(self._database_port), "-U", "temporal", "-c", "fast", "-X", "stream"]
         copying = [*_as_postgres(), *command]
         await asyncio.to_thread(subprocess.run, copying, check=True, capture_output=True)
@@ -127,10 +127,10 @@ class PostgresCluster:
         copying = ["cp", "-a", str(snapshot), str(self._home / "postgres")]
         subprocess.run(copying, check=True)  # with its owner
         self._run_postgres()
-        self._start_server(_built("server"))
+        self._start_server(built("server"))
 
     def _start(self) -> None:
-        binaries = [_built(name) for name in ("server", "sql")]
+        binaries = [built(name) for name in ("server", "sql")]
         self._start_postgres()
         for database, schema in (("temporal", "temporal"), ("temporal_visibility", "visibility")):
             self._create_schema(binaries[1], database, schema)
@@ -143,13 +143,13 @@ class PostgresCluster:
         if os.geteuid() == 0:
             self._home.chmod(0o755)
             shutil.chown(data, "postgres", "postgres")
-        initdb = [str(_postgres_tool("initdb")), "-D", str(data), "-U", "temporal", "-A", "trust"]
+        initdb = [str(postgres_tool("initdb")), "-D", str(data), "-U", "temporal", "-A", "trust"]
         subprocess.run([*_as_postgres(), *initdb, "-E", "UTF8"], check=True, capture_output=True)
         self._run_postgres()
 
     def _run_postgres(self) -> None:
         data = self._home / "postgres"
-        command = [str(_postgres_tool("postgres")), "-D", str(data), "-k", str(data)]
+        command = [str(postgres_tool("postgres")), "-D", str(data), "-k", str(data)]
         command += ["-c", f"listen_addresses={HOST}", "-p", str(self._database_port)]
         with (self._home / "postgres.log").open("wb") as log:
             self._postgres = subprocess.Popen([*_as_postgres(), *command], stdout=log, stderr=log)
@@ -257,7 +257,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _built(name: str) -> Path:
+def built(name: str) -> Path:
     """Return a tool of the Temporal server, which is built if it is missing."""
     binary = CACHE / VERSION / name
     if not binary.exists():
@@ -272,7 +272,7 @@ def _built(name: str) -> Path:
     return binary
 
 
-def _postgres_tool(name: str) -> Path:
+def postgres_tool(name: str) -> Path:
     """Return a tool of the newest PostgreSQL on this machine."""
     found = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3])
