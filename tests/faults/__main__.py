@@ -32,7 +32,7 @@ TOOLS: Final = {
 }  # fmt: skip
 WARM_SECONDS: Final = 60.0
 WARM_CONVERSATIONS: Final = 2
-AFTER_SECONDS: Final = 3.0
+AFTER_SECONDS: Final = 2.0
 """How long new conversations begin after a fault."""
 STUCK_SECONDS: Final = 90.0
 """How long after a fault the conversations may take to end."""
@@ -80,9 +80,10 @@ def outside(keep: Path | None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="outlast-faults-"))
     folder.chmod(0o755)  # PostgreSQL runs as somebody else
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command += ["sh", "-c", '"$@"; exit $?', "init"]  # reaps what others leave behind
     command += [sys.executable, "-m", "tests.faults", *sys.argv[1:], "--inside", str(folder)]
     process = subprocess.Popen(command, preexec_fn=_die_with_parent)  # noqa: PLW1509  no threads
-    signal.signal(signal.SIGTERM, lambda _number, _frame: process.terminate())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return process.wait()
     except KeyboardInterrupt:
@@ -94,10 +95,7 @@ def outside(keep: Path | None) -> int:
             ignored = shutil.ignore_patterns("disks", "*.img")
             shutil.copytree(folder, keep, dirs_exist_ok=True, ignore=ignored)
         shutil.rmtree(folder, ignore_errors=True)
-        for group in limits.GROUPS.glob(f"**/{limits.OURS}/*"):
-            with suppress(OSError):
-                group.rmdir()
-                group.parent.rmdir()
+        limits.remove_all()
 
 
 def _die_with_parent() -> None:
@@ -189,9 +187,7 @@ async def _movable(stage: Stage, row: Row, *, movable: bool) -> None:
     """Start the parts of a row again with clocks that can jump, or without."""
     for name in row.clocks:
         if (part := stage.parts.get(name)) is not None:
-            clock = stage.clock_of(name)
-            others = {k: v for k, v in part.environment.items() if k not in clock}
-            part.environment = {**others, **(clock if movable else {})}
+            part.clock = stage.clock_of(name) if movable else {}
             await part.restart()
 
 

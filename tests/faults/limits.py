@@ -1,5 +1,6 @@
 """The limits of a part's memory and disk, by control groups of either version."""
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,13 +27,6 @@ class Limits:
                 for one in (root, root / OURS):
                     (one / "cgroup.subtree_control").write_text("+memory +io")
 
-    def remove(self) -> None:
-        """Remove the groups, once nothing is in them any more."""
-        for folder in self.folders:
-            with suppress(OSError):
-                folder.rmdir()
-                folder.parent.rmdir()
-
     def memory(self, size: int | None) -> None:
         """Limit the memory to so many bytes; None lifts the limit."""
         name = "memory.limit_in_bytes" if self._is_first else "memory.max"
@@ -51,6 +45,18 @@ class Limits:
         else:
             name, line = "io.max", f"{device} wiops={per_second or 'max'}"
         (self.folders[-1] / name).write_text(line)
+
+
+def remove_all() -> None:
+    """Remove all groups, also those of an earlier run, once nothing is in them any more."""
+    for root in (GROUPS, *(one for one in GROUPS.iterdir() if one.is_dir())):
+        for _ in range(20):
+            for folder in (*(root / OURS).glob("*/"), root / OURS):
+                with suppress(OSError):
+                    folder.rmdir()
+            if not (root / OURS).exists():
+                break
+            time.sleep(0.1)
 
 
 def is_possible() -> bool:

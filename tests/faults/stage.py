@@ -68,6 +68,7 @@ class Part:
     Attributes:
         ends: how it ended each time: an exit code, or a signal as a negative number.
         wanted: False while it is to stay down.
+        clock: what it is started with, and what starts it is not, so that its clock can jump.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Part:
     log: Path
     limits: Limits
     user: str = ""
+    clock: Mapping[str, str] = field(default_factory=dict[str, str])
     process: asyncio.subprocess.Process | None = None
     ends: list[int] = field(default_factory=list[int])
     wanted: bool = True
@@ -100,6 +102,7 @@ class Part:
         command += [" ".join(map(str, self.limits.folders))]
         if self.user:
             command += ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--init-groups"]
+        command += ["env", *(f"{key}={value}" for key, value in self.clock.items())]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *command, *self.command, stdout=log, stderr=log, env=self.environment, cwd=ROOT
@@ -114,9 +117,9 @@ class Part:
 
     async def restart(self) -> None:
         """Kill it, and return when another one runs."""
-        count = len(self.ends)
+        before = self.process
         self.kill()
-        while len(self.ends) == count:  # noqa: ASYNC110  `keep` makes it true
+        while self.process is before:  # noqa: ASYNC110  `keep` makes it true
             await asyncio.sleep(0.05)
 
 
@@ -205,8 +208,6 @@ class Stage:
                 part.kill()
                 if part.process is not None:
                     await part.process.wait()
-            for limits in self.limits.values():
-                limits.remove()
 
     async def _start_server(self) -> None:
         if self.with_database:
@@ -318,7 +319,9 @@ class Stage:
 
 
 def _make_network() -> None:
+    Path("/run/netns").mkdir(exist_ok=True)
     run("mount", "-t", "tmpfs", "netns", "/run/netns")
+    run("mount", "-t", "tmpfs", "shm", "/dev/shm")  # where libfaketime leaves something behind
     run("ip", "link", "set", "lo", "up")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     for number, name in enumerate(PLACES, 1):
