@@ -5,7 +5,7 @@ All reading uses the run's history, so it works without a worker.
 
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -627,16 +627,18 @@ class RunHandle(Cases):
             RunClosed: the run has ended already.
         """
         check_choice("cancel(mode=...)", mode, CancelMode)
+        # The server accepts the cancellation of an ended workflow without an error.
+        description = await self._address.ask(self._address.describe)
+        if description.close_time is not None:
+            raise self._address.closed_error(description)
         if mode == "immediate":
-            # The server accepts the cancellation of an ended workflow without an error.
-            description = await self._address.ask(self._address.describe)
-            if description.close_time is not None:
-                raise self._address.closed_error(description)
             first = first_of(description)
             await self._address.ask(workflow_handle(self.client, self.id, first=first).cancel)
         else:
             payload: JsonObject = {"mode": mode}
-            await self._address.ask(lambda: self._address.signal(names.SIGNAL_CANCEL, payload))
+            # A run that has ended now did so meanwhile: an attempt whose answer was lost ended it.
+            with suppress(RunClosed):
+                await self._address.ask(lambda: self._address.signal(names.SIGNAL_CANCEL, payload))
 
 
 @dataclass

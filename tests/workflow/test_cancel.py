@@ -3,9 +3,17 @@
 import asyncio
 import threading
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from temporalio.client import (
+    Client,
+    DescribeWorkflowInput,
+    Interceptor,
+    OutboundInterceptor,
+    SignalWorkflowInput,
+)
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
@@ -14,6 +22,7 @@ from outlast.agents.errors import RunCancelled, RunClosed, RunTerminated
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
+from outlast.loop.actions import CancelMode
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
@@ -96,6 +105,46 @@ async def test_a_cancel_ends_the_run_at_once_in_every_phase(desk: Desk, phase: s
     assert set(outputs) <= {"This call was cancelled and did not run to its end."}
     with pytest.raises(RunClosed):
         await handle.send("Hello?")
+
+
+class LostAnswers(Interceptor):
+    """Loses the answer to the first signal, after the run has ended of it."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002  the SDK's name
+        return _LostAnswers(next)
+
+
+class _LostAnswers(OutboundInterceptor):
+    is_lost = False
+
+    async def signal_workflow(self, input: SignalWorkflowInput) -> None:  # noqa: A002  the SDK's name
+        await super().signal_workflow(input)
+        if not self.is_lost:
+            self.is_lost = True
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not await _has_ended(self.next, input.id):  # noqa: ASYNC110  the server makes it true
+                    await asyncio.sleep(0.05)
+            raise RPCError("the answer is lost", RPCStatusCode.UNAVAILABLE, b"")
+
+
+async def _has_ended(client: OutboundInterceptor, run_id: str) -> bool:
+    asked = DescribeWorkflowInput(run_id, None, rpc_metadata={}, rpc_timeout=None)
+    return (await client.describe_workflow(asked)).close_time is not None
+
+
+async def test_a_cancel_whose_answer_is_lost_is_no_error_and_one_too_late_is(desk: Desk):
+    agent = Agent[Any](name="Clerk")
+    await desk.open(agent, model=ScriptedModel("Done."))
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "idle")
+    client = await Client.connect(
+        desk.client.service_client.config.target_host, interceptors=[LostAnswers()]
+    )
+    await RunHandle(client, handle.id).cancel("after_turn")
+    assert (await handle.state()).outcome == "completed"
+    for mode in get_args(CancelMode):
+        with pytest.raises(RunClosed, match=r"has ended \(completed\)"):
+            await handle.cancel(mode)
 
 
 @pytest.mark.parametrize("phase", ["thinking", "acting"])
