@@ -1,6 +1,7 @@
 """Connects to the Temporal server, and adds the search attributes of runs."""
 
 import re
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any, Final, Protocol, TypeVar
 
@@ -8,7 +9,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
-from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
+from temporalio.service import GrpcCompression, KeepAliveConfig, RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.hosts import is_same_address, is_this_machine
@@ -27,6 +28,19 @@ R_co = TypeVar("R_co", covariant=True)
 logger: Final = get_logger(__name__)
 
 DEFAULT_ADDRESS = "localhost:7233"
+
+CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+"""How long one attempt to connect may take.
+
+Without a limit, the kernel waits twice as long before each further packet of an attempt, and a
+connection comes back up to a minute after the network does.
+"""
+
+KEEP_ALIVE: Final = KeepAliveConfig(interval_millis=15_000, timeout_millis=10_000)
+"""A connection that says nothing for 25 seconds is given up: by default, the SDK takes 45.
+
+Servers refuse clients that ask more often than every ten seconds.
+"""
 
 
 def is_configured() -> bool:
@@ -139,6 +153,8 @@ def _is_here(address: str) -> bool:
 
 
 async def _connected(options: dict[str, Any]) -> Client:
+    options.setdefault("connect_timeout", CONNECT_TIMEOUT)
+    options.setdefault("keep_alive_config", KEEP_ALIVE)
     options["data_converter"] = in_key_order(configured_converter() or DataConverter.default)
     if _is_here(options["target_host"]):
         # Compressing costs a worker a few percent of its CPU, and saves nothing here.

@@ -1,6 +1,7 @@
 """Finding the server: what the environment says, and what is said when nobody answers."""
 
 import logging
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesResponse
 from temporalio.api.workflowservice.v1 import DescribeNamespaceResponse
 from temporalio.client import Client
-from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
+from temporalio.service import GrpcCompression, KeepAliveConfig, RPCError, RPCStatusCode
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.client.transport.connection import add_search_attributes, connect, is_configured
@@ -82,6 +83,8 @@ async def test_the_default_is_a_server_on_this_machine(connected: Connected) -> 
     assert connected.options == {
         "target_host": "localhost:7233",
         "grpc_compression": GrpcCompression.NONE,
+        "connect_timeout": timedelta(seconds=5),
+        "keep_alive_config": KeepAliveConfig(interval_millis=15_000, timeout_millis=10_000),
     }
     assert converter.payload_converter_class is OrderedPayloadConverter
 
