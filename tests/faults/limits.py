@@ -7,24 +7,25 @@ from pathlib import Path
 from typing import Final
 
 GROUPS: Final = Path("/sys/fs/cgroup")
-OURS: Final = "outlast-faults"
+PREFIX: Final = "outlast-faults-"
+"""Of a run's folder, and of its group, which has the folder's name."""
 
 
 class Limits:
     """The control group of a place; where there are none, it has no folders and limits nothing."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, run: str, place: str) -> None:
         self._is_first = (GROUPS / "memory").is_dir()
         roots = (GROUPS / "memory", GROUPS / "blkio") if self._is_first else (GROUPS,)
         self._roots = roots if is_possible() else ()
-        self.folders: Sequence[Path] = [root / OURS / place for root in self._roots]
+        self.folders: Sequence[Path] = [root / run / place for root in self._roots]
 
     def make(self) -> None:
         """Make the groups."""
         for root, folder in zip(self._roots, self.folders, strict=True):
             folder.mkdir(parents=True, exist_ok=True)
             if not self._is_first:
-                for one in (root, root / OURS):
+                for one in (root, folder.parent):
                     (one / "cgroup.subtree_control").write_text("+memory +io")
 
     def memory(self, size: int | None) -> None:
@@ -47,14 +48,15 @@ class Limits:
         (self.folders[-1] / name).write_text(line)
 
 
-def remove_all() -> None:
-    """Remove all groups, also those of an earlier run, once nothing is in them any more."""
-    for root in (GROUPS, *(one for one in GROUPS.iterdir() if one.is_dir())):
+def remove_all(folders: Path) -> None:
+    """Remove the groups of runs whose folders are gone, once nothing is in them any more."""
+    found = [*GROUPS.glob(f"{PREFIX}*"), *GROUPS.glob(f"*/{PREFIX}*")]
+    for group in (one for one in found if not (folders / one.name).exists()):
         for _ in range(20):
-            for folder in (*(root / OURS).glob("*/"), root / OURS):
+            for one in (*group.glob("*/"), group):
                 with suppress(OSError):
-                    folder.rmdir()
-            if not (root / OURS).exists():
+                    one.rmdir()
+            if not group.exists():
                 break
             time.sleep(0.1)
 
@@ -69,7 +71,7 @@ def is_possible() -> bool:
 
 
 def _can_write(folder: Path) -> bool:
-    probe = folder / f"{OURS}-probe"
+    probe = folder / f"{PREFIX}probe"
     try:
         probe.mkdir(exist_ok=True)
         probe.rmdir()

@@ -38,6 +38,7 @@ class Row:
         clocks: the places whose clocks have to be movable.
         needs: what it needs beside namespaces: `database`, `groups`, `faketime`.
         is_sample: whether `make nightly` runs it.
+        known: why it may be unclean, if nothing is to be done about it here.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Row:
     clocks: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     is_sample: bool = False
+    known: str = ""
 
 
 # --- Networks -------------------------------------------------------------------------------------
@@ -273,9 +275,14 @@ TIME: Final = ("faketime",)
 GROUP: Final = ("groups",)
 HOUR: Final = 3600
 
+NO_MEMORY: Final = (
+    "the SDK loses the answers for which it gets no memory, and who awaits them waits until the "
+    "process is started again: limit memory by control groups, which end the process"
+)
+
 ROWS: Final = (
     Row(name="nothing", fault=nothing, seconds=5, is_sample=True),
-    # Networks
+    # Networks. After a cut, TCP waits for as long again at most: the kernel doubles its waits.
     Row(name="one worker <-> server", fault=cut("worker-1", "<->", "server"), seconds=20),
     Row(name="workers <-> server", fault=cut(WORKERS, "<->", "server"), seconds=10, is_sample=True),
     Row(name="workers <-> server, long", fault=cut(WORKERS, "<->", "server"), seconds=120),
@@ -285,22 +292,20 @@ ROWS: Final = (
     Row(name="workers <-> model", fault=cut(WORKERS, "<->", "model"), seconds=15),
     Row(name="client <-> server, short", fault=cut("client", "<->", "server"), seconds=1),
     Row(name="client <-> server", fault=cut("client", "<->", "server"), seconds=30),
-    Row(name="client -> server", fault=cut("client", "->", "server"), seconds=15),
     Row(name="client <- server", fault=cut("client", "<-", "server"), seconds=15, is_sample=True),
     Row(name="client <-> desk", fault=cut("client", "<->", "desk"), seconds=20),
     Row(name="desk <-> server", fault=cut("desk", "<->", "server"), seconds=20),
-    Row(name="desk -> server", fault=cut("desk", "->", "server"), seconds=15),
     Row(name="desk <- server", fault=cut("desk", "<-", "server"), seconds=15),
     Row(name="server unplugged", fault=unplugged("server"), seconds=15),
     Row(name="server <-> database", fault=cut("server", "<->", "database"), seconds=5, needs=DB),
-    Row(name="server <-> database, long", fault=cut("server", "<->", "database"), seconds=30, needs=DB),
+    Row(name="server <-> database, long", fault=cut("server", "<->", "database"), seconds=20, within=40, needs=DB),
     Row(name="server <- database", fault=cut("server", "<-", "database"), seconds=15, needs=DB),
     # Disks
-    Row(name="database's disk full", fault=full("database"), seconds=15),
-    Row(name="database's disk slow", fault=slow("database", ["database"], 20), seconds=15, needs=(*DB, *GROUP)),
-    Row(name="database's disk stalls", fault=slow("database", ["database"], 1), seconds=15, needs=(*DB, *GROUP)),
-    Row(name="blob store's disk full", fault=full("work"), seconds=15),
-    Row(name="blob store's disk stalls", fault=slow("work", [*WORKERS], 1), seconds=15, needs=GROUP),
+    Row(name="database's disk full", fault=full("database"), seconds=10),
+    Row(name="database's disk slow", fault=slow("database", ["database"], 20), seconds=10, needs=(*DB, *GROUP)),
+    Row(name="database's disk stalls", fault=slow("database", ["database"], 1), seconds=10, needs=(*DB, *GROUP)),
+    Row(name="blob store's disk full", fault=full("work"), seconds=10),
+    Row(name="blob store's disk stalls", fault=slow("work", [*WORKERS], 1), seconds=10, needs=GROUP),
     # Clocks
     Row(name="workers an hour ahead", fault=jump(WORKERS, HOUR), seconds=10, clocks=WORKERS, needs=TIME),
     Row(name="one worker an hour behind", fault=jump(["worker-1"], -HOUR), seconds=10, clocks=WORKERS, needs=TIME),
@@ -311,8 +316,8 @@ ROWS: Final = (
     Row(name="worker out of memory", fault=out_of_memory("worker-1"), seconds=5, needs=GROUP),
     Row(name="desk out of memory", fault=out_of_memory("desk"), seconds=5, needs=GROUP),
     Row(name="server out of memory", fault=out_of_memory("server"), seconds=5, needs=GROUP),
-    Row(name="workers get no more memory", fault=no_more_memory(WORKERS), seconds=10),
-    Row(name="desk gets no more memory", fault=no_more_memory(["desk"]), seconds=10),
+    Row(name="workers get no more memory", fault=no_more_memory(WORKERS), seconds=10, known=NO_MEMORY),
+    Row(name="desk gets no more memory", fault=no_more_memory(["desk"]), seconds=10, known=NO_MEMORY),
     # Ends
     Row(name="database restarted", fault=down("database", signal.SIGINT), seconds=1, needs=DB),
     Row(name="database killed, 15 s down", fault=down("database", signal.SIGKILL), seconds=15, needs=DB),

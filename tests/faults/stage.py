@@ -137,7 +137,7 @@ class Stage:
         self.disks = {name: folder / "disks" / name for name in ("database", "work")}
         self.clocks = {name: folder / f"clock-{name}" for name in PLACES}
         self.parts: dict[str, Part] = {}
-        self.limits = {name: Limits(name) for name in PLACES}
+        self.limits = {name: Limits(folder.name, name) for name in PLACES}
         self._cuts = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._environment = {
