@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from benchmarks.postgres_cluster import CACHE, VERSION
+from benchmarks.postgres_cluster import lacking
 from tests.faults import limits
 from tests.faults.ledger import Ledger, Verdict, read_lines, verdict
 from tests.faults.rows import ROWS, Row, missing
@@ -104,9 +104,10 @@ def _die_with_parent() -> None:
 
 async def inside(folder: Path, rows: Sequence[Row], *, embedded: bool) -> int:
     """Run the rows one after the other on one stage."""
-    with_database = not embedded and has_database()
+    lacks_database = "" if embedded else lacking()
+    with_database = not embedded and not lacks_database
     if not with_database:
-        print("The server is the embedded one, with SQLite.", flush=True)
+        print(f"The server is the embedded one, with SQLite. {lacks_database}", flush=True)
     stage = Stage(folder, with_database=with_database)
     started, wrong, skipped = now(), 0, 0
     print(HEADER, flush=True)
@@ -140,12 +141,6 @@ async def inside(folder: Path, rows: Sequence[Row], *, embedded: bool) -> int:
     print(f"{(now() - started) / 60:.1f} minutes")
     print(f"{passed} passed, {wrong} failed, {skipped} skipped")
     return 1 if wrong else 0
-
-
-def has_database() -> bool:
-    """Whether there is PostgreSQL, and a full server or Go to build one."""
-    is_built = (CACHE / VERSION / "server").exists() or shutil.which("go") is not None
-    return is_built and bool(list(Path("/usr/lib/postgresql").glob("*/bin/postgres")))
 
 
 async def run_row(stage: Stage, row: Row, number: int) -> Verdict:
