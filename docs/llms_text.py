@@ -82,5 +82,14 @@ def _first_sentence(markdown: str) -> str:
     return ""
 
 
+def raw_skill(markdown: str, site: str) -> str:
+    """Return the skill as a file that is read anywhere: its links lead to the site."""
+    return re.sub(
+        r"\]\(\.\./\.\./([\w./-]+?)(?:\.md)?\)",
+        lambda link: f"]({site}{link[1]}{'' if link[1].endswith('.txt') else '/'})",
+        markdown,
+    )
+
+
 if __name__ == "__main__":
     WRITTEN.write_text(text(), encoding="utf-8")

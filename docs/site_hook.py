@@ -14,12 +14,10 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 import outlast
+from docs.llms_text import SKILL, raw_skill
 
 HERE = Path(__file__).parent
 MERMAID = HERE / "npm/node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"
-SKILL = "skills/outlast/SKILL.md"
-"""Published as a page, and as it is for agents that read files."""
-
 SERVED = "assets/javascripts/mermaid.js"
 LOADED = '"https://unpkg.com/mermaid@11/dist/mermaid.min.js"'
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)\s#]+)([^)\s]*)\)")
@@ -88,13 +86,4 @@ def on_post_build(config: Any) -> None:
     raw = Path(config.site_dir) / SKILL
     raw.write_text(
         raw_skill((HERE / SKILL).read_text(encoding="utf-8"), config.site_url), encoding="utf-8"
-    )
-
-
-def raw_skill(markdown: str, site: str) -> str:
-    """Return the skill as a file that is read anywhere: its links lead to the site."""
-    return re.sub(
-        r"\]\(\.\./\.\./([\w./-]+?)(?:\.md)?\)",
-        lambda link: f"]({site}{link[1]}{'' if link[1].endswith('.txt') else '/'})",
-        markdown,
     )

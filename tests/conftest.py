@@ -68,9 +68,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `full` what runs on a server and does not stand for its kind."""
+    """Mark as `full` what is for the night, and what runs on a server and stands for no kind."""
     for item in items:
-        if _runs_on_a_server(item) and item.get_closest_marker("smoke") is None:
+        stands = item.get_closest_marker("smoke") is not None
+        if item.get_closest_marker("nightly") or (_runs_on_a_server(item) and not stands):
             item.add_marker(pytest.mark.full)
 
 

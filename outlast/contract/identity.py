@@ -18,7 +18,6 @@ from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 
-from outlast.edges.secret_files import SecretFileError, secret
 from outlast.loop.values import Json
 
 
@@ -184,6 +183,8 @@ def keys_of(variable: str, environment: Mapping[str, str] | None = None) -> tupl
     Raises:
         IdentityKeyError: the file cannot be read, or a key is unusable.
     """
+    from outlast.edges.secret_files import SecretFileError, secret
+
     try:
         return read_keys(secret(variable, environment), variable)
     except SecretFileError as error:

@@ -18,7 +18,6 @@ from typing import Any, Final, cast
 from outlast.agents.durations import as_duration
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
-from outlast.agents.secrets import secret
 from outlast.loop.values import JsonObject
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor
@@ -99,6 +98,8 @@ class BackendSpanExporter(TracingExporter):
     @property
     def api_key(self) -> str | None:
         """The key; None if there is none."""
+        from outlast.agents.secrets import secret
+
         return self._api_key or secret("OPENAI_API_KEY") or None
 
     @property

@@ -65,7 +65,6 @@ from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.model_access import check_following_models
-from outlast.worker.sdk_parts import meter_of, report_misfits
 from outlast.worker.worker_options import with_defaults
 from outlast.worker.workflow_runner import PatientRunner, encodes_by_context
 from outlast.workflows.agent_run import AgentRun
@@ -195,6 +194,8 @@ class OutlastPlugin(SimplePlugin):
         flush_seconds: float,
     ) -> AsyncGenerator[None]:
         """Prepare a worker's process, and close the worker's resources."""
+        from outlast.worker.sdk_parts import meter_of, report_misfits
+
         await self.prepare()
         report_misfits(meter_of(self._client))
         begin_attempts_like_this()

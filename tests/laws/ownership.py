@@ -930,6 +930,7 @@ _DATA: Final = {
     "RunConfig": "session_settings nest_handoff_history conversation_history_wrappers "
     "reasoning_item_id_policy tracing_disabled tracing trace_include_sensitive_data workflow_name "
     "trace_id group_id trace_metadata tool_name_collision_policy tool_execution heartbeat_timeout "
+    "resolved_stays_open "
     "stream_interval takeover budgets",
     "StartOptions": "max_turns customer author previous_response_id auto_previous_response_id conversation_id",
     "RunOptions": "id task_queue patience tenant program",

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError
-from outlast.agents.secrets import secret
 
 KEYS_VARIABLE: Final = "OUTLAST_DELIVERY_KEYS"
 """The variable with the keys that sign URLs of waits and notes of calls, and check them."""
@@ -138,6 +137,8 @@ def keys_from_environment() -> WaitUrlKeys | None:
     Raises:
         UserError: a key is too short, or its file cannot be read.
     """
+    from outlast.agents.secrets import secret
+
     text = secret(KEYS_VARIABLE).strip()
     if not text:
         return None

@@ -20,7 +20,6 @@ from weakref import WeakKeyDictionary
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.hosts import is_this_machine
 from outlast.agents.json_values import as_object, as_objects, no_number
-from outlast.agents.secrets import secret
 from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
@@ -379,6 +378,8 @@ class OpenAIConnection:
                 api_key=getattr(self._own_client, "api_key", None),
                 websocket_base_url=None if socket_url is None else str(socket_url),
             )
+        from outlast.agents.secrets import secret
+
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
         api_key = (self._api_key or defaults.api_key or secret("OPENAI_API_KEY")).strip()
         organization, project = self._counted_for

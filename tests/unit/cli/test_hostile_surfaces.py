@@ -60,7 +60,8 @@ ELSEWHERE: Final = {
     *("schedule resume", "schedule trigger", "schedule delete", "archive status"),
     *("archive verify", "archive list", "archive delete", "inbox approve", "inbox edit"),
     *("inbox reject", "inbox respond", "inbox ask", "inbox withdraw", "inbox approve-all"),
-    *("inbox reject-all", "inbox claim", "inbox unclaim"),
+    *("inbox reject-all", "inbox claim", "inbox unclaim", "monitor", "archive run"),
+    "archive compare",
 }
 
 SHOWS: Final = {

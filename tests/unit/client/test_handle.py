@@ -496,7 +496,7 @@ async def test_a_workflow_of_another_kind_is_no_run() -> None:
 async def test_a_run_is_stopped_after_its_turn_by_a_signal() -> None:
     client = FakeClient(recording().events)
     await handle_on(client).cancel("after_turn")
-    assert client.calls == [("signal", "cancel", {"mode": "after_turn"})]
+    assert client.calls == [("describe", None), ("signal", "cancel", {"mode": "after_turn"})]
 
 
 async def test_a_run_that_has_ended_cannot_be_cancelled() -> None:

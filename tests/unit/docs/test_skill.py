@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.llms_text import SKILL, WRITTEN, text
-from docs.site_hook import raw_skill
+from docs.llms_text import SKILL, WRITTEN, raw_skill, text
 
 DOCS = Path(__file__).parents[3] / "docs"
 STEPS = re.findall(
