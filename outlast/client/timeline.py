@@ -431,7 +431,8 @@ class Timeline:
                 )
             case CaseChanged(before=was, after=case):
                 if text := case_words(was, case):
-                    self._add(kind="case", at_ms=at_ms, text=text, **_sent(event))
+                    by = event.person.subject if isinstance(event, PersonActed) else ""
+                    self._add(kind="case", at_ms=at_ms, by=by, text=text, **_sent(event))
             case WaitBegan() | WaitEnded():
                 self._take_wait(change)
             case NoticeUndelivered(notice=one):

@@ -124,9 +124,10 @@ ListedStatus: TypeAlias = Literal[
 ]
 """The status of a run in lists; `on_call` while people speak with its agent."""
 
-WAITING: Final[frozenset[str]] = frozenset(
-    {"on_call", "waiting", "parked", "held", "blocked", "idle", "snoozed", "resolved"}
-)
+RESTING: Final[frozenset[str]] = frozenset({"idle", "snoozed", "resolved"})
+"""The statuses of a conversation in which nothing waits for an answer of the agent or of a person."""
+
+WAITING: Final[frozenset[str]] = RESTING | {"on_call", "waiting", "parked", "held", "blocked"}
 """The statuses of open runs that do not work: they wait for somebody, or for their time."""
 
 ANYBODY_MAY: Final = "*"

@@ -69,7 +69,7 @@ PATIENCE: Final = timedelta(seconds=5)
 
 _OF_RUNS: Final = f"WorkflowType = '{names.WORKFLOW}'"
 _OPEN: Final = f"{_OF_RUNS} AND ExecutionStatus = 'Running'"
-_RESTS: Final = ("idle", "on_call")
+_RESTS: Final = (*sorted(names.RESTING), "on_call")
 _STATUSES: Final = ("waiting", "parked", "held", "blocked", *_RESTS)
 _BUSY: Final = (
     f"{_OPEN} AND ({names.ATTRIBUTE_STATUS} IS NULL OR "

@@ -473,10 +473,10 @@ class StepView(View):
     text: str | None = Field(default=None, description="What was said, a note or a summary.")
 
 
-_SAID: Final[frozenset[StepKind]] = frozenset({"message", "said"})
-"""Kinds of steps whose text everybody in the team may read: it is part of the conversation."""
+_SAID: Final[frozenset[StepKind]] = frozenset({"message", "said", "case"})
+"""Kinds of steps whose text everybody in the team may read: it is part of the conversation, or for them."""
 
-_ACTS: Final[frozenset[StepKind]] = frozenset({"takeover", "said", "release", "set_aside"})
+_ACTS: Final[frozenset[StepKind]] = frozenset({"takeover", "said", "release", "set_aside", "case"})
 """Kinds of steps that are actions of people, which they sign."""
 
 

@@ -1,10 +1,11 @@
-"""Every surface has a word for every status that a run can have."""
+"""Every surface has a word for every status that a run can have, and for every kind of its steps."""
 
 from collections.abc import Collection
 from typing import get_args
 
 from outlast.cli import list_runs, report
 from outlast.client import runs
+from outlast.client.timeline import StepKind
 from outlast.contract import names
 from outlast.loop.state import Outcome, Status
 from outlast.serve.pages import conversation_view
@@ -24,6 +25,7 @@ TABLES: dict[str, tuple[Collection[str], set[str]]] = {
     "the desk's words": (conversation_view.BADGES, EVERY),
     "the words of `show`": (report._STATUS_WORDS, {*names.WAITING} - {"on_call"}),
     "how Temporal calls it": (runs._CLOSED, ENDED),
+    "the desk's steps": (conversation_view._TITLES, {*get_args(StepKind)}),
 }
 
 

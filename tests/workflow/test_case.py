@@ -10,10 +10,12 @@ from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import UserError
 from outlast.client.audit import audit_run
 from outlast.client.people.cases import CaseReceipt
+from outlast.client.read.read_range import is_settled
 from outlast.client.runs import RunFilter, list_runs
 from outlast.edges.clock import now_ms
 from outlast.testing import ScriptedModel, say
 from tests.workflow.desk import Desk
+from tests.workflow.test_desk_api import app_of, opened
 from tests.workflow.test_long_runs import true_in_the_end
 
 CLERK = Agent[Any](name="Clerk")
@@ -83,6 +85,22 @@ async def test_a_resolved_conversation_ends_after_its_time(desk: Desk) -> None:
     assert (await handle.resolve(by="ann")).status == "resolved"
     state = await desk.until_status(handle, "resolved")
     assert (state.hold, state.start.resolved_stays_ms) == (None, 60_000)
+
+
+async def test_the_desk_shows_what_colleagues_did_and_readers_take_it_as_at_rest(
+    desk: Desk,
+) -> None:
+    handle = await rests(desk)
+    await handle.comment("<b>Look</b>, @cid.", by="bob")
+    await handle.resolve(by="bob")
+    state = await handle.state()
+    assert is_settled(state)
+    async with opened(app_of(desk, CLERK)) as web:
+        page = await web.get(f"/conversations/{handle.id}")
+        listed = await web.get("/conversations")
+    assert "bob: comment: &lt;b&gt;Look&lt;/b&gt;, @cid." in page.text
+    assert "bob: resolved" in page.text
+    assert "resolved" in listed.text
 
 
 async def test_what_nobody_reopens_ends_as_completed(desk: Desk) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from outlast.client.read.history import RunReader
+from outlast.contract import names
 from outlast.loop.state import Answer, LoopState
 from outlast.views.run import AnyState, loop_state
 
@@ -23,7 +24,7 @@ def is_settled(run: AnyState, without: frozenset[RequestKey] = frozenset()) -> b
     if state.phase == "closed":
         return True
     waiting = {(request.run_id, request.id) for request in state.pending_approvals}
-    return state.status in {"waiting", "held", "idle"} and not without & waiting
+    return state.status in {"waiting", "held", *names.RESTING} and not without & waiting
 
 
 def answer_to(state: LoopState, message_id: str) -> Answer | None:

@@ -9,7 +9,7 @@ from outlast.agents.errors import AgentsException, RunCancelled
 from outlast.client.read.history import failure_before_the_start
 from outlast.client.results.local_definitions import LocalDefinitions
 from outlast.client.results.run_result import RunResult, error_of, result_of, run_details
-from outlast.contract import failures
+from outlast.contract import failures, names
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 
@@ -28,7 +28,7 @@ def error_of_end(state: LoopState, definitions: LocalDefinitions) -> Exception |
     if state.outcome == "cancelled":
         run_data = run_details(state, definitions)
         return RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
-    if state.failure is not None and state.status in {"failed", "terminated", "idle"}:
+    if state.failure is not None and state.status in {"failed", "terminated", *names.RESTING}:
         return error_of(state.failure, state, definitions)
     return None
 

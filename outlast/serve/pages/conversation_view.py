@@ -298,6 +298,8 @@ def _row(step: Step, view: "Conversation") -> Row:
     if step.kind == "takeover" and step.status == "running":
         badge = Badge("has it", "is-held")
     words = step.lacks or (step.failure.message if step.failure is not None else step.text)
+    if step.kind == "case":
+        words = ""  # they are the title
     if step.kind == "wait":
         words = _of_wait(step)
     if again is not None:
@@ -388,6 +390,7 @@ _TITLES: Final[dict[StepKind, Callable[[Step], str]]] = {
     "set_aside": lambda step: (
         f"{_who(step) if step.by else 'The model provider'} changes what the model reads"
     ),
+    "case": lambda step: f"{_who(step) if step.by else 'The conversation'}: {step.text}",
     "ignored": lambda step: f"No effect: {step.name}",
     "unheard": lambda step: f"Nobody heard of it: {step.name}",
     "end": _of_end,

@@ -20,6 +20,7 @@ from temporalio.client import Client
 
 from outlast.agents.errors import UserError
 from outlast.client.runs import ListedRun, RunPage, list_runs, state_of
+from outlast.contract import names
 from outlast.contract.names import ListedStatus
 from outlast.pricing import Cost
 from outlast.serve.bodies import RunsQuery, page_of, text_of_page
@@ -108,7 +109,7 @@ def run_row(run: ListedRun, used: "Used | None", trouble: str = "") -> RunRow:
         run=run,
         badge=BADGES.get(run.status, Badge(run.status)),
         holder=run.waits_for.removeprefix(_HELD_BY) if is_held else "",
-        waits_for="" if is_held or run.status == "idle" else run.waits_for,
+        waits_for="" if is_held or run.status in names.RESTING else run.waits_for,
         used=used,
         trouble=trouble,
     )

@@ -18,6 +18,7 @@ from ag_ui.core import (
 from outlast.agents.errors import RunNotFound, UserError
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import found_requests
+from outlast.contract import names
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
 from outlast.serve.customer_input import customer_message_id
@@ -349,7 +350,7 @@ class RunStream:
             return None
         if state.outcome is not None:
             return self._ended(state)
-        if state.status == "idle":
+        if state.status in names.RESTING:
             return self._answered(state)
         if state.status == "held":
             return Pause("done")
