@@ -145,7 +145,8 @@ DECISIONS: Final = ("approve", "reject", "edit", "respond", "ask back")
 
 def test_the_table_has_every_act_of_the_code() -> None:
     named = {name.replace("ask back", "reject").replace("unclaim", "claim") for name in ACTS}
-    actions = {one.name.replace("_", " ") for one in HUMAN_ACTIONS} - {"decide"}
+    # Of `case`, Python is the only surface so far; a decision is a vote.
+    actions = {one.name.replace("_", " ") for one in HUMAN_ACTIONS} - {"decide", "case"}
     assert named == {*get_args(VoteType), *actions}
 
 

@@ -39,7 +39,7 @@ _SAID: Final = (
 """The fields of an entry that only the signed action decides."""
 
 _SIGNED: Final = frozenset(
-    {"vote", "decided", "claimed", "unclaimed", "held", "said", "released", "set_aside"}
+    {"vote", "decided", "claimed", "unclaimed", "held", "said", "released", "set_aside", "case"}
 )
 """The events of entries whose action is signed where it is verified."""
 
