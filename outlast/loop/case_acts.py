@@ -42,7 +42,7 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
                 return case
             return replace(case, resolved_ms=at_ms, resolved_by=by, snoozed_until_ms=None)
         case "reopen":
-            return replace(case, resolved_ms=None, resolved_by="", snoozed_until_ms=None)
+            return _opened(case)
         case "snooze":
             return replace(case, snoozed_until_ms=action.until_ms)
         case "tag":
@@ -56,14 +56,16 @@ def _changed(words: tuple[str, ...], action: CaseAction) -> tuple[str, ...]:
     return tuple(one for one in kept if one not in action.remove)
 
 
+def _opened(case: Case) -> Case:
+    return replace(case, resolved_ms=None, resolved_by="", snoozed_until_ms=None)
+
+
 def roused(state: LoopState) -> LoopState:
-    """Reopen the case because somebody wrote; nobody has put it off any more."""
+    """Reopen the case, because the customer wrote or a person took the conversation over."""
     case = state.case
     if case.resolved_ms is None and case.snoozed_until_ms is None:
         return state
-    return revised(
-        state, case=replace(case, resolved_ms=None, resolved_by="", snoozed_until_ms=None)
-    )
+    return revised(state, case=_opened(case))
 
 
 def due_ms(state: LoopState) -> int | None:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from outlast.loop import effect_factory, ledger, outside, phrases, spending, votes
+from outlast.loop import case_acts, effect_factory, ledger, outside, phrases, spending, votes
 from outlast.loop.actions import (
     ClaimAction,
     HoldAction,
@@ -229,6 +229,7 @@ def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopS
         handed = replace(state.hold, by=by, at_ms=event.at_ms)
         given_up = _given_up(state.hold, event) if event.action.to else None
         return revised(state, hold=handed, given_up=given_up) if changes else state
+    state = case_acts.roused(state)  # it must not end under the person
     pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
     state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
     if state.phase == "idle":

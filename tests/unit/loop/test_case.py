@@ -110,6 +110,15 @@ def test_who_holds_it_resolves_it_and_gives_it_back_by_that() -> None:
     assert play.state.phase == "idle"
 
 
+def test_who_takes_a_resolved_conversation_over_reopens_it_so_that_it_does_not_end() -> None:
+    play = resting(resolved_stays_ms=DAY)
+    play.case("resolve")
+    play.holds(by="bob")
+    assert (play.state.status, play.state.case.resolved_ms) == ("held", None)
+    play.passes(9 * DAY)
+    assert play.state.status == "held"
+
+
 def test_a_run_of_one_question_that_is_held_ends_when_it_is_resolved() -> None:
     play = Play.ready()
     play.holds(mode="after_turn")
