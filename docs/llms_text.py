@@ -29,7 +29,7 @@ Addresses are relative to this file. To write a program, begin with the skill: i
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads mkdocs.yml, of whose Python names nothing is needed."""
+    """Reads mkdocs.yml without the Python objects that it names."""
 
 
 def _nothing(_loader: object, _suffix: str, _node: object) -> None:

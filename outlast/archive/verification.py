@@ -83,7 +83,7 @@ def files_of(tombstone: Tombstone) -> Iterator[str]:
 def _lists_another_customer(
     description: DescribeWorkflowExecutionResponse, events: Sequence[HistoryEvent]
 ) -> bool:
-    """Whether a description lists somebody else than the history; one that lists nobody is read."""
+    """Whether a description names another person than the history; one without a name is read."""
     said = b""
     for event in events:
         started = event.workflow_execution_started_event_attributes.search_attributes

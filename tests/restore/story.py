@@ -320,7 +320,7 @@ class Story:
         await self.open()
 
     async def again(self) -> None:
-        """Everybody repeats what they did: callers, people, couriers."""
+        """Repeat what callers, people and couriers did."""
         starts = {
             run_id: made for run_id, made in self.starts.items() if not run_id.startswith("fay")
         }
