@@ -1,12 +1,14 @@
 """What people do with the case of a conversation, and what time does with it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from outlast.loop import votes
-from outlast.loop.actions import CaseAction
+from outlast.loop.actions import CaseAction, TeamReport
+from outlast.loop.canonical import same_person
 from outlast.loop.case import COMMENTS_KEPT, Case, Comment
+from outlast.loop.effects import ReportToTeam
 from outlast.loop.endings import close, next_question
-from outlast.loop.events import PersonActed
+from outlast.loop.events import Event, PersonActed, TeamAnswered
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState, rests
 
@@ -29,9 +31,16 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
     action, by, at_ms = event.action, event.person.subject, event.at_ms
     match action.do:
         case "assign":
-            if (action.team, action.to) == (case.team, case.to):
+            if (action.team, action.to) == (case.team, case.to) and case.waits == bool(case.team):
                 return case
-            return replace(case, team=action.team, to=action.to, since_ms=at_ms, due_ms=None)
+            return replace(
+                case,
+                team=action.team,
+                to=action.to,
+                since_ms=at_ms,
+                due_ms=None,
+                waits=bool(action.team),
+            )
         case "comment":
             if any(one.id == action.comment_id for one in case.comments):
                 return case
@@ -40,7 +49,8 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
         case "resolve":
             if case.resolved_ms is not None:
                 return case
-            return replace(case, resolved_ms=at_ms, resolved_by=by, snoozed_until_ms=None)
+            over = replace(case, due_ms=None, waits=False, snoozed_until_ms=None)
+            return replace(over, resolved_ms=at_ms, resolved_by=by)
         case "reopen":
             return _opened(case)
         case "snooze":
@@ -66,6 +76,95 @@ def roused(state: LoopState) -> LoopState:
     if case.resolved_ms is None and case.snoozed_until_ms is None:
         return state
     return revised(state, case=_opened(case))
+
+
+# --- The team of a conversation --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a run stands with its team.
+
+    Attributes:
+        team: the team that has to act.
+        to: the person who has the conversation, or to whom it is assigned; empty for nobody yet.
+        held: whether somebody has it: from then on, they have as much time again to answer.
+        taken: whether they have answered, or put it off, so that it does not go on to the next one.
+    """
+
+    team: str
+    to: str
+    held: bool
+    taken: bool
+
+
+def standing_of(state: LoopState) -> Standing | None:
+    """Return how a run stands with its team; None if no team has to act."""
+    case, hold = state.case, state.hold
+    if not (case.team and case.waits) or state.phase in {"closing", "closed"}:
+        return None
+    to = hold.by if hold is not None and hold.by else case.to
+    has_said = hold is not None and same_person(hold.speaker or "", to)
+    taken = to != "" and (has_said or case.snoozed_until_ms is not None)
+    return Standing(team=case.team, to=to, held=hold is not None, taken=taken)
+
+
+def taken_over(state: LoopState) -> LoopState:
+    """Reopen the case for a person who takes the conversation over; their team counts it."""
+    state = roused(state)
+    if not state.case.team or state.case.waits:
+        return state
+    return revised(state, case=replace(state.case, waits=True))
+
+
+def given_back(state: LoopState) -> LoopState:
+    """Note that the agent goes on, so that the team has nothing to do."""
+    if not state.case.waits:
+        return state
+    return revised(state, case=replace(state.case, waits=False, due_ms=None))
+
+
+def assigned(state: LoopState, event: TeamAnswered) -> LoopState:
+    """Apply the team's answer to the newest report; to an older one, it is none any more."""
+    case = state.case
+    asked = (case.team, state.start.chain_id, case.report)
+    if (event.team, event.chain_id, event.report) != asked or standing_of(state) is None:
+        return state
+    since_ms = case.since_ms if same_person(case.to, event.to) else event.at_ms
+    newer = replace(case, to=event.to, since_ms=since_ms, due_ms=event.due_ms)
+    return state if newer == case else revised(state, case=newer)
+
+
+def with_report(before: LoopState, after: LoopState, event: Event) -> LoopState:
+    """Count a report to the team where the run stands otherwise with it than before."""
+    newer = standing_of(after)
+    if isinstance(event, TeamAnswered) or standing_of(before) == newer:
+        return after
+    case = replace(after.case, report=after.case.report + 1, due_ms=None)
+    if newer is not None and not same_person(newer.to, case.to):
+        case = replace(case, to=newer.to, since_ms=event.at_ms)
+    return revised(after, case=case)
+
+
+def reports(before: LoopState, after: LoopState) -> list[ReportToTeam]:
+    """Return what the teams of a conversation hear of a step that counted a report."""
+    old, new = standing_of(before), standing_of(after)
+    report = TeamReport(
+        chain_id=after.start.chain_id,
+        run_id=after.run_id,
+        report=after.case.report,
+        began_ms=after.start.started_at_ms,
+    )
+    told: list[ReportToTeam] = []
+    if old is not None and (new is None or new.team != old.team):
+        told.append(ReportToTeam(team=old.team, record=replace(report, gone=True)))
+    if new is not None:
+        record = replace(report, to=new.to, taken=new.taken)
+        told.append(ReportToTeam(team=new.team, record=record))
+    return told
+
+
+# --- Time ------------------------------------------------------------------------------------------
 
 
 def due_ms(state: LoopState) -> int | None:

@@ -229,7 +229,7 @@ def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopS
         handed = replace(state.hold, by=by, at_ms=event.at_ms)
         given_up = _given_up(state.hold, event) if event.action.to else None
         return revised(state, hold=handed, given_up=given_up) if changes else state
-    state = case_acts.roused(state)  # it must not end under the person
+    state = case_acts.taken_over(state)  # it must not end under the person
     pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
     state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
     if state.phase == "idle":
@@ -335,6 +335,7 @@ def release_conversation(state: LoopState, event: PersonActed[ReleaseAction]) ->
         items=(*state.items, note),
         authors=authors,
     )
+    state = case_acts.given_back(state)
     if action.to and action.to != state.agent:
         path = (*state.handoff_path, action.to)
         state = revised(state, agent=action.to, model="", required_steps=(), handoff_path=path)

@@ -69,6 +69,7 @@ from outlast.loop.events import (
     RunForked,
     RunStarted,
     SignalUnreadable,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -122,11 +123,20 @@ def is_at_rest(state: LoopState) -> bool:
     return state.phase in {"idle", "held"} and not waits
 
 
+def _is_no_answer(state: LoopState, event: TeamAnswered) -> bool:
+    case = state.case
+    asked = case.waits and (event.team, event.report) == (case.team, case.report)
+    if not asked or event.chain_id != state.start.chain_id or state.phase == "closing":
+        return True
+    return (event.to, event.due_ms) == (case.to, case.due_ms)
+
+
 def _changes_nothing(case: Case, action: CaseAction) -> bool:
     """Whether a person says again what is so."""
     match action.do:
         case "assign":
-            return (case.team, case.to) == (action.team, action.to)
+            same = (case.team, case.to) == (action.team, action.to)
+            return same and case.waits == bool(case.team)
         case "comment":
             return action.comment_id in {one.id for one in case.comments}
         case "resolve":
@@ -216,6 +226,8 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id
                 for one in outstanding.values()
             )
+        case TeamAnswered():
+            return _is_no_answer(state, event)
         case BudgetLent():
             return all(one.lent != event.index for one in state.start.budgets)
         case LineAttached():

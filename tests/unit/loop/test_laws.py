@@ -23,7 +23,14 @@ from outlast.loop.actions import CaseDeed
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change, diff
-from outlast.loop.effects import CallModel, CleanUp, Command, EffectAnswered, RunTool
+from outlast.loop.effects import (
+    CallModel,
+    CancelResponse,
+    CleanUp,
+    Command,
+    EffectAnswered,
+    RunTool,
+)
 from outlast.loop.events import LineAttached, TimePassed
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
@@ -386,7 +393,7 @@ def test_a_run_can_always_be_cancelled(script: Script) -> None:
     play = play_script(script)
     play.cancelled()
     for effect in list(play.outstanding.values()):
-        assert isinstance(effect, CleanUp), "only what tools began outside is waited for"
+        assert isinstance(effect, CleanUp | CancelResponse), "only what began outside is waited for"
         play.take(answer_to(effect, (reply_of(),), 0, 1))
     assert play.state.phase == "closed"
     assert not play.outstanding
