@@ -45,6 +45,7 @@ from outlast.loop.effects import (
     LendBudget,
     NotifyAfterEnd,
     NotifyParent,
+    ReportToTeam,
     RunAgent,
     RunTool,
 )
@@ -66,6 +67,7 @@ from outlast.temporal.payloads.failures import engine_failure
 from outlast.temporal.payloads.readable import raw_json
 from outlast.views.redaction import shown_notices, told
 from outlast.workflows import presentation
+from outlast.workflows.team_reports import TeamReports
 from outlast.workflows.timeline import WaitBars
 from outlast.workflows.translation import (
     NO_ATTRIBUTES,
@@ -161,6 +163,8 @@ class AgentRun:
 
     _shown_at = 0
     _shows_later: asyncio.Task[None] | None = None
+    _writes = 0
+    _case_writes = 0
 
     @workflow.init
     @takes_raw_value
@@ -187,8 +191,8 @@ class AgentRun:
         self._cancel_requested = False
         self._defect: ApplicationError | None = None
         self._visibility = False
-        self._writes = self._case_writes = 0
         self._unlisted = self._uncased = False
+        self._reports = TeamReports()
         unlisted_before = is_new = False
         try:
             record = records.read(records.RunInput, received_json(payload))
@@ -233,6 +237,7 @@ class AgentRun:
             while self._commands:
                 command = self._commands.pop(0)
                 if isinstance(command, Finish):
+                    await self._reports.until_sent()
                     return self._finish(command)
                 if isinstance(command, NotifyAfterEnd):
                     await self._notify_after_end(command)
@@ -375,7 +380,9 @@ class AgentRun:
 
     # --- Commands ---------------------------------------------------------------------------------
 
-    def _dispatch(self, command: CancelEffect | NotifyParent | LendBudget | Effect) -> None:
+    def _dispatch(
+        self, command: CancelEffect | NotifyParent | LendBudget | ReportToTeam | Effect
+    ) -> None:
         match command:
             case CancelEffect():
                 task = self._running.pop(command.effect, None)
@@ -383,6 +390,8 @@ class AgentRun:
                     task.cancel()
             case NotifyParent() | LendBudget():
                 self._signalling = asyncio.create_task(self._signal_run(command, self._signalling))
+            case ReportToTeam():
+                self._reports.send(command)
             case CallModel(line=line) if line:
                 pass  # the line sees it in the history, and replies by signal
             case _:
@@ -637,6 +646,7 @@ class AgentRun:
             and self._state.phase not in {"new", "closed"}
             and all(one in self._state.pending for one in self._commands)
             and (self._signalling is None or self._signalling.done())
+            and self._reports.all_sent
             and workflow.all_handlers_finished()
             and (
                 self._upgrades()
