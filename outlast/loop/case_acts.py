@@ -87,8 +87,8 @@ class Standing:
 
     Attributes:
         team: the team that has to act.
-        to: the person who has the conversation, or to whom it is assigned; empty for nobody yet.
-        held: whether somebody has it: from then on, they have as much time again to answer.
+        to: whose it is; empty for nobody yet.
+        held: whether somebody has taken it over: from then on, there is as much time again to answer.
         taken: whether they have answered, or put it off, so that it does not go on to the next one.
     """
 
@@ -103,18 +103,17 @@ def standing_of(state: LoopState) -> Standing | None:
     case, hold = state.case, state.hold
     if not (case.team and case.waits) or state.phase in {"closing", "closed"}:
         return None
-    to = hold.by if hold is not None and hold.by else case.to
-    has_said = hold is not None and same_person(hold.speaker or "", to)
-    taken = to != "" and (has_said or case.snoozed_until_ms is not None)
-    return Standing(team=case.team, to=to, held=hold is not None, taken=taken)
+    has_said = hold is not None and same_person(hold.speaker or "", case.to)
+    taken = case.to != "" and (has_said or case.snoozed_until_ms is not None)
+    return Standing(team=case.team, to=case.to, held=hold is not None, taken=taken)
 
 
-def taken_over(state: LoopState) -> LoopState:
-    """Reopen the case for a person who takes the conversation over; their team counts it."""
-    state = roused(state)
-    if not state.case.team or state.case.waits:
+def taken_over(state: LoopState, by: str, at_ms: int) -> LoopState:
+    """Give the case to a person who takes the conversation over, or answers in it."""
+    case = state.case
+    if not case.team or (case.waits and same_person(case.to, by)):
         return state
-    return revised(state, case=replace(state.case, waits=True))
+    return revised(state, case=replace(case, to=by or case.to, since_ms=at_ms, waits=True))
 
 
 def given_back(state: LoopState) -> LoopState:
@@ -125,10 +124,15 @@ def given_back(state: LoopState) -> LoopState:
 
 
 def assigned(state: LoopState, event: TeamAnswered) -> LoopState:
-    """Apply the team's answer to the newest report; to an older one, it is none any more."""
-    case = state.case
+    """Apply the team's answer to the newest report; to an older one, it is none any more.
+
+    What somebody has taken stays theirs.
+    """
+    case, standing = state.case, standing_of(state)
     asked = (case.team, state.start.chain_id, case.report)
-    if (event.team, event.chain_id, event.report) != asked or standing_of(state) is None:
+    if standing is None or standing.taken:
+        return state
+    if (event.team, event.chain_id, event.report) != asked:
         return state
     since_ms = case.since_ms if same_person(case.to, event.to) else event.at_ms
     newer = replace(case, to=event.to, since_ms=since_ms, due_ms=event.due_ms)
@@ -140,10 +144,7 @@ def with_report(before: LoopState, after: LoopState, event: Event) -> LoopState:
     newer = standing_of(after)
     if isinstance(event, TeamAnswered) or standing_of(before) == newer:
         return after
-    case = replace(after.case, report=after.case.report + 1, due_ms=None)
-    if newer is not None and not same_person(newer.to, case.to):
-        case = replace(case, to=newer.to, since_ms=event.at_ms)
-    return revised(after, case=case)
+    return revised(after, case=replace(after.case, report=after.case.report + 1, due_ms=None))
 
 
 def reports(before: LoopState, after: LoopState) -> list[ReportToTeam]:

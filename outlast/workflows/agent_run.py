@@ -16,7 +16,7 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
@@ -67,7 +67,6 @@ from outlast.temporal.payloads.failures import engine_failure
 from outlast.temporal.payloads.readable import raw_json
 from outlast.views.redaction import shown_notices, told
 from outlast.workflows import presentation
-from outlast.workflows.team_reports import TeamReports
 from outlast.workflows.timeline import WaitBars
 from outlast.workflows.translation import (
     NO_ATTRIBUTES,
@@ -79,6 +78,9 @@ from outlast.workflows.translation import (
     retry_policy,
     typed_error,
 )
+
+if TYPE_CHECKING:
+    from outlast.workflows.team_reports import TeamReports
 
 LARGEST_CARRIED_BYTES = 1_900_000
 """The maximum compressed size. The server takes payloads of 2 MB, and histories of 50 MB."""
@@ -192,7 +194,7 @@ class AgentRun:
         self._defect: ApplicationError | None = None
         self._visibility = False
         self._unlisted = self._uncased = False
-        self._reports = TeamReports()
+        self._reports: TeamReports | None = None
         unlisted_before = is_new = False
         try:
             record = records.read(records.RunInput, received_json(payload))
@@ -237,7 +239,8 @@ class AgentRun:
             while self._commands:
                 command = self._commands.pop(0)
                 if isinstance(command, Finish):
-                    await self._reports.until_sent()
+                    if self._reports is not None:
+                        await self._reports.until_sent()
                     return self._finish(command)
                 if isinstance(command, NotifyAfterEnd):
                     await self._notify_after_end(command)
@@ -391,6 +394,10 @@ class AgentRun:
             case NotifyParent() | LendBudget():
                 self._signalling = asyncio.create_task(self._signal_run(command, self._signalling))
             case ReportToTeam():
+                if self._reports is None:
+                    from outlast.workflows.team_reports import TeamReports
+
+                    self._reports = TeamReports()
                 self._reports.send(command)
             case CallModel(line=line) if line:
                 pass  # the line sees it in the history, and replies by signal
@@ -646,7 +653,7 @@ class AgentRun:
             and self._state.phase not in {"new", "closed"}
             and all(one in self._state.pending for one in self._commands)
             and (self._signalling is None or self._signalling.done())
-            and self._reports.all_sent
+            and (self._reports is None or self._reports.all_sent)
             and workflow.all_handlers_finished()
             and (
                 self._upgrades()

@@ -109,7 +109,7 @@ PEOPLE_MOVES = (
     "withdraw",
     "set aside",
     *["case"] * 3,
-    "team",
+    *["team"] * 2,
 )
 """Moves of people, and of the clock."""
 
@@ -515,7 +515,7 @@ def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
             **fields_of(person),
             do=do,
             to=PEOPLE[b % len(PEOPLE)].subject if do == "assign" else "",
-            team="billing" if b % 4 == 0 and do == "assign" else "",
+            team="billing" if b % 2 == 0 and do == "assign" else "",
             text="Look at this." if do == "comment" else "",
             comment_id=f"c{len(play.events) if b % 5 else 0}",
             until_ms=play.now_ms + (40_000, 4_000_000, 9_000, -1)[b % 4]
@@ -528,10 +528,10 @@ def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
     )
 
 
-def _team_answer(play: Play, a: int, b: int) -> TeamAnswered | None:
+def _team_answer(play: Play, a: int, b: int) -> TeamAnswered | PersonActed[CaseAction]:
     case = play.state.case
     if not case.report:
-        return None
+        return _case(play, 0, 2)  # a team begins with the first assignment
     return TeamAnswered(
         at_ms=play.now_ms,
         team=case.team if b % 6 else "leads",

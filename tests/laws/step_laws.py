@@ -28,6 +28,7 @@ from outlast.loop.calls import (
     ToolResult,
     ViewSummary,
 )
+from outlast.loop.canonical import same_person
 from outlast.loop.case import Case
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
@@ -126,7 +127,10 @@ def is_at_rest(state: LoopState) -> bool:
 def _is_no_answer(state: LoopState, event: TeamAnswered) -> bool:
     case = state.case
     asked = case.waits and (event.team, event.report) == (case.team, case.report)
-    if not asked or event.chain_id != state.start.chain_id or state.phase == "closing":
+    speaker = state.hold.speaker if state.hold is not None else None
+    taken = case.to and (case.snoozed_until_ms is not None or same_person(speaker or "", case.to))
+    other = event.chain_id != state.start.chain_id
+    if not asked or other or taken or state.phase == "closing":
         return True
     return (event.to, event.due_ms) == (case.to, case.due_ms)
 

@@ -69,6 +69,7 @@ EFFECTIVE = (
     *("deliver", "deliver, while nothing waits", "set aside", "take back"),
     *("message, queue", "message, steer", "message, interrupt"),
     *(f"case: {do}" for do in get_args(CaseDeed)),
+    "the team answers",
 )
 """What people do in random runs; see `tests/laws/tally.py`, which prints the whole table."""
 
@@ -84,7 +85,7 @@ ENDINGS = (
 @pytest.mark.no_cover
 def test_random_runs_do_everything_that_people_do() -> None:
     """Laws that hold of refused moves only would prove nothing."""
-    tally = played(500)
+    tally = played(700)
     for name in EFFECTIVE:
         effective, taken = tally.effective[name], tally.taken[name]
         assert effective >= max(2, taken / 6), f"{name}: {effective} of {taken} have an effect"
