@@ -116,6 +116,13 @@ def taken_over(state: LoopState, by: str, at_ms: int) -> LoopState:
     return revised(state, case=replace(case, to=by or case.to, since_ms=at_ms, waits=True))
 
 
+def given_to_team(state: LoopState, team: str, at_ms: int) -> LoopState:
+    """Assign the case to a team, which says whose it is."""
+    state = roused(state)
+    case = replace(state.case, team=team, to="", since_ms=at_ms, due_ms=None, waits=True)
+    return revised(state, case=case)
+
+
 def given_back(state: LoopState) -> LoopState:
     """Note that the agent goes on, so that the team has nothing to do."""
     if not state.case.waits:

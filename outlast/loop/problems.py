@@ -147,6 +147,8 @@ def hold_problem(state: LoopState, event: PersonActed[HoldAction]) -> str | None
     problem = _takeover_problem(state, event, action.to)
     if problem is not None or action.force or state.hold is None:
         return problem
+    if not state.hold.by and state.case.team:  # it waits for anybody of the team
+        return None
     return None if _holds(state.hold, event.person) else _of_another(state.hold)
 
 
