@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from outlast.loop import votes
 from outlast.loop.actions import CaseAction, TeamReport
 from outlast.loop.canonical import same_person
-from outlast.loop.case import COMMENTS_KEPT, Case, Comment
+from outlast.loop.case import COMMENTS_KEPT, Case, Comment, Rating
 from outlast.loop.effects import ReportToTeam
 from outlast.loop.endings import close, next_question
-from outlast.loop.events import Event, PersonActed, TeamAnswered
+from outlast.loop.events import ConversationRated, Event, PersonActed, TeamAnswered
+from outlast.loop.problems import rating_problem
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState, rests
 
@@ -76,6 +77,20 @@ def roused(state: LoopState) -> LoopState:
     if case.resolved_ms is None and case.snoozed_until_ms is None:
         return state
     return revised(state, case=_opened(case))
+
+
+def rated(state: LoopState, event: ConversationRated) -> LoopState:
+    """Keep what the customer thinks of the conversation; the newest rating counts."""
+    if rating_problem(state) is not None:
+        return state
+    case = state.case
+    if case.rating is not None and (case.rating.score, case.rating.text) == (
+        event.score,
+        event.text,
+    ):
+        return state
+    rating = Rating(score=event.score, text=event.text, at_ms=event.at_ms)
+    return revised(state, case=replace(case, rating=rating))
 
 
 # --- The team of a conversation --------------------------------------------------------------------

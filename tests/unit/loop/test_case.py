@@ -4,12 +4,19 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.actions import LONGEST_COMMENT, LONGEST_NAME, CaseAction, TeamReport
+from outlast.contract.refusals import refusal_of
+from outlast.loop.actions import (
+    LONGEST_COMMENT,
+    LONGEST_NAME,
+    CaseAction,
+    RatingRecord,
+    TeamReport,
+)
 from outlast.loop.approvals import ApprovalTerms, Audience
-from outlast.loop.case import COMMENTS_KEPT, NO_CASE, Case, case_words
+from outlast.loop.case import COMMENTS_KEPT, NO_CASE, Case, Rating, case_words
 from outlast.loop.case_acts import due_ms
 from outlast.loop.effects import ReportToTeam
-from outlast.loop.events import PersonActed
+from outlast.loop.events import ConversationRated, PersonActed
 from outlast.loop.human_actions import row_of
 from outlast.loop.start import Parent
 from outlast.loop.state import Hold
@@ -353,3 +360,47 @@ def test_who_has_the_conversation_keeps_it_and_a_nested_run_has_none_to_give() -
     assert (play.state.hold.by, play.state.case.team) == ("ann", "billing")
     nested = handed_over(parent=Parent(run_id="root", prefix="e1."))
     assert (nested.state.hold, nested.state.case) == (None, NO_CASE)
+
+
+# --- Ratings -----------------------------------------------------------------------------------------
+
+
+def test_the_newest_rating_counts_until_the_conversation_ends() -> None:
+    play = resting()
+    play.rates(2, "It took long.")
+    play.rates(4)
+    assert play.state.case.rating == Rating(score=4, at_ms=play.state.at_ms)
+    before = play.state
+    play.rates(4)
+    assert play.state.case == before.case
+    play.cancelled()
+    assert refusal_of(play.state, ConversationRated(at_ms=play.now_ms, score=1)) is not None
+
+
+def test_a_nested_run_is_not_rated() -> None:
+    play = resting(parent=Parent(run_id="root", prefix="e1."))
+    play.rates(1)
+    assert play.state.case == NO_CASE
+    problem = refusal_of(play.state, ConversationRated(at_ms=play.now_ms, score=1))
+    assert problem is not None
+    assert problem.message == "The run works for root, which is rated."
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"score": 0}, "score must be 1 to 5, not 0"),
+        ({"score": 6}, "score must be 1 to 5, not 6"),
+        ({"score": 1, "text": "x" * 2_001}, "text must have at most 2,000 characters"),
+    ],
+)
+def test_what_is_no_rating_is_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        RatingRecord(**fields)
+
+
+def test_people_see_a_rating() -> None:
+    rated = Case(rating=Rating(score=1, text="Rude."))
+    assert case_words(NO_CASE, rated) == "rated 1 of 5: Rude."
+    assert case_words(rated, rated) == ""
+    assert case_words(rated, Case(rating=Rating(score=5))) == "rated 5 of 5"
