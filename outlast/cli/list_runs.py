@@ -52,6 +52,10 @@ async def list_runs(
     agent: AgentName = None,
     waiting: bool = False,
     customer: str | None = None,
+    assignee: str | None = None,
+    team: str | None = None,
+    tag: str | None = None,
+    attention: bool = False,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -70,6 +74,10 @@ async def list_runs(
     Command line:
         waiting: Only runs that wait for a person's approval.
         customer: Only runs for the customer with this id.
+        assignee: Only conversations that are assigned to this person.
+        team: Only conversations that are assigned to this team.
+        tag: Only conversations with this tag; `@name` for those that mention a colleague.
+        attention: Only what needs attention: overdue, failed, unanswered, or without a worker.
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
     """
@@ -83,6 +91,10 @@ async def list_runs(
         agent=agent,
         waiting=waiting,
         customer=customer,
+        assignee=assignee,
+        team=team,
+        tag=tag,
+        attention=attention,
         nested=by is None,
         since=begins,
     )

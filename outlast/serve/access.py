@@ -284,7 +284,10 @@ RULES: Final[dict[Action, Rule]] = {
     # Tokens, and the value that a tool takes for true: never a customer's.
     "finish_wait": Rule(_OPERATOR, "deliver what a tool waits for", programs=True),
     # Whoever may take a conversation over may do what colleagues do with it.
-    **{deed: Rule(_OPERATOR, f"{deed} {_OF_CASES.get(deed, 'a conversation')}") for deed in CASE_DEEDS},
+    **{
+        deed: Rule(_OPERATOR, f"{deed} {_OF_CASES.get(deed, 'a conversation')}")
+        for deed in CASE_DEEDS
+    },
 }
 
 NOBODY: Final = "Log in first, or send a token or an API key as `Authorization: Bearer ...`."

@@ -379,6 +379,16 @@ class RunsQuery(_Paged):
     agent: str | None = Field(default=None, description="The active agent.")
     tenant: str | None = None
     customer: str | None = Field(default=None, description="The id of the customer.")
+    assignee: str | None = Field(default=None, description="The person that it is assigned to.")
+    team: str | None = Field(default=None, description="The team that it is assigned to.")
+    tag: str | None = Field(
+        default=None, description="A tag; `@name` for what mentions a colleague."
+    )
+    attention: bool = Field(
+        default=False,
+        description="Only what needs attention: overdue, failed in the last days, unanswered, or "
+        "without a worker.",
+    )
     waiting: bool = Field(default=False, description="Only what waits for a person's decision.")
     group: str | None = Field(default=None, description="Only what this group may decide.")
     risk: Risk | None = None
@@ -398,6 +408,10 @@ class RunsQuery(_Paged):
             nested=self.nested,
             tenant=self.tenant,
             customer=self.customer,
+            assignee=self.assignee,
+            team=self.team,
+            tag=self.tag,
+            attention=self.attention,
             group=self.group,
             risk=self.risk,
             due_before=_due(self.due),

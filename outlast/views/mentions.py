@@ -11,7 +11,9 @@ MOST_MENTIONS: Final = 20
 
 LONGEST_MENTION: Final = 200
 
-_MENTION: Final = re.compile(r"(?<![\w@.+-])@\w[\w.+-]{0,99}(?:@[\w-]{1,63}(?:\.[\w-]{1,63}){0,9})?")
+_MENTION: Final = re.compile(
+    r"(?<![\w@.+-])@\w[\w.+-]{0,99}(?:@[\w-]{1,63}(?:\.[\w-]{1,63}){0,9})?"
+)
 _END: Final = ".+-"
 """Signs that end a sentence rather than a name."""
 
