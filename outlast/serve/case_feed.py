@@ -41,6 +41,9 @@ SEARCHED: Final[tuple[Literal["snoozed", "resolved"], ...]] = ("snoozed", "resol
 FRESH_SECONDS: Final = 5.0
 """How long an answer of the server counts as present."""
 
+LIST_SECONDS: Final = 1.5
+"""How long a page of a list counts as present."""
+
 MOST_KEPT: Final = 500
 _GRACE: Final = timedelta(seconds=30)
 """How long nobody has to ask before the server is left alone: pages ask again sooner."""
@@ -57,6 +60,7 @@ class CaseFeed(VisibilityFeed[ListedRun, tuple[RunScope, ...]]):
     def __init__(self, every: timedelta = timedelta(seconds=2), grace: timedelta = _GRACE) -> None:
         super().__init__(every, grace)
         self.recent = Recent()
+        self.lists = Recent(LIST_SECONDS)
 
     async def look(self, client: Client) -> tuple[ListedRun, ...]:
         """Return all conversations that somebody shares, or that wait for people."""
@@ -202,5 +206,5 @@ async def unless_away(asked: Awaitable[Any], otherwise: Any) -> Any:
     """Return an answer of the server, or something else where it gives none."""
     try:
         return await asked
-    except AgentsException:
+    except (AgentsException, TimeoutError):
         return otherwise

@@ -41,7 +41,7 @@ async def test_colleagues_share_a_conversation_and_a_word_of_the_customer_reopen
     await handle.tag("vip", "refund", by="bob")
     await handle.tag(by="bob", remove=("refund",))
     receipt = await handle.resolve(by="bob", why="paid")
-    assert (receipt.status, receipt.tags) == ("resolved", ("vip",))
+    assert (receipt.status, receipt.tags) == ("resolved", ("@cid", "vip"))
 
     async def is_listed() -> bool:
         listed = await list_runs(desk.client, RunFilter(status="resolved"))

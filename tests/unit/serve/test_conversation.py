@@ -278,7 +278,7 @@ async def test_payloads_come_on_demand_and_for_some_only() -> None:
     assert '{"order": "A-17"}' in payload
     assert "out of stock" in payload
     viewer = await shown(play, roles=["viewer"])
-    assert "hx-get" not in viewer
+    assert "hx-get" not in viewer.partition("<main")[2]
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, roles=["viewer"])
     async with app.state.desk.feed, browser_of(app) as http:
         refused = await http.get(at[1], headers={"HX-Request": "true"})
@@ -630,7 +630,7 @@ async def test_a_new_message_is_sent_alone() -> None:
         await settled()
         assert browser.regions["talk"].count("<li ") == SHOWN + 1
         assert browser.said("talk").endswith("One more. Leave out for the model")
-        assert len(browser.sent) - before < 3_000
+        assert len(browser.sent) - before < 3_500
 
 
 async def test_a_stream_that_comes_back_begins_where_its_page_does() -> None:
