@@ -30,7 +30,7 @@ from outlast.views.customer import CustomerMessage, customer_view, shows_text_in
 from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader
 from outlast.views.records import ApprovalRequest, Aside, Comment, Item, Json, JsonObject
 from outlast.views.redaction import Redaction
-from outlast.views.run import RunSnapshot, budget_lines, writes_answer
+from outlast.views.run import AnyState, RunSnapshot, budget_lines, loop_state, writes_answer
 from outlast.views.transcript import (
     CALL_KINDS,
     OUTPUT_KINDS,
@@ -140,6 +140,12 @@ class CustomerSide:
     works: bool
     waits_for: str | None
     silent: bool
+
+
+def customer_name(run: AnyState, hides: Redaction) -> str:
+    """Return who the customer is, for the team; empty if nobody said."""
+    customer = loop_state(run).start.customer
+    return hides.text(customer.name or customer.id)
 
 
 def customer_side(state: RunSnapshot, hides: Redaction) -> CustomerSide:
@@ -547,7 +553,7 @@ class Conversation:
     @property
     def customer_name(self) -> str:
         """Who the customer is; empty if nobody said."""
-        return self.state.customer.name or self.state.customer.id
+        return customer_name(self.state, self.hides)
 
     @property
     def is_shared(self) -> bool:

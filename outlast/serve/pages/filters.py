@@ -293,6 +293,7 @@ def rows(field: Any) -> int:
 
 GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "marked": marked,
+    "mention_tag": mention_tag,
     "posts": posts,
     "status_class": status_class,
     "unable": unable,

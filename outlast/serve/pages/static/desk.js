@@ -115,6 +115,10 @@
 
   addEventListener("htmx:sseBeforeMessage", noteEnds);
   addEventListener("htmx:sseMessage", followEnds);
+  // Whoever writes a comment sees the newest one.
+  addEventListener("htmx:sseMessage", () => {
+    if (document.activeElement?.closest("#comment")) document.querySelector("#comments > li:last-child")?.scrollIntoView({ block: "nearest" });
+  });
   // The other side of a conversation had no height while it was hidden.
   addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
   // What opens below a list takes room from it.
