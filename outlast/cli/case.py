@@ -32,7 +32,7 @@ async def assign(caller: PersonCaller, to: str = "", team: str = "") -> None:
     await _act(
         caller,
         lambda run: run.assign(to or None, by=caller.person, team=team),
-        lambda case: f"Assigned to {whose(case.to, case.team)}.",
+        lambda case: f"Assigned to {whose(case.to, case.team) or 'nobody'}.",
     )
 
 
@@ -114,7 +114,7 @@ async def link(caller: PersonCaller, ids: _Words = None, remove: _Remove = None)
 
 def whose(to: str, team: str) -> str:
     """Return to whom a conversation is assigned, in words."""
-    return " of ".join(one for one in (to, team) if one) or "nobody"
+    return " of ".join(one for one in (to, team) if one)
 
 
 async def _act(

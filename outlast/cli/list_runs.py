@@ -6,6 +6,7 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
+from outlast.cli.case import whose
 from outlast.cli.durations import past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
@@ -81,7 +82,6 @@ async def list_runs(
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
     """
-    from outlast.cli import listed_costs
     from outlast.client import runs
 
     client = (await caller.connect()).client
@@ -106,16 +106,23 @@ async def list_runs(
         reads = by is not None or (is_short if costs is None else costs)
         rows = await runs.with_costs(client, found) if reads else found
         rows = await runs.with_tenants(client, rows) if by == "tenant" else rows
-    if by is not None:
-        listed_costs.show(caller, rows, by)
-    else:
-        caller.show_list(_COLUMNS, rows, _NOTHING)
-        if rows and reads and not caller.as_json:
-            listed_costs.show_sum(rows)
+    _show(caller, rows, by, reads=reads)
     if len(rows) == limit and not (caller.as_json and by is None):
         say_limit(limit)
     if not reads and costs is None:
         terminal.say(terminal.err(), _COSTS_LEFT_OUT)
+
+
+def _show(caller: Caller, rows: "list[ListedRun]", by: GroupedBy | None, *, reads: bool) -> None:
+    from outlast.cli import listed_costs
+
+    if by is not None:
+        listed_costs.show(caller, rows, by)
+        return
+    is_shared = any(run.assignee or run.team for run in rows)
+    caller.show_list((*_COLUMNS, _ASSIGNED) if is_shared else _COLUMNS, rows, _NOTHING)
+    if rows and reads and not caller.as_json:
+        listed_costs.show_sum(rows)
 
 
 async def _with_archived(
@@ -149,4 +156,8 @@ _COLUMNS: "tuple[Column[ListedRun], ...]" = (
     Column(
         "TOOK", lambda run: rough((run.closed or now()) - run.started), numbers=True, left_out=1
     ),
+)
+
+_ASSIGNED: "Column[ListedRun]" = Column(
+    "ASSIGNED TO", lambda run: whose(run.assignee, run.team) or "-", widest=32, left_out=7
 )

@@ -141,6 +141,7 @@ ACTS: Final[dict[str, Act]] = {
 }
 """What people do. The names are those of votes and of actions, as the code lists them."""
 
+
 def share(
     deed: str,
     line: tuple[str, ...],

@@ -11,8 +11,8 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import RunNotFound
 from outlast.client.identity import person
-from outlast.client.runs import ListedRun
 from outlast.client.read.events import RawResponsesStreamEvent, StreamedState, changes
+from outlast.client.runs import ListedRun
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
