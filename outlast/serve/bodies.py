@@ -532,7 +532,9 @@ def _sentence(error: ValidationError, kind: type[BaseModel], what: str, part: st
             reason = problem["msg"].removeprefix("Value error, ")
             return f"The {part} {name!r} does not fit. {reason}" if name else reason
         case _:
-            reason = problem["msg"].removeprefix("Input ").removeprefix("List ")
+            reason = problem["msg"]
+            for word in ("Input ", "List ", "String "):
+                reason = reason.removeprefix(word)
             reason = reason.replace(" after validation", "")
             where = "".join(f"[{one!r}]" for one in problem["loc"][1:])
             place = f"The {part} {name!r}{where:.200}" if name else what
