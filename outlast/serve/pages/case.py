@@ -17,7 +17,7 @@ from outlast.serve.pages.conversation_view import run_badge
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form, fragment, html_part, show_page
 from outlast.serve.routing import DeskRequest, route
-from outlast.views.records import CaseDeed
+from outlast.views.records import LONGEST_COMMENT, CaseDeed
 
 MOST_EARLIER: Final = 20
 """How many earlier conversations of a customer a page lists."""
@@ -60,7 +60,7 @@ async def _assign(asked: DeskRequest, form: Form) -> str:
 
 
 async def _comment(asked: DeskRequest, form: Form) -> str:
-    text = with_line_ends(form.exact("text"))
+    text = words_of(form, "text", "The comment", LONGEST_COMMENT)
     if not text.strip():
         raise UserError("Write a comment first.")
     await asked.handle.comment(text, by=asked.person, comment_id=sent_id(form, "comment_id"))
@@ -68,7 +68,7 @@ async def _comment(asked: DeskRequest, form: Form) -> str:
 
 
 async def _resolve(asked: DeskRequest, form: Form) -> str:
-    why = with_line_ends(form.exact("why")).strip()
+    why = words_of(form, "why", "The reason", LONGEST_COMMENT).strip()
     await asked.handle.resolve(by=asked.person, why=why)
     return ""
 
@@ -80,7 +80,8 @@ async def _reopen(asked: DeskRequest, form: Form) -> str:
 
 
 async def _snooze(asked: DeskRequest, form: Form) -> str:
-    await asked.handle.snooze(_end(form), by=asked.person)
+    end = _end(form)
+    await asked.handle.snooze(end, by=asked.person)
     return ""
 
 

@@ -116,7 +116,7 @@ def test_what_needs_attention_is_searched_for() -> None:
         "TimedOut",
     ):
         assert one in words
-    assert words[:200] in RunFilter(attention=True).query()
+    assert words[:90] in RunFilter(attention=True).query()
     assert RunFilter(attention=True).accepts(RUNS[7])
     assert not RunFilter(attention=True).accepts(RUNS[9])
 
