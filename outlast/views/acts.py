@@ -4,7 +4,7 @@ The run judges again, by the same functions of the loop: what is offered here co
 """
 
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 from outlast.edges.rendering import shell_word
 from outlast.loop import schemas
@@ -121,8 +121,14 @@ def run_problem(
             return release_problem(state, acted(ReleaseAction(**who)))
         case "set_aside":  # any item at all
             return aside_problem(state, acted(SetAsideAction(item=0, back=True, **who)))
-        case deed:  # with any words, at any time
-            given = {"text": "…", "comment_id": "…", "add": ("…",), "until_ms": at_ms + 1}
+        case _:  # with any words, at any time
+            deed = cast("CaseDeed", act)
+            given: dict[str, Any] = {
+                "text": "…",
+                "comment_id": "…",
+                "add": ("…",),
+                "until_ms": at_ms + 1,
+            }
             return case_problem(state, acted(CaseAction(do=deed, **given, **who)))
 
 

@@ -86,6 +86,58 @@ def vote(kind: str, line: tuple[str, ...], python: Python, **fields: Any) -> Act
     return Act(python, ("decide", {"type": kind, **fields}), ("", {"deed": kind, **forms}), line)
 
 
+def share(
+    deed: str,
+    line: tuple[str, ...],
+    python: Python,
+    body: dict[str, Any] | None = None,
+    form: dict[str, str] | None = None,
+) -> Act:
+    fields = form or {"why": ""}  # browsers say that an empty form is a form
+    return Act(python, (deed, body or {}), (deed, fields), ("case", deed, *line))
+
+
+CASE_ACTS: Final[dict[str, Act]] = {
+    "assign": share(
+        "assign",
+        ("--to", "bob", "--team", "billing"),
+        lambda on: on.run.assign("bob", by=ME, team="billing"),
+        {"to": "bob", "team": "billing"},
+        {"assignee": "bob", "team": "billing"},
+    ),
+    "comment": share(
+        "comment",
+        ("Look, @cid.", "--comment-id", "desk-0123456789abcdef"),
+        lambda on: on.run.comment("Look, @cid.", by=ME, comment_id="desk-0123456789abcdef"),
+        {"text": "Look, @cid.", "comment_id": "desk-0123456789abcdef"},
+        {"text": "Look, @cid.", "comment_id": "desk-0123456789abcdef"},
+    ),
+    "resolve": share("resolve", (), lambda on: on.run.resolve(by=ME)),
+    "reopen": share("reopen", (), lambda on: on.run.reopen(by=ME)),
+    "snooze": share(
+        "snooze",
+        ("1d",),
+        lambda on: on.run.snooze(timedelta(days=1), by=ME),
+        {"until": "1d"},
+        {"until": "1d"},
+    ),
+    "tag": share(
+        "tag",
+        ("vip",),
+        lambda on: on.run.tag("vip", by=ME),
+        {"tags": ["vip"]},
+        {"tag": "vip"},
+    ),
+    "link": share(
+        "link",
+        ("other-9",),
+        lambda on: on.run.link("other-9", by=ME),
+        {"conversations": ["other-9"]},
+        {"conversation": "other-9"},
+    ),
+}
+"""What colleagues do with a conversation, by the names of the deeds."""
+
 ACTS: Final[dict[str, Act]] = {
     "approve": vote("approve", ("approve",), lambda on: on.run.approve(on.request, by=ME)),
     "reject": vote("reject", ("reject",), lambda on: on.run.reject(on.request, by=ME)),
@@ -138,60 +190,10 @@ ACTS: Final[dict[str, Act]] = {
         ("set-aside", {"item": "0"}),
         ("set-aside", "0"),
     ),
+    **CASE_ACTS,
 }
 """What people do. The names are those of votes and of actions, as the code lists them."""
 
-
-def share(
-    deed: str,
-    line: tuple[str, ...],
-    python: Python,
-    body: dict[str, Any] | None = None,
-    form: dict[str, str] | None = None,
-) -> Act:
-    fields = form or {"why": ""}  # browsers say that an empty form is a form
-    return Act(python, (deed, body or {}), (deed, fields), ("case", deed, *line))
-
-
-ACTS |= {
-    "assign": share(
-        "assign",
-        ("--to", "bob", "--team", "billing"),
-        lambda on: on.run.assign("bob", by=ME, team="billing"),
-        {"to": "bob", "team": "billing"},
-        {"assignee": "bob", "team": "billing"},
-    ),
-    "comment": share(
-        "comment",
-        ("Look, @cid.", "--comment-id", "desk-0123456789abcdef"),
-        lambda on: on.run.comment("Look, @cid.", by=ME, comment_id="desk-0123456789abcdef"),
-        {"text": "Look, @cid.", "comment_id": "desk-0123456789abcdef"},
-        {"text": "Look, @cid.", "comment_id": "desk-0123456789abcdef"},
-    ),
-    "resolve": share("resolve", (), lambda on: on.run.resolve(by=ME)),
-    "reopen": share("reopen", (), lambda on: on.run.reopen(by=ME)),
-    "snooze": share(
-        "snooze",
-        ("1d",),
-        lambda on: on.run.snooze(timedelta(days=1), by=ME),
-        {"until": "1d"},
-        {"until": "1d"},
-    ),
-    "tag": share(
-        "tag",
-        ("vip",),
-        lambda on: on.run.tag("vip", by=ME),
-        {"tags": ["vip"]},
-        {"tag": "vip"},
-    ),
-    "link": share(
-        "link",
-        ("other-9",),
-        lambda on: on.run.link("other-9", by=ME),
-        {"conversations": ["other-9"]},
-        {"conversation": "other-9"},
-    ),
-}
 
 OF_REQUESTS: Final = frozenset(list(ACTS)[:8])
 DECISIONS: Final = ("approve", "reject", "edit", "respond", "ask back")

@@ -84,6 +84,9 @@ async def test_customers_who_wait_come_first_and_many_readers_take_one_look(
 ) -> None:
     looks: list[str] = []
 
+    def same(one: ListedRun) -> ListedRun:
+        return one
+
     async def listed(_client: Any, query: str) -> Any:
         looks.append(query)
         for one in RUNS[:8]:
@@ -91,7 +94,7 @@ async def test_customers_who_wait_come_first_and_many_readers_take_one_look(
         yield replace(RUNS[0], run_id="mine/nested", is_nested=True)
 
     monkeypatch.setattr(case_feed, "executions", listed)
-    monkeypatch.setattr(case_feed, "listed_run", lambda one: one)
+    monkeypatch.setattr(case_feed, "listed_run", same)
     feed = CaseFeed(timedelta(hours=1))
     found = await asyncio.gather(*(feed.entries(CLIENT, ()) for _ in range(50)))
     assert [one.run_id for one in found[0]] == [

@@ -40,7 +40,13 @@ def case_html(view: Any, roles: Any = ()) -> str:
 
 def _asked(roles: Any) -> Any:
     app = desk_of(PlayedRuns({}), conversation.ROUTES)
-    scope = {"type": "http", "path": "/", "headers": [], "query_string": b"", "app": app}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "path": "/",
+        "headers": [],
+        "query_string": b"",
+        "app": app,
+    }
     return DeskRequest(
         Request(scope), app.state.desk, Staff(person("ann"), frozenset(roles)), "run"
     )
