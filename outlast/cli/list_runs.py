@@ -85,7 +85,6 @@ async def list_runs(
     from outlast.client import runs
 
     client = (await caller.connect()).client
-    begins = None if since is None else past_time(since, now())
     criteria = runs.RunFilter(
         status=status,
         agent=agent,
@@ -96,7 +95,7 @@ async def list_runs(
         tag=tag,
         attention=attention,
         nested=by is None,
-        since=begins,
+        since=None if since is None else past_time(since, now()),
     )
     async with terminal.waiting(terminal.err(), "listing runs"):
         found = await runs.find_runs(client, criteria, limit=limit)
@@ -107,9 +106,15 @@ async def list_runs(
         rows = await runs.with_costs(client, found) if reads else found
         rows = await runs.with_tenants(client, rows) if by == "tenant" else rows
     _show(caller, rows, by, reads=reads)
-    if len(rows) == limit and not (caller.as_json and by is None):
+    _say_rest(caller, len(rows) == limit, by, limit, is_left_out=not reads and costs is None)
+
+
+def _say_rest(
+    caller: Caller, is_full: bool, by: GroupedBy | None, limit: int, *, is_left_out: bool
+) -> None:
+    if is_full and not (caller.as_json and by is None):
         say_limit(limit)
-    if not reads and costs is None:
+    if is_left_out:
         terminal.say(terminal.err(), _COSTS_LEFT_OUT)
 
 
