@@ -54,8 +54,11 @@ _FAR: Final = datetime.max.replace(tzinfo=clock.time_of(0).tzinfo)
 class CaseFeed(VisibilityFeed[ListedRun, tuple[RunScope, ...]]):
     """The open conversations that people share or have to look at, those that wait first.
 
-    The filter of a reader is the scopes of the runs that they see.
+    The filter of a reader is the scopes of the runs that they see. Namespaces have few searches a
+    second for all their processes, so thousands of conversations are looked at less often.
     """
+
+    per_page = 1.0
 
     def __init__(self, every: timedelta = timedelta(seconds=2), grace: timedelta = _GRACE) -> None:
         super().__init__(every, grace)

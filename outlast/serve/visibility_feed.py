@@ -14,6 +14,8 @@ from typing import Final, Generic, Self, TypeVar
 
 from temporalio.client import Client
 
+from outlast.client.runs import LARGEST_PAGE
+
 EntryT = TypeVar("EntryT")
 WantedT = TypeVar("WantedT", bound=Hashable)
 
@@ -78,6 +80,9 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
             more, so it is followed by a longer pause.
         grace: how long it is followed without readers.
     """
+
+    per_page: float = 0.0
+    """How many seconds the server is left alone at least for each page of entries."""
 
     def __init__(
         self, every: timedelta = timedelta(seconds=2), grace: timedelta = timedelta(seconds=10)
@@ -146,7 +151,8 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
                 began = time.monotonic()
                 followed.take(await self.look(client))
                 took = time.monotonic() - began
-                await asyncio.sleep(max(self._every, took * _PAUSES))
+                pages = len(followed.entries or ()) / LARGEST_PAGE
+                await asyncio.sleep(max(self._every, took * _PAUSES, pages * self.per_page))
         except Exception as error:  # noqa: BLE001  its readers raise it
             followed.failure = error
             self._end(followed)
