@@ -54,7 +54,7 @@ OPEN: Final = {
 
 LISTS: Final = frozenset(
     {
-        "/api/conversations", "/conversations", "/conversations-list", "/api/inbox",
+        "/api/conversations", "/conversations", "/conversations-list", "/api/inbox", "/views",
         "/api/inbox/events", "/inbox", "/inbox/live", "/a2a/{agent}/tasks",
     }
 )  # fmt: skip

@@ -11,7 +11,7 @@ from outlast.agents.errors import ServerUnavailable
 from outlast.client.identity import person
 from outlast.client.runs import FAILED_FOR, ListedRun, RunFilter, attention_query
 from outlast.edges import clock
-from outlast.serve import case_feed
+from outlast.serve import case_feed, visibility_feed
 from outlast.serve.case_feed import (
     CaseFeed,
     Recent,
@@ -182,3 +182,21 @@ async def test_a_server_that_is_away_has_no_lists() -> None:
     feed = Away()
     assert await unless_away(feed.entries(CLIENT, ()), "nothing") == "nothing"
     assert feed.known(()) is None
+
+
+async def test_thousands_of_conversations_are_looked_at_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(visibility_feed, "LARGEST_PAGE", 1)
+
+    async def looks_of(runs: tuple[ListedRun, ...]) -> int:
+        feed = Shared(*runs)
+        feed._every, feed.per_page = 0.0, 60.0
+        async with asyncio.timeout(5), feed.reader(CLIENT, ()) as reader:
+            assert await anext(reader) == runs
+            await asyncio.sleep(0.05)
+        await feed.close()
+        return feed.looks
+
+    assert await looks_of(RUNS) == 1
+    assert await looks_of(()) > 1
