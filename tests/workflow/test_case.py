@@ -276,6 +276,12 @@ async def test_lists_of_the_desk_say_whose_a_conversation_is(desk: Desk) -> None
         await has("mine", 0)
         counts = (await web.get("/views")).text
         assert re.search(r"My team.{5,80}1</span>", counts, re.DOTALL)
+        others = RoleRules(anybody=["viewer@tenant:globex"])
+        async with opened(app_of(desk, CLERK, groups=[team], roles=others)) as elsewhere:
+            counts = (await elsewhere.get("/views")).text
+            assert re.search(r"My team.{5,80}0</span>", counts, re.DOTALL)
+            listed = await elsewhere.get(f"/conversations?view=team&team={team}")
+            assert handle.id not in listed.text
         await handle.snooze(timedelta(days=1), by="bob")
         await has("snoozed")
         await has("team", 0)
