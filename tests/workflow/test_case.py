@@ -281,7 +281,7 @@ async def test_lists_of_the_desk_say_whose_a_conversation_is(desk: Desk) -> None
             counts = (await elsewhere.get("/views")).text
             assert re.search(r"My team.{5,80}0</span>", counts, re.DOTALL)
             listed = await elsewhere.get(f"/conversations?view=team&team={team}")
-            assert handle.id not in listed.text
+            assert f"/conversations/{handle.id}" not in listed.text
         await handle.snooze(timedelta(days=1), by="bob")
         await has("snoozed")
         await has("team", 0)
