@@ -153,6 +153,7 @@ class SearchIndex(ABC):
         Raises:
             SearchUnavailable: the database cannot be written.
         """
+        self.has_remains = False
 
     # --- Writing ---------------------------------------------------------------------------------
 

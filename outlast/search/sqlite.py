@@ -188,4 +188,4 @@ class SQLiteIndex(SearchIndex):
                 before = connection.total_changes
                 connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
                 pages, changes = MERGED, connection.total_changes - before
-        self.has_remains = False
+        super().purge()
