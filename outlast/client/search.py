@@ -43,7 +43,14 @@ from outlast.loop.revision import revised
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.search.documents import Document, with_words
-from outlast.search.index import Hit, IndexStatus, Position, SearchIndex, SearchUnavailable
+from outlast.search.index import (
+    Hit,
+    IndexStatus,
+    Position,
+    SearchIndex,
+    SearchIndexDamaged,
+    SearchUnavailable,
+)
 from outlast.temporal.visibility.queries import search_error, time_text
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes
 
@@ -430,6 +437,21 @@ async def search_status(client: Client, index: SearchIndex) -> IndexStatus | Non
         AgentsException: the server refused, or does not answer.
     """
     return await run_in_thread(index.status, await space_of(client))
+
+
+async def rebuild_index(feed: SearchFeed) -> Fed:
+    """Make an index anew, from the server and the archive; a damaged one is removed first.
+
+    Raises:
+        AgentsException: the index, the archive or the server cannot be used.
+    """
+    try:
+        await run_in_thread(feed.index.check)
+    except SearchIndexDamaged:
+        await run_in_thread(feed.index.recreate)
+    fed = await feed.look(anew=True)
+    assert fed is not None  # noqa: S101  it waits for no lease
+    return fed
 
 
 def behind_words(status: IndexStatus | None, *, shows_counts: bool = True) -> str:

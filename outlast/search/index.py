@@ -120,6 +120,15 @@ class SearchIndex(ABC):
         """
 
     @abstractmethod
+    def check(self) -> None:
+        """Look for damage in an index that is there.
+
+        Raises:
+            SearchIndexDamaged: it is damaged, or another version has made it.
+            SearchUnavailable: what is there is no index of outlast.
+        """
+
+    @abstractmethod
     def recreate(self) -> None:
         """Remove the index, damaged or not, and create it without documents.
 

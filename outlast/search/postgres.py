@@ -1,7 +1,7 @@
 """An index in PostgreSQL, for several desks: its extension pg_trgm, in a schema of its own."""
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, LiteralString, cast
 from urllib.parse import urlsplit
 
@@ -40,6 +40,10 @@ _WORDS: Final = (
 )
 
 
+class _NotThere(SearchUnavailable):
+    """Nobody has made the index yet."""
+
+
 class PostgresIndex(SearchIndex):
     """An index in a database of PostgreSQL; the process that writes it creates its schema.
 
@@ -69,6 +73,11 @@ class PostgresIndex(SearchIndex):
             )
         with self._reading():
             pass  # it has the format of this version
+
+    def check(self) -> None:
+        """Look at the format: damage of its files is the database's to find."""
+        with suppress(_NotThere), self._reading():
+            pass
 
     def recreate(self) -> None:
         """Drop the schema, and create it anew."""
@@ -115,7 +124,7 @@ class PostgresIndex(SearchIndex):
         except errors.QueryCanceled:
             raise SearchUnavailable(SLOW) from None
         except (errors.UndefinedTable, errors.InvalidSchemaName):
-            raise SearchUnavailable(
+            raise _NotThere(
                 f"There is no index in {self._shown} yet: `outlast search run` makes it."
             ) from None
         except errors.FeatureNotSupported as error:

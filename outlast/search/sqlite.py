@@ -75,6 +75,17 @@ class SQLiteIndex(SearchIndex):
         with self._reading():
             pass  # it has the format of this version
 
+    def check(self) -> None:
+        """Read the whole file."""
+        self._check_own()
+        if self.path.exists() and self.path.stat().st_size:
+            with self._reading() as rows:
+                found = rows.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if found != "ok":
+                    raise self._damaged(found)
+            with self._writing() as rows:
+                rows.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+
     def recreate(self) -> None:
         """Remove the file, and create an empty one."""
         self._check_own()
@@ -160,7 +171,7 @@ class SQLiteIndex(SearchIndex):
                 f"The index {self.path} cannot be used: {error.strerror}."
             ) from error
 
-    def _damaged(self, error: Exception) -> SearchIndexDamaged:
+    def _damaged(self, error: object) -> SearchIndexDamaged:
         return SearchIndexDamaged(
             f"The index {self.path} is damaged: {error}. `outlast search rebuild` makes it anew."
         )

@@ -30,6 +30,7 @@ from outlast.client.run_facts import RunFacts, run_facts
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Problem, Refused, error_answer
 from outlast.edges.bodies import DOORS, Door
+from outlast.search.index import SearchIndex
 from outlast.serve.access import (
     NOT_OPENED,
     NOT_SEEN,
@@ -110,6 +111,7 @@ class Desk:
         inboxes: the live inboxes.
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
+        search: the index of search, which the desk only reads; None for none.
     """
 
     client: Client
@@ -126,6 +128,7 @@ class Desk:
     inboxes: InboxFeed = field(default_factory=InboxFeed)
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
+    search: SearchIndex | None = None
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""
