@@ -285,8 +285,7 @@ async def delete(
     search_index: Index = None,
     place: Place = None,
 ) -> None:
-    """Delete runs on request: from the server, from the archive, the index of search, and the items of their
-    sessions.
+    """Delete runs on request: from server, archive and index of search, with the items of sessions.
 
     A session that other runs use stays. A tombstone stays: who asked, when, and digests of what was
     removed. Runs must have ended.

@@ -270,15 +270,13 @@ class SearchFeed:
     async def _drop_lost(self, space: str, there: Collection[str], *, anew: bool) -> int:
         """Remove what neither the server nor the archive has, or, anew, what cannot be read."""
         known, lost = await run_in_thread(self.index.identities, space), list[str]()
-        for chain, execution_id in known.items():
+        for chain, (run_id, execution_id) in known.items():
             if execution_id in there:
                 continue
-            run_id = await run_in_thread(self.index.run_of, space, chain)
-            handle = workflow_handle(self.client, run_id or "", execution_id)
+            handle = workflow_handle(self.client, run_id, execution_id)
             # Lists are a moment behind.
-            if (anew and execution_id in self._unread) or (
-                run_id and await unless_gone(self.client, run_id, handle.describe()) is None
-            ):
+            is_unread = anew and execution_id in self._unread
+            if is_unread or await unless_gone(self.client, run_id, handle.describe()) is None:
                 lost.append(chain)
         return await run_in_thread(self.index.drop, lost) if lost else 0
 

@@ -200,9 +200,15 @@ class SearchIndex(ABC):
 
     def _insert(self, rows: Rows, namespace: str, document: Document, record: str) -> Any:
         found = rows.execute(
-            "INSERT INTO documents (namespace, chain_id, execution_id, events, is_open, "
-            "changed_ms, tenant, facts, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            (namespace, document.chain_id, *_columns(document), record),
+            "INSERT INTO documents (namespace, chain_id, run_id, execution_id, events, is_open, "
+            "changed_ms, tenant, facts, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+            (
+                namespace,
+                document.chain_id,
+                json.dumps(document.run_id),
+                *_columns(document),
+                record,
+            ),
         )
         return found.fetchone()[0]
 
@@ -372,30 +378,18 @@ class SearchIndex(ABC):
                     found[one] = Position(events=int(row[0]), is_open=bool(row[1]))
         return found
 
-    def identities(self, namespace: str) -> dict[str, str]:
-        """Return the newest execution of each conversation, by its first.
+    def identities(self, namespace: str) -> dict[str, tuple[str, str]]:
+        """Return the run's id and the newest execution of each conversation, by its first.
 
         Raises:
             SearchUnavailable: the database cannot be read.
         """
         with self._reading() as rows:
             found = rows.execute(
-                "SELECT chain_id, execution_id FROM documents WHERE namespace = ?", (namespace,)
+                "SELECT chain_id, run_id, execution_id FROM documents WHERE namespace = ?",
+                (namespace,),
             )
-            return dict(found.fetchall())
-
-    def run_of(self, namespace: str, chain_id: str) -> str | None:
-        """Return the id of a conversation in the index; None if it has left.
-
-        Raises:
-            SearchUnavailable: the database cannot be read.
-        """
-        with self._reading() as rows:
-            found = rows.execute(
-                "SELECT record FROM documents WHERE namespace = ? AND chain_id = ?",
-                (namespace, chain_id),
-            ).fetchone()
-            return None if found is None else Document.decoded(found[0]).run_id
+            return {chain: (json.loads(run_id), newest) for chain, run_id, newest in found}
 
     def status(self, namespace: str) -> IndexStatus | None:
         """Return how far the index is with a namespace; None if it knows nothing of it.
@@ -452,7 +446,8 @@ def _tenants_of(scopes: Scopes) -> Collection[str]:
 
 TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS documents (
-    id {number}, namespace TEXT NOT NULL, chain_id TEXT NOT NULL, execution_id TEXT NOT NULL,
+    id {number}, namespace TEXT NOT NULL, chain_id TEXT NOT NULL, run_id TEXT NOT NULL,
+    execution_id TEXT NOT NULL,
     events BIGINT NOT NULL, is_open INTEGER NOT NULL, changed_ms BIGINT NOT NULL,
     tenant TEXT NOT NULL, facts TEXT NOT NULL, record TEXT NOT NULL, UNIQUE (namespace, chain_id)
     )""",

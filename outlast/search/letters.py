@@ -20,7 +20,8 @@ def composed(text: str) -> str:
     """Return a text in the one spelling of its characters that the index keeps."""
     if text.isascii():
         return text
-    whole = text.encode("utf-8", "replace").decode()  # half a character is in no text
+    # Half a character can be stored nowhere.
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return unicodedata.normalize("NFC", whole)
 
 
