@@ -15,7 +15,7 @@ from outlast.cli.signals import stop_requested
 from outlast.edges.rendering import counted, named, shown_time
 
 if TYPE_CHECKING:
-    from outlast.search.index import Hit, SearchIndex
+    from outlast.search.index import SearchIndex
 
 Index: TypeAlias = Annotated[
     str | None,
@@ -149,7 +149,7 @@ async def find(
     client = (await caller.connect()).client
     hits = await search_conversations(client, index, words, limit=limit)
     if caller.as_json:
-        terminal.print_json([_record(one) for one in hits])
+        terminal.print_json([one.record() for one in hits])
         return
     for one in hits:
         run = one.document
@@ -164,19 +164,3 @@ async def find(
             terminal.say(terminal.out(), f"  {excerpt.by}: ", *pieces)
     if not hits:
         terminal.say(terminal.err(), "Nothing found.")
-
-
-def _record(hit: "Hit") -> dict[str, object]:
-    run = hit.document
-    excerpts = [{"by": one.by, "message": one.message, "text": one.text} for one in hit.excerpts]
-    return {
-        "run_id": run.run_id,
-        "execution_id": run.execution_id,
-        "open": run.is_open,
-        "agent": run.agent,
-        "tenant": run.tenant,
-        "customer": run.customer,
-        "tags": list(run.tags),
-        "changed_ms": run.changed_ms,
-        "excerpts": excerpts,
-    }

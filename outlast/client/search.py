@@ -37,11 +37,10 @@ from outlast.client.runs import executions, listed_run
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.run_address import unless_gone
 from outlast.contract import names
-from outlast.contract.blobs import is_plain
 from outlast.edges.clock import now_ms, time_of
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.search.documents import Document, with_words
 from outlast.search.index import (
     Hit,
@@ -82,6 +81,7 @@ ENCRYPTED: Final = (
     "off. `--readable` turns it on, for an index on an encrypted disk that only the desk reads."
 )
 
+_SAID: Final = {"input", "message"}
 _FILES: Final = {"image_url", "file_data"}
 
 
@@ -185,14 +185,17 @@ class SearchFeed:
         await run_in_thread(self.index.prepare)
         if not anew and not await run_in_thread(self.index.take_lease, space, self._holder):
             return None
-        beating = asyncio.create_task(self._beat(space, is_writer=not anew))
+        beating = asyncio.create_task(asyncio.sleep(0) if anew else self._beat(space))
         try:
             return await self._look(space, anew=anew)
+        except BaseException:
+            self._open.clear()  # what was asked may not have been stored
+            raise
         finally:
             beating.cancel()
 
-    async def _beat(self, space: str, *, is_writer: bool) -> None:
-        while is_writer:
+    async def _beat(self, space: str) -> None:
+        while True:
             await asyncio.sleep(BEATS)
             with suppress(AgentsException, RPCError):
                 await run_in_thread(self.index.take_lease, space, self._holder)
@@ -278,7 +281,7 @@ class SearchFeed:
             is_unread = anew and execution_id in self._unread
             if is_unread or await unless_gone(self.client, run_id, handle.describe()) is None:
                 lost.append(chain)
-        return await run_in_thread(self.index.drop, lost) if lost else 0
+        return await run_in_thread(self.index.forget, lost, for_good=False) if lost else 0
 
     # --- One conversation ------------------------------------------------------------------------
 
@@ -329,30 +332,23 @@ class SearchFeed:
             ContentUnavailable: the store cannot be read.
         """
         content = large_content(client=self.client)
-        stored = [
-            at
-            for at, item in enumerate(state.items)
-            if item.kind in {"input", "message"} and not is_plain(item.raw)
-        ]
-        if content.store is None or not stored:
+        if content.store is None:
             return state
-        raws = [_without_files(state.items[at].raw) for at in stored]
+        said = [_without_files(one.raw) if one.kind in _SAID else {} for one in state.items]
         try:
-            found = await content.joined_all(raws, words_for="missing")
+            found = cast("list[JsonObject]", await content.joined_all(said, words_for="missing"))
         except Exception as error:  # any store's error
             raise ContentUnavailable(f"Its content cannot be read: {error}") from error
-        items = list(state.items)
-        for at, raw in zip(stored, found, strict=True):
-            items[at] = replace(items[at], raw=cast("JsonObject", raw))
-        return revised(state, items=tuple(items))
+        items = zip(state.items, found, strict=True)
+        return revised(state, items=tuple(replace(one, raw=raw or one.raw) for one, raw in items))
 
 
 def _without_files(raw: JsonObject) -> JsonObject:
-    if not isinstance(raw.get("content"), list):
+    content = raw.get("content")
+    if not isinstance(content, list):
         return raw
-    content = cast("list[JsonObject | str]", raw["content"])
-    parts = [one for one in content if not (isinstance(one, dict) and _FILES & one.keys())]
-    return {**raw, "content": cast("Json", parts)}
+    parts = cast("list[JsonObject]", content)
+    return {**raw, "content": [one for one in parts if not _FILES & set(one)]}
 
 
 def _is_superseded(described: WorkflowExecutionDescription) -> bool:
@@ -446,7 +442,7 @@ async def rebuild_index(feed: SearchFeed) -> Fed:
     try:
         await run_in_thread(feed.index.check)
     except SearchIndexDamaged:
-        await run_in_thread(feed.index.recreate)
+        await run_in_thread(feed.index.create)
     fed = await feed.look(anew=True)
     assert fed is not None  # noqa: S101  it waits for no lease
     return fed

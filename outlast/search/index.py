@@ -7,13 +7,14 @@ whole after a kill, and each document says how much of its run's history it has.
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from outlast.agents.errors import AgentsException
 from outlast.contract.searchability import searchable
 from outlast.edges.clock import now_ms
+from outlast.loop.values import JsonObject
 from outlast.search.documents import Document
 from outlast.search.excerpts import Excerpt, excerpts_of
 from outlast.search.letters import terms_of
@@ -29,6 +30,9 @@ LONGEST_SEARCH: Final = 5.0
 """The seconds that a search may take."""
 
 SLOW: Final = "The search takes too long. Add a word of three letters or more."
+MAKE: Final = "`outlast search run` makes it."
+REBUILD: Final = "`outlast search rebuild` makes it anew."
+WITHOUT: Final = "The desk works without it."
 OTHER_FORMAT: Final = "was made by another version of outlast"
 
 
@@ -36,6 +40,10 @@ class SearchUnavailable(AgentsException):
     """The index of search is not there, or cannot be read or written."""
 
     code = "search_unavailable"
+
+
+class SearchIndexMissing(SearchUnavailable):
+    """Nobody has made the index of search yet."""
 
 
 class SearchIndexDamaged(SearchUnavailable):
@@ -63,6 +71,12 @@ class Hit:
 
     document: Document
     excerpts: tuple[Excerpt, ...]
+
+    def record(self) -> JsonObject:
+        """Return it for programs."""
+        record = {name: one for name, one in asdict(self.document).items() if name != "parts"}
+        found = [{"by": one.by, "message": one.message, "text": one.text} for one in self.excerpts]
+        return record | {"excerpts": found}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +125,18 @@ class SearchIndex(ABC):
 
     # --- The database ----------------------------------------------------------------------------
 
-    @abstractmethod
     def prepare(self) -> None:
-        """Create what is missing of the index.
+        """Create the index, if there is none.
 
         Raises:
             SearchUnavailable: the database is not there, or has something else in it.
         """
+        try:
+            with self._reading():
+                return
+        except SearchIndexMissing:
+            self.create()
 
-    @abstractmethod
     def check(self) -> None:
         """Look for damage in an index that is there.
 
@@ -127,10 +144,12 @@ class SearchIndex(ABC):
             SearchIndexDamaged: it is damaged, or another version has made it.
             SearchUnavailable: what is there is no index of outlast.
         """
+        with suppress(SearchIndexMissing), self._reading():
+            pass
 
     @abstractmethod
-    def recreate(self) -> None:
-        """Remove the index, damaged or not, and create it without documents.
+    def create(self) -> None:
+        """Create an index without documents, in the place of one that is there, damaged or not.
 
         Raises:
             SearchUnavailable: what is there is no index of outlast.
@@ -175,84 +194,45 @@ class SearchIndex(ABC):
         Raises:
             SearchUnavailable: the database cannot be written.
         """
-        record = document.encoded()
-        ids = (document.chain_id, document.execution_id)
+        record, ids = document.encoded(), (document.chain_id, document.execution_id)
         with self._writing() as rows:
             if rows.execute("SELECT 1 FROM gone WHERE id IN (?, ?)", ids).fetchone():
                 return False
-            known = rows.execute(
-                "SELECT id, record FROM documents WHERE namespace = ? AND chain_id = ?",
-                (namespace, document.chain_id),
-            ).fetchone()
-            if known is None:
-                number = int(self._insert(rows, namespace, document, record))
-            elif known[1] == record:
-                return True
-            else:
-                number, before = int(known[0]), Document.decoded(known[1])
+            known = rows.execute(_KNOWN, (namespace, document.chain_id)).fetchone()
+            if known is not None and known[0] != record:
+                before = Document.decoded(known[0])
                 if _is_later(before, document):
                     return False
                 if set(before.parts) - set(document.parts):  # such as what is redacted now
                     self.has_remains = True
-                self._update(rows, number, document, record)
-            self._index_words(rows, number, document.letters)
+            if known is None or known[0] != record:
+                values = (namespace, *_values(document), record)
+                number = rows.execute(_PUT, values).fetchone()[0]
+                self._index_words(rows, int(number), document.letters)
         return True
 
-    def _insert(self, rows: Rows, namespace: str, document: Document, record: str) -> Any:
-        found = rows.execute(
-            "INSERT INTO documents (namespace, chain_id, run_id, execution_id, events, is_open, "
-            "changed_ms, tenant, facts, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            (
-                namespace,
-                document.chain_id,
-                json.dumps(document.run_id),
-                *_columns(document),
-                record,
-            ),
-        )
-        return found.fetchone()[0]
+    def forget(self, ids: Iterable[str], *, for_good: bool = True) -> int:
+        """Remove conversations, by the ids of their executions; return how many there were.
 
-    def _update(self, rows: Rows, number: int, document: Document, record: str) -> None:
-        rows.execute(
-            "UPDATE documents SET execution_id = ?, events = ?, is_open = ?, changed_ms = ?, "
-            "tenant = ?, facts = ?, record = ? WHERE id = ?",
-            (*_columns(document), record, number),
-        )
-
-    def forget(self, ids: Iterable[str]) -> int:
-        """Remove conversations for good, by the ids of their executions; return how many there were.
-
-        What is fed later about them is not stored.
+        Args:
+            ids: the ids.
+            for_good: whether what is fed later about them is not stored, as it was deleted on
+                request; False if only the server and the archive have lost them.
 
         Raises:
             SearchUnavailable: the database cannot be written.
         """
         with self._writing() as rows:
-            return sum([self._drop(rows, one, is_for_good=True) for one in dict.fromkeys(ids)])
+            return sum([self._drop(rows, one, for_good=for_good) for one in dict.fromkeys(ids)])
 
-    def drop(self, chains: Iterable[str]) -> int:
-        """Remove conversations that neither the server nor the archive has any more.
-
-        Raises:
-            SearchUnavailable: the database cannot be written.
-        """
-        with self._writing() as rows:
-            return sum([self._drop(rows, one, is_for_good=False) for one in chains])
-
-    def _drop(self, rows: Rows, execution_id: str, *, is_for_good: bool) -> int:
-        if is_for_good:
-            rows.execute("INSERT INTO gone (id) VALUES (?) ON CONFLICT DO NOTHING", (execution_id,))
-        found = rows.execute(
-            "SELECT id FROM documents WHERE chain_id = ? OR execution_id = ?",
-            (execution_id, execution_id),
-        ).fetchall()
-        numbers = [int(one[0]) for one in found]
-        if numbers:
-            self.has_remains = True
-            self._forget_words(rows, numbers)
-            for number in numbers:
-                rows.execute("DELETE FROM documents WHERE id = ?", (number,))
-        return len(numbers)
+    def _drop(self, rows: Rows, one: str, *, for_good: bool) -> int:
+        if for_good:
+            rows.execute("INSERT INTO gone (id) VALUES (?) ON CONFLICT DO NOTHING", (one,))
+        deleting = "DELETE FROM documents WHERE chain_id = ? OR execution_id = ? RETURNING id"
+        found = rows.execute(deleting, (one, one)).fetchall()
+        self.has_remains |= bool(found)
+        self._forget_words(rows, [int(number) for (number,) in found])
+        return len(found)
 
     def drop_other_servers(self, namespace: str) -> None:
         """Remove what was indexed of namespaces with this name on other servers.
@@ -265,7 +245,7 @@ class SearchIndex(ABC):
             found = rows.execute("SELECT DISTINCT namespace, chain_id FROM documents").fetchall()
             for other, chain in found:
                 if other != namespace and other.rpartition(" ")[0] == name:
-                    self._drop(rows, chain, is_for_good=False)
+                    self._drop(rows, chain, for_good=False)
 
     def take_lease(self, namespace: str, holder: str) -> bool:
         """Become the writer of a namespace for a while, or stay it; False if another process is.
@@ -425,16 +405,12 @@ def _is_later(known: Document, document: Document) -> bool:
     return known.started_ms > document.started_ms
 
 
-def _columns(document: Document) -> tuple[Any, ...]:
-    facts = {"tenant": document.tenant, "agent": document.agent, "people": document.people}
-    return (
-        document.execution_id,
-        document.events,
-        int(document.is_open),
-        document.changed_ms,
-        searchable(document.tenant),
-        json.dumps(facts),
-    )
+def _values(document: Document) -> tuple[Any, ...]:
+    one = document
+    facts = {"tenant": one.tenant, "agent": one.agent, "people": one.people}
+    ids = (one.chain_id, json.dumps(one.run_id), one.execution_id)
+    tenant = searchable(one.tenant)
+    return (*ids, one.events, int(one.is_open), one.changed_ms, tenant, json.dumps(facts))
 
 
 def _tenants_of(scopes: Scopes) -> Collection[str]:
@@ -443,6 +419,18 @@ def _tenants_of(scopes: Scopes) -> Collection[str]:
         return ()
     return {searchable(name) for one in scopes for name in one.tenants}
 
+
+_COLUMNS: Final = (
+    *("namespace", "chain_id", "run_id", "execution_id", "events", "is_open", "changed_ms"),
+    *("tenant", "facts", "record"),
+)
+_KNOWN: Final = "SELECT record FROM documents WHERE namespace = ? AND chain_id = ?"
+_VALUES: Final = ", ".join("?" * len(_COLUMNS))
+_REPLACED: Final = ", ".join(f"{one} = excluded.{one}" for one in _COLUMNS)
+_PUT: Final = (
+    f"INSERT INTO documents ({', '.join(_COLUMNS)}) VALUES ({_VALUES}) ON CONFLICT "  # noqa: S608
+    f"(namespace, chain_id) DO UPDATE SET {_REPLACED} RETURNING id"
+)
 
 TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS documents (

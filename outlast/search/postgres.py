@@ -1,20 +1,24 @@
 """An index in PostgreSQL, for several desks: its extension pg_trgm, in a schema of its own."""
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, LiteralString, cast
 from urllib.parse import urlsplit
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import AgentsException
 from outlast.search.index import (
     FORMAT,
     LONGEST_SEARCH,
+    MAKE,
     OTHER_FORMAT,
+    REBUILD,
     SLOW,
     TABLES,
+    WITHOUT,
     Rows,
     SearchIndex,
     SearchIndexDamaged,
+    SearchIndexMissing,
     SearchUnavailable,
 )
 
@@ -40,10 +44,6 @@ _WORDS: Final = (
 )
 
 
-class _NotThere(SearchUnavailable):
-    """Nobody has made the index yet."""
-
-
 class PostgresIndex(SearchIndex):
     """An index in a database of PostgreSQL; the process that writes it creates its schema.
 
@@ -60,30 +60,14 @@ class PostgresIndex(SearchIndex):
     def __repr__(self) -> str:
         return f"PostgresIndex({self._shown!r})"
 
-    def prepare(self) -> None:
+    def create(self) -> None:
         """Create the schema, the extension and the tables."""
-        with self._opened() as connection:
-            rows = _Rows(connection)
-            rows.execute("SELECT pg_advisory_xact_lock(?)", (WRITERS,))
-            rows.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        with self._writing() as rows:
+            rows.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+            rows.execute(f"CREATE SCHEMA {SCHEMA}")
             for one in (*TABLES, *_WORDS):
                 rows.execute(one.format(number="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"))
-            rows.execute(
-                "INSERT INTO about SELECT ? WHERE NOT EXISTS (SELECT 1 FROM about)", (FORMAT,)
-            )
-        with self._reading():
-            pass  # it has the format of this version
-
-    def check(self) -> None:
-        """Look at the format: damage of its files is the database's to find."""
-        with suppress(_NotThere), self._reading():
-            pass
-
-    def recreate(self) -> None:
-        """Drop the schema, and create it anew."""
-        with self._opened() as connection:
-            _Rows(connection).execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-        self.prepare()
+            rows.execute("INSERT INTO about (format) VALUES (?)", (FORMAT,))
 
     @contextmanager
     def _opened(self) -> Generator["psycopg.Connection[Any]"]:
@@ -104,10 +88,7 @@ class PostgresIndex(SearchIndex):
             rows.execute(f"SET LOCAL statement_timeout = {round(LONGEST_SEARCH * 1_000)}")
             found = rows.execute("SELECT format FROM about").fetchone()
             if found is None or found[0] != FORMAT:
-                raise SearchIndexDamaged(
-                    f"The index {self._shown} {OTHER_FORMAT}: `outlast search rebuild` makes it "
-                    "anew."
-                )
+                raise SearchIndexDamaged(f"The index {self._shown} {OTHER_FORMAT}. {REBUILD}")
             yield rows
 
     @contextmanager
@@ -121,25 +102,24 @@ class PostgresIndex(SearchIndex):
     def _errors(self) -> Generator[None]:
         try:
             yield
-        except errors.QueryCanceled:
-            raise SearchUnavailable(SLOW) from None
-        except (errors.UndefinedTable, errors.InvalidSchemaName):
-            raise _NotThere(
-                f"There is no index in {self._shown} yet: `outlast search run` makes it."
-            ) from None
-        except errors.FeatureNotSupported as error:
-            raise UserError(
-                f"{self._shown} has no extension pg_trgm. Debian's package postgresql has it."
-            ) from error
-        except (errors.DataCorrupted, errors.IndexCorrupted) as error:
-            raise SearchIndexDamaged(
-                f"The index {self._shown} is damaged: {_words(error)} `outlast search rebuild` "
-                "makes it anew."
-            ) from error
         except psycopg.Error as error:
-            raise SearchUnavailable(
-                f"The index {self._shown} cannot be used: {_words(error)} The desk works without it."
-            ) from None
+            # Nothing of its chain is shown: it may quote the address, with the password.
+            raise self._translated(error) from None
+
+    def _translated(self, error: psycopg.Error) -> AgentsException:
+        # A sentence of the server, without what it quotes of a statement.
+        words = error.diag.message_primary or str(error).partition("\n")[0]
+        match error:
+            case errors.QueryCanceled():
+                return SearchUnavailable(SLOW)
+            case errors.UndefinedTable() | errors.InvalidSchemaName():
+                return SearchIndexMissing(f"There is no index in {self._shown} yet. {MAKE}")
+            case errors.DataCorrupted() | errors.IndexCorrupted():
+                damage = f"The index {self._shown} is damaged: {words}. {REBUILD}"
+                return SearchIndexDamaged(damage)
+            case _:
+                problem = f"The index {self._shown} cannot be used: {words}. {WITHOUT}"
+                return SearchUnavailable(problem)
 
     def _matching(self, term: str) -> tuple[str, str]:
         escaped = term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
@@ -156,12 +136,6 @@ class PostgresIndex(SearchIndex):
     def _forget_words(self, rows: Rows, numbers: Sequence[int]) -> None:
         for number in numbers:
             rows.execute("DELETE FROM words WHERE id = ?", (number,))
-
-
-def _words(error: psycopg.Error) -> str:
-    """Return the server's sentence, without what it quotes of a statement."""
-    sentence = error.diag.message_primary or str(error).partition("\n")[0]
-    return f"{sentence.rstrip('.')}."
 
 
 class _Rows:

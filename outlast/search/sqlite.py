@@ -12,21 +12,28 @@ from time import monotonic
 from typing import Final
 from urllib.parse import quote
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import AgentsException, UserError
 from outlast.search.index import (
     FORMAT,
     LONGEST_SEARCH,
+    MAKE,
     OTHER_FORMAT,
+    REBUILD,
     SLOW,
     TABLES,
+    WITHOUT,
     Rows,
     SearchIndex,
     SearchIndexDamaged,
+    SearchIndexMissing,
     SearchUnavailable,
 )
 
 APPLICATION: Final = 0x6F75746C  # "outl"
 """Marks a file of SQLite as an index of ours, in its header."""
+
+MAGIC: Final = b"SQLite format 3\0"
+NOT_OURS: Final = "is no index of outlast. Name another file, or remove this one."
 
 SHORTEST_INDEXED: Final = 3
 """The fewest characters that trigrams find; shorter terms are looked for in every text."""
@@ -57,54 +64,32 @@ class SQLiteIndex(SearchIndex):
     def __repr__(self) -> str:
         return f"SQLiteIndex({str(self.path)!r})"
 
-    def prepare(self) -> None:
-        """Create the file, or what is missing in it."""
-        self._check_own()
-        with self._errors():
-            # Nobody else may read what customers wrote; SQLite's other files get the same mode.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        with self._opened("rw") as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-                connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {FORMAT}")
-            for one in TABLES:
-                connection.execute(one.format(number="INTEGER PRIMARY KEY"))
-            connection.execute(_WORDS)
-            connection.execute("COMMIT")
-        with self._reading():
-            pass  # it has the format of this version
-
     def check(self) -> None:
         """Read the whole file."""
-        self._check_own()
-        if self.path.exists() and self.path.stat().st_size:
-            with self._reading() as rows:
-                found = rows.execute("PRAGMA quick_check(1)").fetchone()[0]
+        super().check()
+        if self.path.exists():
+            with self._opened("rw") as connection:
+                found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if found != "ok":
                     raise self._damaged(found)
-            with self._writing() as rows:
-                rows.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+                connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
 
-    def recreate(self) -> None:
-        """Remove the file, and create an empty one."""
-        self._check_own()
-        for one in (self.path, *(Path(f"{self.path}{end}") for end in ("-journal", "-wal"))):
-            one.unlink(missing_ok=True)
-        self.prepare()
-
-    def _check_own(self) -> None:
-        """Refuse a file that somebody has made for something else."""
+    def create(self) -> None:
+        """Create the file."""
         with self._errors():
-            if not self.path.exists():
-                return
-            with self.path.open("rb") as file:
-                header = file.read(72)
-        is_own = header[:16] == b"SQLite format 3\0" and header[68:] == APPLICATION.to_bytes(4)
-        if header and not is_own:
-            raise SearchUnavailable(
-                f"{self.path} is no index of outlast. Name another file, or remove this one."
-            )
+            if self.path.exists() and self.path.stat().st_size:
+                header = self.path.read_bytes()[:72]
+                if header[:16] != MAGIC or header[68:] != APPLICATION.to_bytes(4):
+                    raise SearchUnavailable(f"{self.path} {NOT_OURS}")
+            for end in ("", "-journal", "-wal"):
+                Path(f"{self.path}{end}").unlink(missing_ok=True)
+            # Nobody else may read what customers wrote; SQLite's other files get the same mode.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        with self._writing() as rows:
+            rows.execute(f"PRAGMA application_id = {APPLICATION}")
+            rows.execute(f"PRAGMA user_version = {FORMAT}")
+            for one in (*TABLES, _WORDS):
+                rows.execute(one.format(number="INTEGER PRIMARY KEY"))
 
     @contextmanager
     def _opened(self, mode: str) -> Generator[sqlite3.Connection]:
@@ -125,19 +110,17 @@ class SQLiteIndex(SearchIndex):
 
     @contextmanager
     def _reading(self) -> Generator[Rows]:
-        if not self.path.exists():
-            raise SearchUnavailable(
-                f"There is no index at {self.path} yet: `outlast search run` makes it."
-            )
+        if not self.path.exists() or not self.path.stat().st_size:
+            raise SearchIndexMissing(f"There is no index at {self.path} yet. {MAKE}")
         with self._opened("ro") as connection:
             give_up_at = monotonic() + LONGEST_SEARCH
             connection.set_progress_handler(lambda: monotonic() > give_up_at, STEPS)
             connection.execute("BEGIN")
+            if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+                raise SearchUnavailable(f"{self.path} {NOT_OURS}")
             found = connection.execute("PRAGMA user_version").fetchone()[0]
             if found != FORMAT:
-                raise SearchIndexDamaged(
-                    f"The index {self.path} {OTHER_FORMAT}: `outlast search rebuild` makes it anew."
-                )
+                raise SearchIndexDamaged(f"The index {self.path} {OTHER_FORMAT}. {REBUILD}")
             yield connection
 
     @contextmanager
@@ -151,30 +134,24 @@ class SQLiteIndex(SearchIndex):
     def _errors(self) -> Generator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            if "interrupted" in str(error):
-                raise SearchUnavailable(SLOW) from None
-            if "tokenizer" in str(error) or "fts5" in str(error):
-                raise UserError(
-                    f"SQLite {sqlite3.sqlite_version} of this Python has no trigrams: use 3.34 or "
-                    "newer, or an index in PostgreSQL."
-                ) from error
-            if "no such table" in str(error):
-                raise self._damaged(error) from error
-            raise SearchUnavailable(
-                f"The index {self.path} cannot be used: {error}. The desk works without it."
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from error
-        except OSError as error:
-            raise SearchUnavailable(
-                f"The index {self.path} cannot be used: {error.strerror}."
-            ) from error
+        except (sqlite3.Error, OSError) as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> AgentsException:
+        words = str(error)
+        if "interrupted" in words:
+            return SearchUnavailable(SLOW)
+        if "tokenizer" in words or "fts5" in words:
+            return UserError(
+                f"SQLite {sqlite3.sqlite_version} of this Python has no trigrams: use 3.34 or "
+                "newer, or an index in PostgreSQL."
+            )
+        if isinstance(error, sqlite3.OperationalError | OSError) and "no such table" not in words:
+            return SearchUnavailable(f"The index {self.path} cannot be used: {words}. {WITHOUT}")
+        return self._damaged(error)
 
     def _damaged(self, error: object) -> SearchIndexDamaged:
-        return SearchIndexDamaged(
-            f"The index {self.path} is damaged: {error}. `outlast search rebuild` makes it anew."
-        )
+        return SearchIndexDamaged(f"The index {self.path} is damaged: {error}. {REBUILD}")
 
     def _matching(self, term: str) -> tuple[str, str]:
         if len(term) < SHORTEST_INDEXED:

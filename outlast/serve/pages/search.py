@@ -15,15 +15,6 @@ from outlast.serve.pages.parts import LAST, message_key
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.search import NO_INDEX, Found, found_for
 
-_BY: Final = {
-    "customer": "Customer",
-    "assistant": "Answer",
-    "colleague": "Colleague",
-    "comment": "Comment",
-    "name": "Name",
-    "tag": "Tag",
-}
-
 
 class Wanted(Query):
     """What the address asks for."""
@@ -50,7 +41,6 @@ async def _show(asked: DeskRequest) -> Response:
         found=found,
         refusal=refusal,
         longest=LONGEST_QUERY,
-        by=_BY,
         message_of=_message_of,
     )
 

@@ -28,7 +28,7 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> SearchIndex:
     if is_file:
         found.prepare()
     else:
-        found.recreate()
+        found.create()
     return found
 
 

@@ -144,7 +144,7 @@ def test_after_any_order_of_feeding_search_finds_what_a_naive_reference_finds(
                     index.forget(some)
                     naive.forget(some)
                 case ("drop", list() as some):
-                    index.drop(some)
+                    index.forget(some, for_good=False)
                     naive.remove(some)
                 case _:
                     index.purge()
@@ -291,7 +291,7 @@ def test_what_is_deleted_on_request_does_not_come_back(index: SearchIndex) -> No
     assert not index.put(SPACE, document("c1", "a promise", execution_id="c1-2"))
     assert not index.put(SPACE, document("c9", "a promise"))
     assert index.put(SPACE, document("c3", "the same id", run_id="run-c1"))
-    assert index.drop(["c2"]) == 1
+    assert index.forget(["c2"], for_good=False) == 1
     assert index.put(SPACE, document("c2", "a promise")), "retention is no request"
 
 
@@ -398,5 +398,5 @@ def test_the_position_is_kept_with_the_documents(index: SearchIndex) -> None:
     index.prepare()
     assert index.status(SPACE) == IndexStatus(as_of_ms=5, whole_ms=4, unread=3, documents=1)
     index.check()
-    index.recreate()
+    index.create()
     assert index.status(SPACE) is None
