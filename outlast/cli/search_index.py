@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
@@ -26,16 +27,6 @@ Index: TypeAlias = Annotated[
         "OUTLAST_SEARCH_INDEX.",
     ),
 ]
-_Readable: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--readable", help="Where contents are encrypted: store their words all the same, readable."
-    ),
-]
-_Most: TypeAlias = Annotated[
-    int, typer.Option("--limit", min=1, max=1_000, help="The most conversations.")
-]
-
 NO_PLACE: Final = (
     "Say where the index of search is: --search-index or OUTLAST_SEARCH_INDEX, with a file such as "
     "/var/lib/outlast/search.db, or postgresql://HOST/DATABASE."
@@ -61,11 +52,14 @@ def _index(place: str | None) -> "SearchIndex":
 
 
 @on_server
-async def run(caller: Caller, place: Index = None, readable: _Readable = False) -> None:
+async def run(caller: Caller, place: Index = None, readable: bool = False) -> None:
     """Feed the index of search until Ctrl-C, and make it if there is none.
 
     One process of a namespace writes it. Others wait, and take over within a minute. With
     OUTLAST_ARCHIVE, archived conversations are found, too.
+
+    Command line:
+        readable: Where contents are encrypted: store their words all the same, readable.
     """
     from outlast.client.search import SearchFeed
 
@@ -85,12 +79,13 @@ async def run(caller: Caller, place: Index = None, readable: _Readable = False) 
 
 
 @on_server
-async def rebuild(
-    caller: Caller, place: Index = None, readable: _Readable = False
-) -> ExitCode | None:
+async def rebuild(caller: Caller, place: Index = None, readable: bool = False) -> ExitCode | None:
     """Make the index of search anew, from the server and the archive.
 
     It can be searched meanwhile, unless it is damaged. Exits with 1 if a conversation cannot be read.
+
+    Command line:
+        readable: Where contents are encrypted: store their words all the same, readable.
     """
     from outlast.client.search import SearchFeed, rebuild_index
 
@@ -118,9 +113,7 @@ async def status(caller: Caller, place: Index = None) -> ExitCode:
     found = await search_status((await caller.connect()).client, index)
     problem, known = behind_words(found), found or IndexStatus()
     if caller.as_json:
-        as_of = known.as_of_ms or None
-        record = {"documents": known.documents, "unread": known.unread, "as_of_ms": as_of}
-        terminal.print_json({**record, "writer": known.writer or None, "problem": problem or None})
+        terminal.print_json({**asdict(known), "problem": problem or None})
     else:
         since = f", as of {shown_time(known.as_of_ms)}" if known.as_of_ms else ""
         writer = named(known.writer) if known.writer else "no process"
@@ -134,14 +127,15 @@ async def status(caller: Caller, place: Index = None) -> ExitCode:
 @on_server
 async def find(
     caller: Caller,
-    words: Annotated[str, typer.Argument(metavar="WORDS", show_default=False)],
-    limit: _Most = 20,
+    words: str,
+    limit: Annotated[int, typer.Option(min=1, max=1_000)] = 20,
     place: Index = None,
 ) -> None:
     """Find conversations, open and archived, by what was said in them: the newest first.
 
     Command line:
         words (WORDS): All of them must occur; parts of words count. Phrases are in double quotes.
+        limit: The most conversations.
     """
     from outlast.client.search import search_conversations
 

@@ -7,13 +7,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.errors import UserError
+from outlast.deliveries.problems import Refused
 from outlast.search.index import SearchUnavailable
 from outlast.search.letters import LONGEST_QUERY
 from outlast.serve.bodies import Query
 from outlast.serve.pages.page import page, query_of, show_page
 from outlast.serve.pages.parts import LAST, message_key
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.search import NO_INDEX, Found, found_for
+from outlast.serve.search import Found, found_for
 
 
 class Wanted(Query):
@@ -23,23 +24,17 @@ class Wanted(Query):
 
 
 async def _show(asked: DeskRequest) -> Response:
-    query, found, refusal = query_of(asked, Wanted).q, Found(), ""
-    if asked.desk.search is None:
-        found = Found(problem=NO_INDEX)
-    else:
-        try:
-            found = await found_for(asked, query)
-        except SearchUnavailable as error:
-            found = Found(problem=error.message)
-        except UserError as error:
-            refusal = error.message
+    query = query_of(asked, Wanted).q
+    try:
+        found = await found_for(asked, query)
+    except (Refused, SearchUnavailable, UserError) as error:
+        found = Found(problem=str(error))
     return page(
         asked,
         "search.html",
         "Search",
         query=query,
         found=found,
-        refusal=refusal,
         longest=LONGEST_QUERY,
         message_of=_message_of,
     )
