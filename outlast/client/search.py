@@ -38,7 +38,6 @@ from outlast.client.transport.executions import first_of
 from outlast.client.transport.run_address import unless_gone
 from outlast.contract import names
 from outlast.edges.clock import now_ms, time_of
-from outlast.loop.revision import revised
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.search.documents import Document, with_words
@@ -52,6 +51,7 @@ from outlast.search.index import (
 )
 from outlast.temporal.visibility.queries import search_error, time_text
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes
+from outlast.views.run import AnyState, snapshot_of, with_items
 
 logger: Final = logging.getLogger("outlast")
 
@@ -325,7 +325,7 @@ class SearchFeed:
         if await run_in_thread(self.index.put, space, document):
             self._fed.add(execution_id)
 
-    async def _with_texts(self, state: LoopState) -> LoopState:
+    async def _with_texts(self, state: LoopState) -> AnyState:
         """Return a state with the texts of its messages that are in the blob store.
 
         Raises:
@@ -340,7 +340,8 @@ class SearchFeed:
         except Exception as error:  # any store's error
             raise ContentUnavailable(f"Its content cannot be read: {error}") from error
         items = zip(state.items, found, strict=True)
-        return revised(state, items=tuple(replace(one, raw=raw or one.raw) for one, raw in items))
+        whole = (replace(one, raw=raw or one.raw) for one, raw in items)
+        return with_items(snapshot_of(state), whole)
 
 
 def _without_files(raw: JsonObject) -> JsonObject:
