@@ -75,7 +75,7 @@ class Document:
     @property
     def letters(self) -> str:
         """All words as they are compared."""
-        return BETWEEN.join(folded(one.text)[0] for one in self.parts)
+        return BETWEEN.join(folded(one.text) for one in self.parts)
 
     def encoded(self) -> str:
         """Return the document as JSON, in ASCII: some databases store no NUL."""

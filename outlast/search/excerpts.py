@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from outlast.search.documents import Part, PartBy
-from outlast.search.letters import folded
+from outlast.search.letters import folded, places_of
 
 MOST_EXCERPTS: Final = 3
 BEFORE: Final = 60
@@ -52,41 +52,39 @@ class Excerpt:
 
 def excerpts_of(parts: Sequence[Part], terms: Sequence[str]) -> tuple[Excerpt, ...]:
     """Return the excerpts of a conversation: those with most of the terms first, then the newest."""
-    found = list[tuple[int, int, Part, str, Sequence[int] | None]]()
+    found = list[tuple[int, int, str]]()
     for at, part in enumerate(parts):
-        letters, places = folded(part.text)
+        letters = folded(part.text)
         count = sum(term in letters for term in terms)
         if count:
-            found.append((-count, -at, part, letters, places))
-    found.sort(key=lambda one: one[:2])
+            found.append((-count, -at, letters))
+    found.sort()
+    best = [(parts[-at], letters) for _, at, letters in found[:MOST_EXCERPTS]]
     return tuple(
-        Excerpt(by=part.by, message=part.message, pieces=(*_pieces(part, letters, places, terms),))
-        for _, _, part, letters, places in found[:MOST_EXCERPTS]
+        Excerpt(by=one.by, message=one.message, pieces=(*_pieces(one.text, letters, terms),))
+        for one, letters in best
     )
 
 
-def _pieces(
-    part: Part, letters: str, places: Sequence[int] | None, terms: Sequence[str]
-) -> Iterator[Piece]:
-    def place(at: int) -> int:
-        return at if places is None else places[at] if at < len(places) else len(part.text)
-
+def _pieces(text: str, letters: str, terms: Sequence[str]) -> Iterator[Piece]:
+    places = places_of(text)
     first = min(at for at in map(letters.find, terms) if at >= 0)
     start = max(0, first - BEFORE)
     stop = min(len(letters), max(start + LONGEST, first + max(map(len, terms))))
-    at, end = place(start), place(stop)
+    at, end = places[start], places[stop]
     if at > 0:
         yield Piece(CUT)
     for begin, over in _spans(letters, start, stop, terms):
-        where, until = place(begin), place(over - 1) + 1
+        where, until = places[begin], places[over - 1] + 1
         if where > at:
-            yield Piece(part.text[at:where])
-        if until > (at := max(at, where)):
-            yield Piece(part.text[at:until], is_match=True)
+            yield Piece(text[at:where])
+        at = max(at, where)
+        if until > at:
+            yield Piece(text[at:until], is_match=True)
         at = max(at, until)
     if end > at:
-        yield Piece(part.text[at:end])
-    if max(at, end) < len(part.text):
+        yield Piece(text[at:end])
+    if max(at, end) < len(text):
         yield Piece(CUT)
 
 

@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
 from outlast.agents.errors import UserError
@@ -12,8 +11,6 @@ LONGEST_QUERY: Final = 200
 
 MOST_TERMS: Final = 10
 """The most words and phrases of a query."""
-
-_SPACES: Final = dict.fromkeys((*range(32), 127), " ")
 
 
 def composed(text: str) -> str:
@@ -25,33 +22,33 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", whole)
 
 
-def folded(text: str) -> tuple[str, Sequence[int] | None]:
-    """Return a composed text as it is compared, and the place in it of each character.
+def folded(text: str) -> str:
+    """Return a composed text as it is compared.
 
     Case, width and ligatures do not count, nor do characters that nobody sees, such as soft hyphens.
     Control characters and all kinds of blanks count as spaces.
-
-    Returns:
-        The folded text, and the places; None where each character stays where it is.
     """
+    return text.translate(_FOLDED)
+
+
+def places_of(text: str) -> Sequence[int]:
+    """Return the place in a composed text of each character of the folded one, and its end."""
     if text.isascii():
-        return text.lower().translate(_SPACES), None
-    letters, places = list[str](), list[int]()
-    for at, one in enumerate(text):
-        found = _folded(one)
-        letters.append(found)
-        places += [at] * len(found)
-    return "".join(letters), places
+        return range(len(text) + 1)
+    found = [at for at, one in enumerate(text) for _ in _FOLDED[ord(one)]]
+    return [*found, len(text)]
 
 
-@lru_cache(maxsize=8_192)
-def _folded(one: str) -> str:
-    kind = unicodedata.category(one)
-    if kind == "Cf":
-        return ""
-    if kind in {"Cc", "Zs", "Zl", "Zp"}:
-        return " "
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", one).casefold())
+class _Folded(dict[int, str]):
+    """What stands for each character, as far as somebody has asked."""
+
+    def __missing__(self, code: int) -> str:
+        kind, plain = unicodedata.category(chr(code)), unicodedata.normalize("NFKC", chr(code))
+        found = " " if kind in {"Cc", "Zs", "Zl", "Zp"} else plain.casefold()
+        return self.setdefault(code, "" if kind == "Cf" else unicodedata.normalize("NFKC", found))
+
+
+_FOLDED: Final = _Folded()
 
 
 def terms_of(query: str) -> tuple[str, ...]:
@@ -66,8 +63,7 @@ def terms_of(query: str) -> tuple[str, ...]:
         raise UserError(
             f"A search has at most {LONGEST_QUERY} characters, and this one has {len(query):,}."
         )
-    letters, _ = folded(composed(query))
-    parts = letters.split('"')
+    parts = folded(composed(query)).split('"')
     found = list[str]()
     for at, part in enumerate(parts):
         is_phrase = at % 2 == 1 and at < len(parts) - 1
