@@ -25,8 +25,10 @@ def test_a_document_is_what_the_team_may_read_of_a_conversation() -> None:
         items=(
             Item("input", {"role": "user", "content": "Where is it?"}),
             Item("reasoning", {"type": "reasoning", "summary": [{"text": "I wonder"}]}, turn=1),
-            Item("call", {"type": "function_call", "name": "pay", "arguments": secret}, turn=1),
-            Item("output", {"type": "function_call_output", "output": "an output"}, turn=1),
+            Item(
+                "tool_call", {"type": "function_call", "name": "pay", "arguments": secret}, turn=1
+            ),
+            Item("tool_output", {"type": "function_call_output", "output": "an output"}, turn=1),
             Item("note", {"role": "developer", "content": "for the model"}),
         ),
         case=Case(tags=("vip",), comments=(Comment(id="c", by="bob", text="A case.", at_ms=1),)),

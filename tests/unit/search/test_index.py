@@ -98,15 +98,26 @@ class Naive:
 
 
 texts = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+
+
+def a_document(chain: int, run: int, events: int, said: list[str], tenant: str) -> Document:
+    execution_id = f"c{chain}" if run == 0 else f"c{chain}-{run}"
+    return document(
+        f"c{chain}", *said, execution_id=execution_id, started_ms=run, events=events, tenant=tenant
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happens to an index."""
+
+    kind: str
+    fed: Document
+    ids: tuple[str, ...]
+
+
 fed = st.builds(
-    lambda chain, run, events, said, tenant: document(
-        f"c{chain}",
-        *said,
-        execution_id=f"c{chain}" if run == 0 else f"c{chain}-{run}",
-        started_ms=run,
-        events=events,
-        tenant=tenant,
-    ),
+    a_document,
     st.integers(0, 3),
     st.integers(0, 2),
     st.integers(1, 3),
@@ -114,40 +125,41 @@ fed = st.builds(
     st.sampled_from(["acme", "globex", ""]),
 )
 ids = st.lists(st.sampled_from(["c0", "c1", "c1-1", "c2", "c3-2"]), min_size=1, max_size=2)
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("put"), fed),
-        st.tuples(st.just("twice"), fed),
-        st.tuples(st.just("forget"), ids),
-        st.tuples(st.just("drop"), ids),
-        st.tuples(st.just("purge"), st.none()),
-    ),
-    max_size=12,
-)
+kinds = st.sampled_from(["put", "put", "put", "twice", "forget", "lost", "purge", "rebuild"])
+steps = st.lists(st.builds(Step, kinds, fed, ids.map(tuple)), max_size=12)
+
+
+def carry_out(step: Step, index: SearchIndex, naive: Naive) -> None:
+    match step.kind:
+        case "put" | "twice":
+            for _ in range(2 if step.kind == "twice" else 1):
+                index.put(SPACE, step.fed)
+                naive.put(step.fed)
+        case "forget":
+            index.forget(step.ids)
+            naive.forget(step.ids)
+        case "lost":
+            index.forget(step.ids, for_good=False)
+            naive.remove(step.ids)
+        case "purge":
+            index.purge()
+        case _:  # the index is lost, and what the server and the archive have is fed again
+            index.create()
+            naive.gone.clear()
+            for one in naive.documents.values():
+                index.put(SPACE, one)
 
 
 @pytest.mark.law
 @given(steps=steps, queries=st.lists(st.sampled_from(QUERIES), min_size=1, max_size=4))
 def test_after_any_order_of_feeding_search_finds_what_a_naive_reference_finds(
-    steps: list[tuple[str, object]], queries: list[str]
+    steps: list[Step], queries: list[str]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         index, naive = open_index(Path(folder) / "i.db"), Naive()
         index.prepare()
         for step in steps:
-            match step:
-                case ("put" | "twice" as kind, Document() as one):
-                    for _ in range(2 if kind == "twice" else 1):
-                        index.put(SPACE, one)
-                        naive.put(one)
-                case ("forget", list() as some):
-                    index.forget(some)
-                    naive.forget(some)
-                case ("drop", list() as some):
-                    index.forget(some, for_good=False)
-                    naive.remove(some)
-                case _:
-                    index.purge()
+            carry_out(step, index, naive)
         for query in queries:
             for scopes in (EVERYTHING, ACME):
                 hits = found(index, query, scopes)
