@@ -19,5 +19,9 @@ from outlast.client.search import search_conversations as search_conversations
 from outlast.client.search import search_status as search_status
 from outlast.client.start.options import RunOptions as RunOptions
 from outlast.client.start.runner import Runner as Runner
+from outlast.client.teams import Team as Team
+from outlast.client.teams import TeamConversation as TeamConversation
+from outlast.client.teams import TeamMember as TeamMember
+from outlast.client.teams import TeamView as TeamView
 from outlast.client.timeline import Step as Step
 from outlast.client.transport.connection import connect as connect
