@@ -12,6 +12,7 @@ from outlast.edges.rendering import command, decision_command
 from outlast.loop.approvals import ApprovalRequest, DecisionType, Risk
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.values import JsonObject
+from outlast.views.headlines import has_headline, headline_line
 from outlast.views.words import deadlines
 
 UI_URL: Final = "OUTLAST_UI_URL"
@@ -57,6 +58,8 @@ class Notification:
         message: what the person wrote to the model, if the request is decided.
         url: the run in the Temporal UI, if `OUTLAST_UI_URL` is set.
         commands: the commands that decide, for people to copy.
+        headline: what the call asks for, in the words of its policy, with its values in quotation
+            marks and every character visible; empty if the policy says nothing.
         attempt: the number of the attempt to deliver this notification, from 1.
     """
 
@@ -90,6 +93,7 @@ class Notification:
     message: str | None = None
     url: str | None = None
     commands: tuple[str, ...] = ()
+    headline: str = ""
     attempt: int = 1
 
     def as_json(self) -> JsonObject:
@@ -194,6 +198,7 @@ def notification(
         message=request.decision.message if request.decision is not None else None,
         url=url,
         commands=_commands(request, run_id),
+        headline=headline_line(request) if has_headline(request) else "",
     )
 
 
