@@ -19,7 +19,8 @@ done
 
 for attribute in OutlastAgent:Keyword OutlastStatus:Keyword OutlastPendingApprovals:Int OutlastWaitsFor:Keyword \
     OutlastWaitingGroups:KeywordList OutlastRisk:Keyword OutlastDue:Datetime OutlastTenant:Keyword \
-    OutlastCustomer:Keyword; do
+    OutlastCustomer:Keyword OutlastTeam:Keyword OutlastAssignee:Keyword OutlastTags:KeywordList \
+    OutlastCaseDue:Datetime OutlastRating:Int; do
     name=${attribute%%:*}
     case "$known" in
     *"$name"*) ;;

@@ -82,6 +82,11 @@ ATTRIBUTE_RISK: Final = "OutlastRisk"
 ATTRIBUTE_DUE: Final = "OutlastDue"
 ATTRIBUTE_TENANT: Final = "OutlastTenant"
 ATTRIBUTE_CUSTOMER: Final = "OutlastCustomer"
+ATTRIBUTE_TEAM: Final = "OutlastTeam"
+ATTRIBUTE_ASSIGNEE: Final = "OutlastAssignee"
+ATTRIBUTE_TAGS: Final = "OutlastTags"
+ATTRIBUTE_CASE_DUE: Final = "OutlastCaseDue"
+ATTRIBUTE_RATING: Final = "OutlastRating"
 SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_AGENT: "Keyword",
     ATTRIBUTE_STATUS: "Keyword",
@@ -92,6 +97,11 @@ SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_DUE: "Datetime",
     ATTRIBUTE_TENANT: "Keyword",
     ATTRIBUTE_CUSTOMER: "Keyword",
+    ATTRIBUTE_TEAM: "Keyword",
+    ATTRIBUTE_ASSIGNEE: "Keyword",
+    ATTRIBUTE_TAGS: "KeywordList",
+    ATTRIBUTE_CASE_DUE: "Datetime",
+    ATTRIBUTE_RATING: "Int",
 }
 """The search attributes to register on the namespace, with their types.
 
@@ -102,8 +112,21 @@ other type, so a new one has to be worth its place.
 ATTRIBUTES_OF_OWNERS: Final = (ATTRIBUTE_TENANT, ATTRIBUTE_CUSTOMER)
 """The search attributes that say whose a run is, which only runs with a tenant or a customer have."""
 
-WITHOUT_OWNERS: Final = {
-    name: kind for name, kind in SEARCH_ATTRIBUTES.items() if name not in ATTRIBUTES_OF_OWNERS
+ATTRIBUTES_OF_CASE: Final = frozenset(
+    {
+        ATTRIBUTE_TEAM,
+        ATTRIBUTE_ASSIGNEE,
+        ATTRIBUTE_TAGS,
+        ATTRIBUTE_CASE_DUE,
+        ATTRIBUTE_RATING,
+    }
+)
+"""The search attributes that a run has once colleagues share it, or its customer rates it."""
+
+ATTRIBUTES_OF_ALL: Final = {
+    name: kind
+    for name, kind in SEARCH_ATTRIBUTES.items()
+    if name not in (*ATTRIBUTES_OF_OWNERS, *ATTRIBUTES_OF_CASE)
 }
 """The search attributes of every run."""
 
@@ -132,6 +155,9 @@ WAITING: Final[frozenset[str]] = RESTING | {"on_call", "waiting", "parked", "hel
 
 ANYBODY_MAY: Final = "*"
 """In `ATTRIBUTE_GROUPS`: a pending request is not only for some people."""
+
+MORE_TAGS: Final = "*"
+"""In `ATTRIBUTE_TAGS`: the conversation has more tags than a search attribute can hold."""
 
 SETTING_SESSION: Final = "session"
 """The setting that names the run's session."""

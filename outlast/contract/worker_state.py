@@ -97,12 +97,10 @@ class WorkerState:
         requests: large requests, on their way to activities.
         lineages: which run each execution belongs to.
         on_end: called with the namespace and the first execution of a run whose workflow ends.
-        lacks_attributes: the worker's namespace lacked search attributes at the last check.
-        lacks_owners: it lacked one that only runs with a tenant or a customer need.
+        lacks: the search attributes that the worker's namespace may have lacked at the last check.
     """
 
     requests: OfferedRequests = field(default_factory=OfferedRequests)
     lineages: Lineages = field(default_factory=Lineages)
     on_end: Callable[[str, str], None] = field(default=_nothing, repr=False)
-    lacks_attributes: bool = False
-    lacks_owners: bool = False
+    lacks: frozenset[str] = frozenset()

@@ -187,8 +187,8 @@ class AgentRun:
         self._cancel_requested = False
         self._defect: ApplicationError | None = None
         self._visibility = False
-        self._writes = 0
-        self._unlisted = False
+        self._writes = self._case_writes = 0
+        self._unlisted = self._uncased = False
         unlisted_before = is_new = False
         try:
             record = records.read(records.RunInput, received_json(payload))
@@ -540,7 +540,8 @@ class AgentRun:
         payload = records.write(record)
         while True:
             await self._room_to_start(len(json.dumps(payload)))
-            listed = self._writes_attributes()  # must be read in the workflow task of the start
+            # Must be read in the workflow task of the start.
+            listed = self._writes_attributes(*names.ATTRIBUTES_OF_ALL)
             try:
                 return await workflow.execute_child_workflow(
                     names.WORKFLOW,
@@ -668,7 +669,8 @@ class AgentRun:
             self._carries_from = size + policies.TRIED_AGAIN_AFTER_BYTES
             return
         self._show(at_once=True)
-        unlisted = self._visibility and not self._writes_attributes()
+        listed = (name for name, value in self._shown.items() if value is not None)
+        unlisted = self._visibility and not self._writes_attributes(*listed)
         record = records.RunInput(
             agent=self._state.agent,
             visibility=self._visibility,
@@ -690,12 +692,13 @@ class AgentRun:
         attributes, now_ms = presentation.attributes(self._state), self._now_ms()
         was_brief = not at_once and self._was_brief(attributes, now_ms)
         if attributes != self._shown and not was_brief:
+            changed = [one for one in attributes if attributes[one] != self._shown.get(one)]
+            if not self._lists_case(changed):
+                changed = [one for one in changed if one not in names.ATTRIBUTES_OF_CASE]
             updates: list[SearchAttributeUpdate[Any]] = [
-                attribute_update(name, value)
-                for name, value in attributes.items()
-                if value != self._shown.get(name)
+                attribute_update(name, attributes[name]) for name in changed
             ]
-            if self._writes_attributes():
+            if updates and self._writes_attributes(*changed):
                 workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             self._shown, self._shown_at = attributes, now_ms
         self._bars.show(presentation.waits(self._state), now_ms, may_return=was_brief)
@@ -732,7 +735,21 @@ class AgentRun:
         self._shows_later = None
         self._news = True
 
-    def _writes_attributes(self) -> bool:
+    def _lists_case(self, written: Sequence[str]) -> bool:
+        """Whether to write the attributes of a case; after one no, this history writes none of them.
+
+        The namespace of an older version lacks only these, so the run is found by all others.
+        """
+        is_of_case = not names.ATTRIBUTES_OF_CASE.isdisjoint(written)
+        if not is_of_case or not self._visibility or self._unlisted or self._uncased:
+            return not self._uncased
+        self._case_writes += 1
+        lacks = self._worker is not None and bool(names.ATTRIBUTES_OF_CASE & self._worker.lacks)
+        lacking = workflow.unsafe.is_replaying() or lacks
+        self._uncased = lacking and workflow.patched(f"outlast-uncased-{self._case_writes}")
+        return not self._uncased
+
+    def _writes_attributes(self, *written: str) -> bool:
         """Whether to write search attributes now; after one no, this history writes none.
 
         A server refuses every workflow task that writes an attribute which the namespace lacks.
@@ -742,11 +759,8 @@ class AgentRun:
         if not self._visibility or self._unlisted:
             return False
         self._writes += 1
-        worker = self._worker
-        is_lacking = worker is not None and (
-            worker.lacks_attributes or (worker.lacks_owners and any(_owners()))
-        )
-        lacking = workflow.unsafe.is_replaying() or is_lacking
+        lacks = frozenset[str]() if self._worker is None else self._worker.lacks
+        lacking = workflow.unsafe.is_replaying() or not lacks.isdisjoint({*written, *_owners()})
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted
 
@@ -808,7 +822,7 @@ def _sent(written: bytes) -> Any:
     return raw_json(workflow.payload_converter(), written)
 
 
-def _owners() -> tuple[str, str]:
-    """Return the tenant and the customer that this run is listed with; empty for none."""
+def _owners() -> list[str]:
+    """Return which attributes of a tenant and a customer this run is listed with."""
     listed = workflow.info().typed_search_attributes
-    return listed.get(TENANT, ""), listed.get(CUSTOMER, "")
+    return [one.name for one in (TENANT, CUSTOMER) if listed.get(one)]

@@ -30,6 +30,7 @@ from outlast.loop.approvals import ApprovalRequest, Risk, Vote
 from outlast.loop.aside import Aside, aside_words
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.calls import Call, Parked
+from outlast.loop.case import NO_CASE, Case
 from outlast.loop.effects import Effect
 from outlast.loop.events import (
     Event,
@@ -85,6 +86,7 @@ def attributes(state: LoopState) -> Attributes:
         names.ATTRIBUTE_APPROVALS: len(pending),
         names.ATTRIBUTE_WAITS_FOR: searchable(_waits_for(state, status)) or None,
         **(_attributes_of(pending) if pending else _NOBODY_ASKED),
+        **(_NO_CASE if state.case is NO_CASE else _attributes_of_case(state.case)),
     }
 
 
@@ -108,6 +110,17 @@ def _attributes_of(pending: Sequence[ApprovalRequest]) -> Attributes:
     }
 
 
+def _attributes_of_case(case: Case) -> Attributes:
+    """Return the search attributes by which colleagues find the conversations that they share."""
+    return {
+        names.ATTRIBUTE_TEAM: searchable(case.team) or None,
+        names.ATTRIBUTE_ASSIGNEE: searchable(case.to) or None,
+        names.ATTRIBUTE_TAGS: searchable_list(case.tags, names.MORE_TAGS) or None,
+        names.ATTRIBUTE_CASE_DUE: None if case.due_ms is None else _datetime(case.due_ms),
+        names.ATTRIBUTE_RATING: None,
+    }
+
+
 def _datetime(at_ms: int) -> datetime:
     """Return a time as servers can store it."""
     return datetime.fromtimestamp(min(at_ms, LATEST_MS) / 1000, UTC)
@@ -115,6 +128,10 @@ def _datetime(at_ms: int) -> datetime:
 
 _NOBODY_ASKED: Final = _attributes_of(())
 """The search attributes of requests where none waits."""
+
+
+_NO_CASE: Final = _attributes_of_case(NO_CASE)
+"""The search attributes of a conversation that nobody has shared."""
 
 
 def first_attributes(agent: str) -> Attributes:
@@ -125,6 +142,7 @@ def first_attributes(agent: str) -> Attributes:
         names.ATTRIBUTE_APPROVALS: 0,
         names.ATTRIBUTE_WAITS_FOR: None,
         **_NOBODY_ASKED,
+        **_NO_CASE,
     }
 
 

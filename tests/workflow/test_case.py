@@ -63,6 +63,33 @@ async def test_colleagues_share_a_conversation_and_a_word_of_the_customer_reopen
     ]
 
 
+async def test_colleagues_find_a_shared_conversation_by_its_search_attributes(desk: Desk) -> None:
+    handle = await rests(desk)
+    await handle.assign("bob", by="ann", team="billing")
+    await handle.tag("parcel", "vip", by="ann")
+
+    query = (
+        f"WorkflowId = '{handle.id}' AND OutlastTeam = 'billing' AND OutlastAssignee = 'bob' "
+        "AND OutlastTags = 'vip' AND OutlastTags = 'parcel'"
+    )
+    await counted(desk, query, 1)
+
+    await handle.assign(by="ann")
+    await handle.tag(by="ann", remove=("parcel",))
+    query = (
+        f"WorkflowId = '{handle.id}' AND OutlastTeam IS NULL AND OutlastAssignee IS NULL "
+        "AND OutlastTags = 'vip' AND OutlastTags != 'parcel'"
+    )
+    await counted(desk, query, 1)
+
+
+async def counted(desk: Desk, query: str, number: int) -> None:
+    async def is_true() -> bool:
+        return (await desk.client.count_workflows(query)).count == number
+
+    await true_in_the_end(is_true)
+
+
 async def test_a_snoozed_conversation_comes_back_while_nobody_looks(desk: Desk) -> None:
     handle = await rests(desk)
     with pytest.raises(UserError, match="has passed"):

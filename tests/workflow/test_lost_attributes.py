@@ -148,7 +148,7 @@ async def test_nested_runs_start_without_attributes_that_were_removed(own_desk: 
 
     worker = await desk.open(outer, nested, model=ScriptedModel(*[reply] * 9))
     await remove(desk.client)
-    worker._plugin._deps.state.lacks_attributes = False
+    worker._plugin._deps.state.lacks = frozenset()
     handle = await desk.start_record(agent="Desk", input="Hello")
     assert (await desk.result(handle)).final_output == "From the clerk."
 
@@ -174,9 +174,9 @@ async def test_runs_of_tenants_are_listed_in_the_namespace_of_an_older_version(
     replies = [call("ask_clerk", "c1", input="A?")], "From the clerk.", "Done."
     worker = await desk.open(outer, model=ScriptedModel(*replies))
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not worker._plugin._deps.state.lacks_owners:  # noqa: ASYNC110  nothing announces it
+        while not worker._plugin._deps.state.lacks:  # noqa: ASYNC110  nothing announces it
             await asyncio.sleep(0.02)
-    assert "of OutlastTenant or OutlastCustomer. New runs cannot" in caplog.text
+    assert "of OutlastTenant, OutlastCustomer. New runs cannot" in caplog.text
 
     await desk.run(outer, tenant="acme")
 
@@ -190,6 +190,37 @@ async def test_runs_of_tenants_are_listed_in_the_namespace_of_an_older_version(
     assert set(await markers(desk, RunHandle(desk.client, desk.ids[0]))) == {0}
     with pytest.raises(UserError, match=r"OutlastTenant.*`outlast doctor --fix` adds them"):
         await find_runs(desk.client, RunFilter(tenant="acme"), limit=5)
+
+
+async def test_a_shared_conversation_is_listed_in_the_namespace_of_an_older_version(
+    own_desk: Desk, caplog: pytest.LogCaptureFixture
+):
+    """Only the attributes of cases are missing: the conversation keeps all others."""
+    desk = own_desk
+    agent = Agent[Any](name="Older")
+    await desk.client.operator_service.remove_search_attributes(
+        RemoveSearchAttributesRequest(
+            namespace=desk.client.namespace, search_attributes=list(names.ATTRIBUTES_OF_CASE)
+        )
+    )
+    await seen(desk.client, lacks=True)
+    worker = await desk.open(agent, model=ScriptedModel("Yes."))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not worker._plugin._deps.state.lacks:  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.02)
+    assert "cannot be found by team, assignee, tag and rating" in caplog.text
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, "idle")
+
+    await handle.assign("bob", by="ann", team="billing")
+    await handle.tag("parcel", by="ann")
+    await handle.snooze(timedelta(hours=1), by="ann")
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not await find_runs(desk.client, RunFilter(agent="Older", status="snoozed"), limit=5):  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.1)
+    assert await markers(desk, handle) == [1]
+    await handle.cancel(mode="immediate")
 
 
 async def test_names_of_any_kind_and_length_are_found(desk: Desk):

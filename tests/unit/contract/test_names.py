@@ -105,6 +105,11 @@ def test_recorded_names_stay_what_they_are() -> None:
         "OutlastDue": "Datetime",
         "OutlastTenant": "Keyword",
         "OutlastCustomer": "Keyword",
+        "OutlastTeam": "Keyword",
+        "OutlastAssignee": "Keyword",
+        "OutlastTags": "KeywordList",
+        "OutlastCaseDue": "Datetime",
+        "OutlastRating": "Int",
     }
     assert names.SETTINGS_OF_TRACE == (
         "trace_id",

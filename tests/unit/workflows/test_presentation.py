@@ -68,7 +68,9 @@ EVERYWHERE = pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_run_can_be_found_by_agent_status_and_pending_approvals(situation: str) -> None:
     state = anywhere(situation)
     found = attributes(state)
-    assert found.keys() == names.WITHOUT_OWNERS.keys(), "the tenant is written at the start"
+    assert found.keys() == names.SEARCH_ATTRIBUTES.keys() - names.ATTRIBUTES_OF_OWNERS, (
+        "the tenant is written at the start"
+    )
     waits = state.status in {"waiting", "held", "blocked", "idle"}
     assert found[names.ATTRIBUTE_STATUS] == (state.status if waits else None)
     types = {"Keyword": str, "Int": int, "KeywordList": list, "Datetime": datetime}
