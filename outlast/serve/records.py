@@ -312,7 +312,7 @@ def _people(request: ApprovalRequest, now_ms: int, proofs: Sequence[Proof]) -> d
     audiences = aged(request, now_ms).audiences
     has_claim = claim is not None and claim.until_ms > now_ms
     return {
-        "audience": who_may_decide(aged(request, now_ms)),
+        "audience": who_may_decide(aged(request, now_ms), at_desk=True),
         "groups": list(dict.fromkeys(name for one in audiences for name in one.groups)),
         "people": list(dict.fromkeys(name for one in audiences for name in one.subjects)),
         "votes": [

@@ -5,7 +5,7 @@ no value passes for the words around it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -45,12 +45,14 @@ class ArgumentRow:
     Attributes:
         name: its name in the call; empty for an entry of a list.
         label: what people call it.
+        is_titled: whether the label is more than the words of the name.
         text: its value; empty if it has rows.
         rows: the fields or entries of its value.
     """
 
     name: Shown
     label: Shown
+    is_titled: bool = False
     text: Shown = _EMPTY
     rows: "tuple[ArgumentRow, ...]" = ()
 
@@ -69,7 +71,12 @@ def headline_parts(request: ApprovalRequest) -> tuple[HeadlinePart, ...]:
 def headline_line(request: ApprovalRequest) -> str:
     """Return what a request asks for in one line; the call as code where no policy says it."""
     parts = _filled(request)
-    return joined(*(part.text for part in parts)) if parts else request_line(request)
+    return text_of(parts) if parts else request_line(request)
+
+
+def text_of(parts: Iterable[HeadlinePart]) -> Shown:
+    """Return the parts of a headline in one line."""
+    return joined(*(part.text for part in parts))
 
 
 def has_headline(request: ApprovalRequest) -> bool:
@@ -99,6 +106,17 @@ def in_words(name: str) -> Shown:
 def visible_name(name: str) -> Shown:
     """Return a name as it is, cut where nobody reads further."""
     return rendering.excerpt(named(name), 80)
+
+
+def rest_of(request: ApprovalRequest) -> tuple[ArgumentRow, ...] | None:
+    """Return the arguments that the headline does not show whole; None if they cannot be read."""
+    rows, filled = argument_rows(request), _filled(request)
+    if rows is None or not filled:
+        return rows
+    parts = zip(parts_of(request.terms.headline), filled, strict=True)
+    paths = [(one.path, shown.text) for one, shown in parts if isinstance(one, Place)]
+    whole = {path[0] for path, text in paths if len(path) == 1 and "… (cut: " not in text}
+    return tuple(row for row in rows if row.name not in whole or row.rows)
 
 
 def _filled(request: ApprovalRequest) -> tuple[HeadlinePart, ...]:
@@ -179,7 +197,8 @@ def _row(name: Shown, label: Shown, value: Any, level: int) -> ArgumentRow:
             _row(Shown(), Shown(str(at)), one, level + 1) for at, one in enumerate(entries, 1)
         )
     text = Shown() if rows else _text(value)
-    return ArgumentRow(name=name, label=label, text=text, rows=rows)
+    is_titled = bool(name) and label not in {name, in_words(name)}
+    return ArgumentRow(name=name, label=label, is_titled=is_titled, text=text, rows=rows)
 
 
 def _text(value: Any) -> Shown:

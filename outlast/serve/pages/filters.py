@@ -20,9 +20,9 @@ from markupsafe import Markup, escape
 from outlast.edges import rendering
 from outlast.pricing import dollars
 from outlast.views.proofs import PROOF_WORDS
-from outlast.views.records import VoteType
+from outlast.views.records import ApprovalStatus, VoteType
 from outlast.views.trouble import trouble_words
-from outlast.views.words import VOTED, request_line
+from outlast.views.words import EFFECT, STATUS, VOTED, at_desk
 
 LONGEST_MARKDOWN: Final = 20_000
 """The most characters that are read as Markdown: some texts of 20,000 take half a second."""
@@ -75,12 +75,6 @@ def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Show
 
 def _json_text(value: Any) -> rendering.Shown:
     return rendering.json_text(value, indent=2)
-
-
-def _argument_pairs(arguments: str) -> tuple[tuple[rendering.Shown, rendering.Shown], ...] | None:
-    if len(arguments) > rendering.LONGEST_READ:
-        return None
-    return rendering.argument_pairs(arguments)
 
 
 def initials(name: str) -> str:
@@ -232,6 +226,16 @@ def number(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
 
 
+def counted_of(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 message` or `1,200 messages`."""
+    return rendering.counted(count, noun)
+
+
+def in_one_line(text: str) -> rendering.Shown:
+    """Return a text that may have lines in one line, with all characters visible."""
+    return rendering.Shown(" ".join(rendering.visible_text(text).split()))
+
+
 # --- Attributes and words ------------------------------------------------------------------------
 
 _STATUS_CLASSES: Final = {
@@ -252,6 +256,16 @@ def status_class(status: str) -> str:
 def voted(kind: VoteType) -> str:
     """Return what somebody did, after their name."""
     return VOTED[kind]
+
+
+def status_word(status: ApprovalStatus) -> str:
+    """Return what has become of a request, in a word or a few."""
+    return STATUS.get(status, status)
+
+
+def effect_word(effect: str) -> str:
+    """Return what a call changes."""
+    return EFFECT.get(effect, effect)
 
 
 def marked(name: str, is_on: object) -> Markup:
@@ -279,7 +293,10 @@ def rows(field: Any) -> int:
 GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "marked": marked,
     "posts": posts,
+    "at_desk": at_desk,
+    "effect_word": effect_word,
     "status_class": status_class,
+    "status_word": status_word,
     "unable": unable,
     "voted": voted,
 }
@@ -287,12 +304,13 @@ GLOBALS: Final[dict[str, Callable[..., Any]]] = {
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "age": age,
-    "argument_pairs": _argument_pairs,
     "clock": clock,
+    "counted": counted_of,
     "date_time": date_time,
     "deadline": deadline,
     "duration": rendering.rough,
     "excerpt": excerpt,
+    "in_one_line": in_one_line,
     "initials": initials,
     "json_text": _json_text,
     "markdown": markdown,
@@ -300,7 +318,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "named": rendering.named,
     "number": number,
     "proof_words": PROOF_WORDS.__getitem__,
-    "request_line": request_line,
     "rows": rows,
     "trouble": trouble_words,
     "whole": whole,

@@ -17,6 +17,7 @@ from outlast.serve.pages import filters
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form
 from outlast.views.acts import schema_problem
+from outlast.views.headlines import in_words
 from outlast.views.records import REDACTED, Json, JsonObject
 
 Kind: TypeAlias = Literal[
@@ -57,6 +58,7 @@ class Field:
     Attributes:
         name: its name in the form, unique.
         label: the name of the value, as the tool has it.
+        title: what people call the value.
         kind: how it is shown.
         shown: its value as the form shows it; for a choice, the number of the choice.
         description: what the schema says about it; its author may be a stranger.
@@ -77,6 +79,7 @@ class Field:
     name: str
     label: str
     kind: Kind
+    title: str = ""
     shown: str = ""
     description: str = ""
     required: bool = True
@@ -126,15 +129,21 @@ class Change:
 # --- Making a form ---------------------------------------------------------------------------------
 
 
-def form_field(schema: JsonObject | None, value: Value, name: str) -> Field:
+def form_field(
+    schema: JsonObject | None,
+    value: Value,
+    name: str,
+    titles: Mapping[str, str] | None = None,
+) -> Field:
     """Return the form for a value.
 
     Args:
         schema: the JSON Schema; None if there is none.
         value: the value now; ABSENT for none.
         name: what the names of the fields begin with.
+        titles: what people call the fields of the value, if not as their schemas say.
     """
-    return _Maker(schema or {}).root(value, name)
+    return _Maker(schema or {}, titles=titles).root(value, name)
 
 
 @dataclass(frozen=True)
@@ -168,9 +177,15 @@ class _Sent:
 class _Maker:
     """Makes the fields of one schema, whose author may be a stranger: their number is bounded."""
 
-    def __init__(self, root: JsonObject, sent: _Sent | None = None) -> None:
+    def __init__(
+        self,
+        root: JsonObject,
+        sent: _Sent | None = None,
+        titles: Mapping[str, str] | None = None,
+    ) -> None:
         self._root = root
         self._sent = sent
+        self._titles: Mapping[str, str] = titles or {}
         self._left = MOST_FIELDS
 
     def root(self, value: Value, name: str) -> Field:
@@ -191,9 +206,11 @@ class _Maker:
         shown = REDACTED if is_hidden else ""
         if not (is_hidden or is_nothing or kind in {"object", "array"}):
             shown = str(_place(choices, value)) if kind == "choice" else _shown(kind, value)
+        title = self._titles.get(label, "") if level == 1 else ""
         made = Field(
             name=name,
             label=label,
+            title=title or _text(rules.get("title")) or (in_words(label) if label else ""),
             kind=kind,
             shown=shown,
             description=_text(rules.get("description")),
@@ -293,7 +310,13 @@ class _Maker:
 
 
 def read_form(
-    schema: JsonObject | None, value: Value, name: str, form: Form, *, add: str = ""
+    schema: JsonObject | None,
+    value: Value,
+    name: str,
+    form: Form,
+    *,
+    add: str = "",
+    titles: Mapping[str, str] | None = None,
 ) -> Entered:
     """Return what somebody entered into the form for a value.
 
@@ -303,8 +326,9 @@ def read_form(
         name: what the names of the fields begin with.
         form: what was sent.
         add: the name of an array that is to have another item.
+        titles: as for `form_field`.
     """
-    made = form_field(schema, value, name)
+    made = form_field(schema, value, name, titles)
     reader = _Reader(schema or {}, form, add)
     found = reader.value(made)
     result: Json = None if isinstance(found, _Absent) else found
@@ -312,7 +336,7 @@ def read_form(
     if not problems and not add and schema and (problem := schema_problem(result, schema)):
         problems[name] = problem
     sent = _Sent({one.name: one for one in _walk(made)}, problems, form)
-    return Entered(result, problems, _Maker(schema or {}, sent).root(result, name))
+    return Entered(result, problems, _Maker(schema or {}, sent, titles).root(result, name))
 
 
 class _Reader:
