@@ -314,7 +314,7 @@ def asked_seen(seen: ApprovalRequest, *, is_shown: bool = True, customer: str = 
         customer: the name of the customer.
     """
     request = seen
-    is_tool = request.kind in {"tool", "handoff"}
+    is_tool = request.kind not in {"output", "budget"}
     tool = joined(request.source, " · ", request.name) if request.source else named(request.name)
     return Asked(
         parts=headline_parts(seen) if is_shown else (HeadlinePart(title_of(seen)),),

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException
 from outlast.client.inbox import (
+    BulkOutcome,
     BulkStep,
     HeldConversation,
     Inbox,
@@ -316,12 +317,14 @@ async def _decide_all(asked: DeskRequest) -> Response:
         for one in steps
         if one.request is not None and one.request.digest in seen and one.problem is None
     ]
-    outcomes = await Inbox(asked.desk.client).decide_all(
-        agreed,
-        "approve" if decision == "approve" else "reject",
-        by=asked.person,
-        message=form.text("message").strip() or None,
-    )
+    outcomes: Sequence[BulkOutcome] = ()
+    if agreed:
+        outcomes = await Inbox(asked.desk.client).decide_all(
+            agreed,
+            "approve" if decision == "approve" else "reject",
+            by=asked.person,
+            message=form.text("message").strip() or None,
+        )
     decided = {(one.run_id, one.request_id) for one in outcomes}
     shown = [one.partition(" ") for one in form.all("agreed")]
     asked_for = [(unquote(key), request_id) for request_id, _, key in shown]

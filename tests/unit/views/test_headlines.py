@@ -84,7 +84,7 @@ def test_no_value_leaves_its_quotation_marks(value: str) -> None:
     inside, _, end = rest.partition("”")
     assert (start, end) == ("Refund ", " EUR to “Bob”")
     assert inside.startswith("5")
-    assert not set(inside) & set('“”„‟"«»‹›″＂「」')
+    assert not set(inside) & set('“”„‟"«»″「」\u2039\u203a\uff02')
     assert "''" not in inside
 
 
