@@ -146,6 +146,16 @@ def form_field(
     return _Maker(schema or {}, titles=titles).root(value, name)
 
 
+def flat_form(schema: JsonObject | None, name: str) -> Field | None:
+    """Return the form for a value that is sent at once; None if its fields cannot show the value.
+
+    Lists grow only where a page shows the form again.
+    """
+    made = None if schema is None else form_field(schema, ABSENT, name)
+    is_flat = made is not None and all(one.kind not in {"array", "json"} for one in _walk(made))
+    return made if is_flat else None
+
+
 @dataclass(frozen=True)
 class _Sent:
     """What somebody sent, to be shown in the form for what they entered.

@@ -232,7 +232,7 @@
   // --- Keys ----------------------------------------------------------------------------------------
 
   const rows = () => all("[data-row]").filter((row) => row.offsetParent !== null);
-  const mainLink = (row) => (row.matches("a") ? row : row.querySelector("a[data-open-row], a"));
+  const mainLink = (row) => (row.matches("a") ? row : row.querySelector("a[data-open-row]") || row.querySelector("a"));
 
   function focusRow(row) {
     const target = row.matches("a, button, input") ? row : mainLink(row) || row;
