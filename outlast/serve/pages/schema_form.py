@@ -366,7 +366,8 @@ class _Reader:
         # The box "left out" counts as long as nobody wrote into the field.
         is_nothing = f"{made.name}.nothing" in self._form and not self._is_touched(made)
         if is_nothing and made.can_be_nothing:
-            return made.value if made.is_nothing else nothing
+            is_missing = made.value is ABSENT and made.required
+            return made.value if made.is_nothing and not is_missing else nothing
         if made.kind in {"object", "array"}:
             found = self._object(made) if made.kind == "object" else self._array(made)
             return found if found or made.level == 0 or made.value is not ABSENT else ABSENT
