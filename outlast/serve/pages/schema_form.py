@@ -339,7 +339,7 @@ def read_form(
         titles: as for `form_field`.
     """
     made = form_field(schema, value, name, titles)
-    reader = _Reader(schema or {}, form, add)
+    reader = _Reader(schema or {}, form, add, is_new=value is ABSENT)
     found = reader.value(made)
     result: Json = None if isinstance(found, _Absent) else found
     problems = reader.problems
@@ -352,8 +352,9 @@ def read_form(
 class _Reader:
     """Reads the fields of one form."""
 
-    def __init__(self, root: JsonObject, form: Form, add: str) -> None:
+    def __init__(self, root: JsonObject, form: Form, add: str, *, is_new: bool) -> None:
         self._maker = _Maker(root)
+        self._is_new = is_new  # then nothing of it stays as it was
         self._form = form
         self._add = add
         self.problems: dict[str, str] = {}
@@ -366,7 +367,7 @@ class _Reader:
         # The box "left out" counts as long as nobody wrote into the field.
         is_nothing = f"{made.name}.nothing" in self._form and not self._is_touched(made)
         if is_nothing and made.can_be_nothing:
-            is_missing = made.value is ABSENT and made.required
+            is_missing = self._is_new and made.required and made.value is ABSENT
             return made.value if made.is_nothing and not is_missing else nothing
         if made.kind in {"object", "array"}:
             found = self._object(made) if made.kind == "object" else self._array(made)
