@@ -81,6 +81,14 @@ async def test_a_tool_tells_what_its_server_tells() -> None:
     assert one.failure_error_function is default_tool_error
 
 
+async def test_a_hostile_title_is_visible_and_short() -> None:
+    one = await tool_of(Shelf(tool("find", title="\u202eRead\n" + "x" * 500)))
+    assert one.title is not None
+    assert one.title.startswith("\\u202eRead xxx")
+    assert len(one.title) == 80
+    assert (await tool_of(Shelf(tool("find", title=" \n")))).title is None
+
+
 @pytest.mark.parametrize(
     ("fields", "description"),
     [
@@ -90,14 +98,6 @@ async def test_a_tool_tells_what_its_server_tells() -> None:
         ({"title": "Find", "description": "Finds."}, "Finds."),
     ],
 )
-async def test_a_hostile_title_is_visible_and_short() -> None:
-    one = await tool_of(Shelf(tool("find", title="\u202eRead\n" + "x" * 500)))
-    assert one.title is not None
-    assert one.title.startswith("\\u202eRead xxx")
-    assert len(one.title) == 80
-    assert (await tool_of(Shelf(tool("find", title=" \n")))).title is None
-
-
 async def test_a_title_stands_in_for_a_description(fields: Any, description: str) -> None:
     assert (await tool_of(Shelf(tool(**fields)))).description == description
 
