@@ -150,6 +150,11 @@ def visible_text(text: str) -> Shown:
     return Shown("\n".join(visible_lines(text))) if "\n" in text else visible(text)
 
 
+def one_line(text: str) -> Shown:
+    """Return a text with every character visible, in one line: line breaks are spaces."""
+    return Shown(" ".join(visible_text(text).split()))
+
+
 def joined(*parts: str) -> Shown:
     """Return the concatenation of parts, each made visible."""
     return Shown("".join(visible(part) for part in parts))
@@ -227,6 +232,12 @@ def _looks_latin(letter: str) -> bool:
 
 def _script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0]
+
+
+def in_words(name: str) -> Shown:
+    """Return the name of a tool or an argument in words: `order_id` is `Order id`."""
+    words = " ".join(named(name).replace("_", " ").split())
+    return Shown(words[:1].upper() + words[1:]) if words else excerpt(named(name), 80)
 
 
 # --- Lengths ------------------------------------------------------------------------------------

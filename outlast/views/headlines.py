@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from outlast.edges import rendering
 from outlast.edges.placeholders import Place, parts_of
-from outlast.edges.rendering import Shown, joined, named
+from outlast.edges.rendering import Shown, in_words, joined, named, visible
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.values import Json, JsonObject
 from outlast.views.words import budget_line, request_line
@@ -22,7 +22,7 @@ LONGEST_VALUE: Final = 80
 MOST_LEVELS: Final = 6
 """How deep objects and lists are rows of their own; deeper ones are JSON."""
 
-_EMPTY: Final = Shown()
+_EMPTY: Final = visible("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def has_headline(request: ApprovalRequest) -> bool:
 def title_of(request: ApprovalRequest) -> Shown:
     """Return what people call the thing that waits, without any argument."""
     if request.kind == "output":
-        return Shown("Send this answer to the customer")
+        return visible("Send this answer to the customer")
     if request.kind == "budget":
         return named(budget_line(request.arguments) or "More of the budget")
     tool = request.name.removesuffix(f": {request.wait}") if request.wait else request.name
@@ -95,12 +95,6 @@ def title_of(request: ApprovalRequest) -> Shown:
     if request.wait:
         return joined(in_words(request.wait), " for ", title)
     return joined("No worker for ", title) if request.kind == "worker" else title
-
-
-def in_words(name: str) -> Shown:
-    """Return the name of a tool or an argument in words: `order_id` is `Order id`."""
-    words = " ".join(named(name).replace("_", " ").split())
-    return Shown(words[:1].upper() + words[1:]) if words else visible_name(name)
 
 
 def visible_name(name: str) -> Shown:
@@ -134,7 +128,7 @@ def _filled(request: ApprovalRequest) -> tuple[HeadlinePart, ...]:
     found: list[HeadlinePart] = []
     for part in parts:
         if not isinstance(part, Place):
-            found.append(HeadlinePart(rendering.visible(part)))
+            found.append(HeadlinePart(visible(part)))
         elif (value := _at(fields, part.path)) is None:
             return ()
         else:
@@ -177,7 +171,7 @@ def _rows(
     found = [_label(name, labels.get(name)) for name, _ in fields]
     uses = Counter(found)
     for (name, value), label in zip(fields, found, strict=True):
-        shown = rendering.visible(name)
+        shown = visible(name)
         # Two arguments with one label are told apart by their names.
         yield _row(shown, label if uses[label] == 1 else shown, value, level)
 
@@ -194,9 +188,9 @@ def _row(name: Shown, label: Shown, value: Any, level: int) -> ArgumentRow:
     elif level < MOST_LEVELS and isinstance(value, list):
         entries = cast("list[Any]", value)
         rows = tuple(
-            _row(Shown(), Shown(str(at)), one, level + 1) for at, one in enumerate(entries, 1)
+            _row(_EMPTY, visible(str(at)), one, level + 1) for at, one in enumerate(entries, 1)
         )
-    text = Shown() if rows else _text(value)
+    text = _EMPTY if rows else _text(value)
     is_titled = bool(name) and label not in {name, in_words(name)}
     return ArgumentRow(name=name, label=label, is_titled=is_titled, text=text, rows=rows)
 

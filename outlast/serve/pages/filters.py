@@ -231,11 +231,6 @@ def counted_of(count: int, noun: str) -> str:
     return rendering.counted(count, noun)
 
 
-def in_one_line(text: str) -> rendering.Shown:
-    """Return a text that may have lines in one line, with all characters visible."""
-    return rendering.Shown(" ".join(rendering.visible_text(text).split()))
-
-
 # --- Attributes and words ------------------------------------------------------------------------
 
 _STATUS_CLASSES: Final = {
@@ -310,7 +305,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "deadline": deadline,
     "duration": rendering.rough,
     "excerpt": excerpt,
-    "in_one_line": in_one_line,
+    "in_one_line": rendering.one_line,
     "initials": initials,
     "json_text": _json_text,
     "markdown": markdown,

@@ -17,7 +17,6 @@ from outlast.serve.pages import filters
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form
 from outlast.views.acts import schema_problem
-from outlast.views.headlines import in_words
 from outlast.views.records import REDACTED, Json, JsonObject
 
 Kind: TypeAlias = Literal[
@@ -220,7 +219,9 @@ class _Maker:
         made = Field(
             name=name,
             label=label,
-            title=title or _text(rules.get("title")) or (in_words(label) if label else ""),
+            title=title
+            or _text(rules.get("title"))
+            or (rendering.in_words(label) if label else ""),
             kind=kind,
             shown=shown,
             description=_text(rules.get("description")),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from outlast.edges.rendering import in_words
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, RequestKind, reviewed
 from outlast.loop.canonical import digest
 from outlast.views.headlines import (
@@ -12,7 +13,6 @@ from outlast.views.headlines import (
     has_headline,
     headline_line,
     headline_parts,
-    in_words,
     title_of,
 )
 
