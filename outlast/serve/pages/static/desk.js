@@ -18,7 +18,7 @@
 
   const DATE = { dateStyle: "medium", timeStyle: "short" };
   const ZONED = { ...DATE, timeStyle: "long" };
-  let withZones = false; // the key t shows every time with its zone
+  let withZones = false; // the key z shows every time with its zone
   const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
 
   function showTime(element, now) {
@@ -289,7 +289,7 @@
     first = "";
     let done = both !== "" && press(both);
     if (!done && event.key === "?") done = open("keys");
-    if (!done && event.key === "t") {
+    if (!done && event.key === "z") {
       withZones = !withZones;
       showTimes();
       done = true;
