@@ -315,7 +315,7 @@ def test_a_headline_may_name_arguments_and_their_fields(headline: str) -> None:
 @pytest.mark.parametrize(
     ("headline", "why"),
     [
-        ("Pay {amout}", "no argument is named 'amout'. There are: amount, payee"),
+        ("Pay {total}", "no argument is named 'total'. There are: amount, payee"),
         ("{__class__}", "no argument is named '__class__'"),
         ("{payee.nam}", "payee has no field 'nam'. There are: name, tags"),
         ("{amount.__class__}", "amount has no fields"),
@@ -334,7 +334,7 @@ def test_any_other_headline_is_refused_where_it_is_defined(headline: Any, why: s
 
 
 def test_the_headline_of_a_tier_is_checked_too() -> None:
-    tier = ApprovalPolicy(when=lambda *_: True, headline="Pay {much}")
+    tier = ApprovalPolicy(when=predicate, headline="Pay {much}")
 
     def pay(amount: int) -> str:
         return str(amount)
