@@ -72,6 +72,7 @@ from outlast.workflows.details import Details
 from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.team import Team
 
 if TYPE_CHECKING:  # only workers with an archive load it
     from outlast.archive import Archive
@@ -151,7 +152,7 @@ class OutlastPlugin(SimplePlugin):
         self._deps.state.on_end = _forget_objects
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
-            workflows=[AgentRun, PeopleNotices, ScheduledMessage, Errand],
+            workflows=[AgentRun, PeopleNotices, ScheduledMessage, Errand, Team],
             activities=EffectActivities(self._deps).all,
             run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )
