@@ -12,13 +12,15 @@ import pytest
 
 from outlast.client.inbox import BulkOutcome, InboxEntry
 from outlast.client.people.actions import DecisionReceipt
+from outlast.client.run_facts import RunFacts
 from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Vote
 from outlast.loop.start import Customer
 from outlast.loop.state import LoopState
+from outlast.serve.access import RoleRules
 from outlast.serve.pages.receipts import list_of, read_list
 from tests.laws.driver import Play, gated
 from tests.unit.serve.hostile_pages import active_content
-from tests.unit.serve.page_desk import OWN, app, asking, changed, client_of, run_of
+from tests.unit.serve.page_desk import OWN, PageDesk, app, asking, changed, client_of, run_of
 
 HX = {**OWN, "HX-Request": "true"}
 
@@ -256,3 +258,24 @@ async def test_a_bulk_decision_leads_to_its_outcomes(monkeypatch: pytest.MonkeyP
         assert read_list(address.rpartition("=")[2]) == [("r", "a1", "left")]
         assert "1 left alone" in " ".join((await http.get(address)).text.split())
     assert run_of(desk).made == []
+
+
+async def test_an_address_opens_no_other_tenants_conversation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = settled(asking(headline="Pay {amount} EUR to {iban}", bulk=True))
+
+    async def facts(_desk: Any, run_id: str) -> RunFacts:
+        return RunFacts(root_id=run_id, tenant="acme" if run_id == "ours" else "globex")
+
+    monkeypatch.setattr(PageDesk, "facts", facts)
+    scoped = RoleRules({"billing": ["viewer@tenant:acme", "decider@tenant:acme"]})
+    desk = app({"ours": secret, "theirs": secret}, roles=[])
+    desk.state.desk.__dict__["roles"] = scoped
+    for run_id, shown in (("ours", True), ("theirs", False)):
+        outcomes = list_of([outcome(run_id)], [])
+        async with client_of(desk) as http:
+            one = await http.get("/inbox", params={"after": run_id, "of": "a1"})
+            many = await http.get("/inbox/decided", params={"list": outcomes})
+        for answer in (one, many):
+            assert (answer.status_code, "DE42" in answer.text) == (200, shown)

@@ -40,14 +40,14 @@ def asking(customer: str = "Ann", terms: ApprovalTerms = TERMS) -> LoopState:
 
 
 def of_api(state: LoopState) -> str:
-    caller = Staff(person("ann"), frozenset({"viewer", "decider"}), "test")
+    caller = Staff(person("ann"), frozenset({"viewer", "decider"}))
     return request_view(FoundRequest(state.approvals[0], snapshot_of(state)), caller).headline
 
 
 def of_command_line(state: LoopState) -> str:
     started = datetime(2026, 1, 1, tzinfo=UTC)
     entry = InboxEntry(run_id="r", started=started, client=cast("Any", None))
-    return inbox._row_of_request(entry, state.approvals[0]).what  # pyright: ignore[reportPrivateUsage]
+    return inbox._row_of_request(entry, state.approvals[0]).what
 
 
 def of_facts(state: LoopState) -> str:
