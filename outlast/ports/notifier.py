@@ -12,7 +12,6 @@ from outlast.edges.rendering import command, decision_command
 from outlast.loop.approvals import ApprovalRequest, DecisionType, Risk
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent
 from outlast.loop.values import JsonObject
-from outlast.views.headlines import has_headline, headline_line
 from outlast.views.words import deadlines
 
 UI_URL: Final = "OUTLAST_UI_URL"
@@ -198,8 +197,16 @@ def notification(
         message=request.decision.message if request.decision is not None else None,
         url=url,
         commands=_commands(request, run_id),
-        headline=headline_line(request) if has_headline(request) else "",
+        headline=_headline(request),
     )
+
+
+def _headline(request: ApprovalRequest) -> str:
+    if not request.terms.headline:
+        return ""
+    from outlast.views.headlines import has_headline, headline_line  # few policies have one
+
+    return headline_line(request) if has_headline(request) else ""
 
 
 def _commands(request: ApprovalRequest, run_id: str) -> tuple[str, ...]:

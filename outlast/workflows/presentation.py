@@ -46,7 +46,6 @@ from outlast.loop.state import LoopState, line_of, visible_item_count
 from outlast.loop.values import JsonObject
 from outlast.loop.votes import audience_text, deadline_ms, next_due_ms
 from outlast.views import words
-from outlast.views.headlines import has_headline, headline_line
 from outlast.views.redaction import Redaction, redaction_of, shown_effect, shown_request
 from outlast.views.run import AnyState, loop_state
 from outlast.workflows.timeline import Wait
@@ -391,8 +390,11 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
         return f"{what} {_rules(request)} {_way(run, request)}"
     rest = "" if len(shown) <= DECIDED_LENGTH else " The query `approvals` has them in full."
     what = "a worker" if request.kind == "worker" else "approval"
-    if has_headline(request):
-        what = f"{what}: {inline(headline_line(request), EXCERPT_LENGTH)}"
+    if request.terms.headline:
+        from outlast.views.headlines import has_headline, headline_line  # few policies have one
+
+        if has_headline(request):
+            what = f"{what}: {inline(headline_line(request), EXCERPT_LENGTH)}"
     return (
         f"Waiting for {what}: {code(named(request.name))} with the arguments "
         f"{code(shown, DECIDED_LENGTH)}, called by {inline(named(request.agent))}{where}.{rest} "

@@ -24,7 +24,6 @@ from outlast.agents.checks import (
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.durations import DurationField, as_duration, duration_field
 from outlast.agents.errors import UserError
-from outlast.edges.placeholders import Place, parts_of
 from outlast.loop import approvals as records
 from outlast.loop.approvals import ApprovalTerms, DecisionType, EscalationStep, OnExpiry, Risk
 from outlast.loop.canonical import canonical_name
@@ -375,6 +374,8 @@ def _place(field: str) -> str:
 
 
 def _check_headline(place: str, value: object) -> None:
+    from outlast.edges.placeholders import parts_of  # few policies have a headline
+
     check_name(place, value)
     try:
         parts_of(cast("str", value))
@@ -383,6 +384,8 @@ def _check_headline(place: str, value: object) -> None:
 
 
 def _places(headline: str) -> list[tuple[str, ...]]:
+    from outlast.edges.placeholders import Place, parts_of
+
     return [one.path for one in parts_of(headline) if isinstance(one, Place)]
 
 
