@@ -116,7 +116,10 @@ async def _found(
         return None
     view = request_view(found, asked.caller, proofs=await asked.desk.proofs())
     did = asked.http.query_params.get("did", DECIDED)
-    return root, found.request, view, words_of(did, found, asked.caller)
+    is_pending = found.request.status == "pending"
+    # Whoever makes an address may write any word into it: only one that can be true counts.
+    can_be = (did == "kept" and is_pending) or (did == "asked" and not is_pending)
+    return root, found.request, view, words_of(did if can_be else DECIDED, found, asked.caller)
 
 
 async def _waiting(asked: DeskRequest) -> AsyncIterator[tuple[str, RequestView]]:

@@ -144,7 +144,13 @@ async def test_an_address_of_nothing_shows_nothing(query: str) -> None:
 
 
 async def test_an_odd_deed_is_not_believed() -> None:
-    assert await receipt(asking(), "after=r&of=a1&did=<b>refunded</b>") == "Refund"
+    present = "Refund 0 of 1 votes; waits for another person."
+    for deed in ("<b>refunded</b>", "claimed", "handed_over", "withdrawn", "asked", ""):
+        assert await receipt(asking(), f"after=r&of=a1&did={deed}") == present
+    # A decision that the server kept has been taken since: the receipt says what came of it.
+    assert "keeps your decision" in await receipt(asking(), "after=r&of=a1&did=kept")
+    taken = await receipt(settled(asking()), "after=r&of=a1&did=kept")
+    assert taken == "Refund Approved by bob. The call runs."
 
 
 # --- Many at once ----------------------------------------------------------------------------------
