@@ -33,7 +33,10 @@ def is_above_limit(ctx: RunContextWrapper[Any], arguments: dict[str, Any], _call
     return settings.refund_limit_cents() < total_cents <= settings.large_refund_cents()
 
 
+REFUND = "Refund {amount} EUR for order {order_id}"
+
 refund = ApprovalPolicy(
+    headline=REFUND,
     when=is_above_limit,
     reason="The refunds of this order come to more than the agents may pay by themselves.",
     risk="medium",
@@ -44,6 +47,7 @@ refund = ApprovalPolicy(
 )
 
 large_refund = ApprovalPolicy(
+    headline=REFUND,
     reason="A refund of this size needs two people.",
     risk="high",
     audience=BILLING,
@@ -54,6 +58,7 @@ large_refund = ApprovalPolicy(
 )
 
 human_wanted = ApprovalPolicy(
+    headline="Talk to the customer: {question}",
     reason="The customer wants a human: take the conversation over.",
     risk="medium",
     audience=LEADS,

@@ -17,9 +17,10 @@ from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.terminal import Column
 from outlast.edges.clock import now, now_ms
 from outlast.edges.rendering import command, counted, excerpt, joined, named, rough
+from outlast.views.headlines import headline_line
 from outlast.views.records import JsonObject
 from outlast.views.redaction import redaction_of
-from outlast.views.words import asked_again, request_line, void_words
+from outlast.views.words import asked_again, void_words
 
 if TYPE_CHECKING:
     from outlast.client.inbox import HeldConversation, Inbox, InboxEntry
@@ -258,7 +259,7 @@ def _row_of_request(entry: "InboxEntry", request: "ApprovalRequest") -> InboxRow
         whom=excerpt(named(audience_text(request.audiences) or "anybody"), LONGEST_REASON),
         run_id=entry.run_id,
         request_id=request.id,
-        what=excerpt(request_line(request), LONGEST_CALL),
+        what=excerpt(headline_line(request), LONGEST_CALL),
         why=joined(*shown[:1], *(joined("; ", one) for one in shown[1:])),
     )
 

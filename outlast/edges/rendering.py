@@ -55,8 +55,12 @@ _BLANK = (
 
 _EMOJI = "\u203c\u2049\u2122-\u27ff\u2900-\u2b55\U0001f000-\U0001faff"
 _MARKLESS = re.compile(f"[{_BLANK}]")
-_COLOURED = rf"(?<=[{_EMOJI}])\ufe0f(?![{_BLANK}])"
-"""The only harmless use of a variation selector: after an emoji, for its color form."""
+_TONES = "\U0001f3fb-\U0001f3ff"
+_OF_EMOJI = (
+    rf"(?:(?<=[{_EMOJI}])\ufe0f(?![{_BLANK}])|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    rf"|(?<=[{_EMOJI}\ufe0f])\u200d(?=[{_EMOJI}]))"
+)
+"""The only harmless uses of a variation selector and of a joiner: within one emoji."""
 
 _MOST_MARKS = 8
 """How many marks may stand on one letter. More of them would cover the lines around it."""
@@ -108,7 +112,7 @@ def _heaped() -> re.Pattern[str]:
 
 @cache
 def _unseen() -> re.Pattern[str]:
-    return re.compile(f"(?!{_COLOURED})[{_hidden()}]|{_heaped().pattern}")
+    return re.compile(f"(?!{_OF_EMOJI})[{_hidden()}]|{_heaped().pattern}")
 
 
 @cache
@@ -144,6 +148,11 @@ def visible_lines(text: str) -> list[Shown]:
 def visible_text(text: str) -> Shown:
     """Return a text with every character visible and its line breaks as they are."""
     return Shown("\n".join(visible_lines(text))) if "\n" in text else visible(text)
+
+
+def one_line(text: str) -> Shown:
+    """Return a text with every character visible, in one line: line breaks are spaces."""
+    return Shown(" ".join(visible_text(text).split()))
 
 
 def joined(*parts: str) -> Shown:
@@ -225,6 +234,12 @@ def _script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0]
 
 
+def in_words(name: str) -> Shown:
+    """Return the name of a tool or an argument in words: `order_id` is `Order id`."""
+    words = " ".join(named(name).replace("_", " ").split())
+    return Shown(words[:1].upper() + words[1:]) if words else excerpt(named(name), 80)
+
+
 # --- Lengths ------------------------------------------------------------------------------------
 
 
@@ -243,7 +258,8 @@ def cut(text: _Text, limit: int) -> _Text:
     """
     if len(text) <= limit:
         return text
-    shortened = f"{head(text, limit)}{remark(limit, len(text))}"
+    kept = head(text, limit)
+    shortened = f"{kept}{remark(len(kept), len(text))}"
     return cast("_Text", Shown(shortened) if isinstance(text, Shown) else shortened)
 
 
@@ -252,21 +268,69 @@ def excerpt(text: str, limit: int = LONGEST_EXCERPT) -> Shown:
     return visible(cut(text, limit))
 
 
+_QUOTES: Final = re.compile(
+    '["\u00ab\u00bb\u02ba\u02dd\u02ee\u05f4\u201c-\u201f\u2033\u2034\u2036\u2037\u2039\u203a\u2057'
+    "\u275d\u275e\u276e\u276f\u2e42\u300c-\u300f\u301d-\u301f\uff02\uff62\uff63]"
+    "|['`\u00b4\u02b9\u02bb-\u02bd\u02ca\u02cb\u05f3\u2018-\u201b\u2032\u2035\u275b\u275c\uff07]{2,}"
+)
+"""What looks like the quotation marks around a value, and two marks that together look so."""
+
+
+def quoted(text: str, limit: int) -> Shown:
+    """Return the beginning of a text in quotation marks that nothing in the text can close.
+
+    It is one line, in which each quotation mark of the text is an apostrophe.
+    """
+    shown = _QUOTES.sub("'", excerpt(" ".join(text.split()), limit))
+    return Shown(f"\u201c{shown}\u201d")
+
+
 def remark(limit: int, length: int) -> str:
     """Return the remark after a cut text."""
     return f"… (cut: {limit:,} of {length:,} characters)"
 
 
 def head(text: str, limit: int) -> str:
-    """Return the first characters of a text, without splitting an escape of a visible text."""
+    """Return the first characters of a text, without splitting an emoji, a letter or an escape.
+
+    A letter has its marks, and an escape is one of a visible text.
+    """
     if len(text) <= limit:
         return text
-    first = text[:limit]
+    first = text[: _cluster_end(text, limit)]
     if not isinstance(text, Shown):
         return first
     last = re.search(r"(\\+)(u[0-9a-f]{0,3}|U[0-9a-f]{0,7}|)\Z", first)
     half = last is not None and len(last[1]) % 2 == 1
     return Shown(first[: last.end(1) - 1] if last is not None and half else first)
+
+
+_LONGEST_CLUSTER: Final = 40
+"""How many characters before a cut may be left out, so that none is cut in the middle."""
+
+_CONTINUES: Final = re.compile(
+    f"[\u200c\u200d\ufe00-\ufe0f{_TONES}\U000e0020-\U000e007f\u1160-\u11ff]"
+)
+"""What belongs to the character before: joiners, colors, tones, tags, and parts of a syllable."""
+
+
+def _cluster_end(text: str, at: int) -> int:
+    """Return the last place at or before one where a text can be cut: between what people see."""
+    for place in range(at, max(0, at - _LONGEST_CLUSTER), -1):
+        if not _is_within(text, place):
+            return place
+    return at
+
+
+def _is_within(text: str, at: int) -> bool:
+    """Whether two neighbors are one character for people."""
+    before, after = text[at - 1], text[at]
+    if before == "\u200d" or (before, after) == ("\r", "\n"):
+        return True
+    if "\U0001f1e6" <= after <= "\U0001f1ff":  # two of these letters are a flag
+        letters = re.search("[\U0001f1e6-\U0001f1ff]*\\Z", text[max(0, at - 200) : at])
+        return letters is not None and len(letters[0]) % 2 == 1
+    return bool(_CONTINUES.match(after)) or unicodedata.category(after) in {"Mn", "Me", "Mc"}
 
 
 # --- JSON and calls -----------------------------------------------------------------------------
@@ -339,6 +403,39 @@ def _plain(value: Any) -> str:
     except (ValueError, RecursionError):
         return value
     return _written(value)
+
+
+def read_arguments(arguments: str) -> list[tuple[str, Any]] | None:
+    """Return the pairs of JSON arguments, whose objects are such pairs; None if they are no object.
+
+    Every pair is there, also of repeated keys. `written_value` and `plain_value` show a value.
+    """
+    try:
+        value = _read(arguments)
+        _written(value)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, _Object) else None
+
+
+def pairs_of(value: object) -> list[tuple[str, Any]] | None:
+    """Return the pairs of an object that `read_arguments` returned; None for any other value."""
+    return value if isinstance(value, _Object) else None
+
+
+def is_text_value(value: object) -> bool:
+    """Whether a value that `read_arguments` returned is a text, and no number."""
+    return isinstance(value, str) and not isinstance(value, _Number)
+
+
+def written_value(value: object) -> Shown:
+    """Return a value that `read_arguments` returned as JSON, with the spelling of its numbers."""
+    return Shown(_written(value))
+
+
+def plain_value(value: object) -> Shown:
+    """Return a value for a list, as `argument_pairs` does."""
+    return Shown(_plain(value))
 
 
 def arguments_text(arguments: str) -> Shown:
@@ -455,11 +552,12 @@ _TEMPLATE = re.compile(r"(\\*)\{(?=(?:namespace|workflowId|runId)\})")
 
 def code(text: str, limit: int | None = None) -> str:
     """Return a text as a Markdown code span, in which no syntax applies."""
-    shown = visible(text if limit is None else head(text, limit))
+    kept = text if limit is None else head(text, limit)
+    shown = visible(kept)
     # Browsers collapse several spaces into one.
     shown = re.sub("(?<= ) ", r"\\u0020", shown)
     shown = _TEMPLATE.sub(_without_brace, shown)
-    rest = "" if limit is None or len(text) <= limit else f" {remark(limit, len(text))}"
+    rest = "" if len(kept) == len(text) else f" {remark(len(kept), len(text))}"
     if not shown:
         return f"(empty){rest}"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))

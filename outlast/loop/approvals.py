@@ -88,6 +88,9 @@ class ApprovalTerms:
         policy: the name of the policy in the operators' file, if it comes from there.
         customer_text: what the customer reads while the request waits; None for nothing.
         bound: the digest of the values of the context that a decision is for; empty for none.
+        title: what people call the tool; empty for its name.
+        headline: what a call asks for, with places for its arguments; empty for the title.
+        labels: what people call the arguments, by their names; None for the names.
     """
 
     effect: str | None = None
@@ -108,6 +111,9 @@ class ApprovalTerms:
     policy: str = ""
     customer_text: str | None = None
     bound: str = ""
+    title: str = ""
+    headline: str = ""
+    labels: JsonObject | None = None
 
 
 DEFAULT_TERMS: Final = ApprovalTerms()
@@ -139,6 +145,7 @@ def terms_digest(terms: ApprovalTerms) -> str:
             "takeover": terms.takeover,
             **({"redact_for": sorted(terms.redact_for)} if terms.redact_for else {}),
             **({"bound": terms.bound} if terms.bound else {}),
+            **({"headline": terms.headline} if terms.headline else {}),
         }
     )
 

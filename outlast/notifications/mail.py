@@ -14,7 +14,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import check_port, is_this_machine
-from outlast.edges.rendering import excerpt, named
+from outlast.edges.rendering import excerpt
 from outlast.notifications import texts
 from outlast.notifications.links import check_link_base, request_address
 from outlast.notifications.signatures import SeenIds
@@ -148,7 +148,7 @@ class MailNotifier(DigestNotifier):
             parts.append("\n".join(["Or in a terminal:", *lines]))
         if notice.url:
             parts.append(f"The run:\n{notice.url}")
-        what = f": {excerpt(named(notice.name), 60)}" if notice.name else ""
+        what = f": {excerpt(texts.what_asked(notice), 120)}" if notice.name else ""
         mail = self._message(to, f"{title}{what}", "\n\n".join(parts), notice.id)
         if notice.event != "created" and notice.request_id:
             first = f"{notice.run_id}/{notice.request_id}/created/1@{notice.requested_at_ms}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
-from outlast.edges.rendering import cut, excerpt, named
+from outlast.edges.rendering import cut, excerpt
 from outlast.notifications import texts
 from outlast.notifications.links import request_address
 from outlast.notifications.requests import RequestRef, ref_of
@@ -59,7 +59,7 @@ def message(notice: Notification, desk: str | None = None) -> JsonObject:
         blocks.append(_preformatted("\n".join(lines)))
     if buttons := _buttons(notice, desk, decides=arguments.is_whole):
         blocks.append({"type": "actions", "elements": buttons})
-    what = f": {named(notice.name)}" if notice.name else ""
+    what = f": {texts.what_asked(notice)}" if notice.name else ""
     return {"text": fallback(f"{title}{what}"), "blocks": blocks}
 
 
@@ -68,7 +68,7 @@ def remark(notice: Notification) -> JsonObject:
     title = texts.headline(notice)
     shown = [one for one in texts.details(notice) if one.label in {"By", "For", "Votes", "Until"}]
     return {
-        "text": fallback(f"{title}: {named(notice.name)}"),
+        "text": fallback(f"{title}: {texts.what_asked(notice)}"),
         "blocks": [_rich([_bold(title), _text("\n"), *_lines(shown)])],
     }
 

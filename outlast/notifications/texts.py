@@ -76,7 +76,8 @@ def details(notice: Notification) -> tuple[Detail, ...]:
     if notice.request_id:
         path = notice.handoff_path[-6:]
         shown = {
-            "What": _detail(named(notice.name)),
+            "What": _detail(what_asked(notice)),
+            "Tool": _detail(named(notice.name)) if notice.headline else "",
             "Agent": _detail(named(notice.agent)),
             "Handoffs": " → ".join(excerpt(named(one), 60) for one in path) if path[1:] else "",
             "Why": _detail(notice.reason),
@@ -95,6 +96,11 @@ def details(notice: Notification) -> tuple[Detail, ...]:
     return tuple(
         Detail(label, text) for label, text in shown.items() if text or label in {"What", "Agent"}
     )
+
+
+def what_asked(notice: Notification) -> str:
+    """Return what a request asks for: the words of its policy, or the name of the call."""
+    return visible(notice.headline) if notice.headline else named(notice.name)
 
 
 def _detail(text: str | None) -> str:
@@ -164,7 +170,7 @@ def digest_lines(pending: Sequence[Notification], most: int = 20) -> tuple[Detai
     lines = [
         Detail(
             f"{one.risk} risk",
-            f"{excerpt(named(one.name), 80)} of {excerpt(named(one.agent), 60)}, run "
+            f"{excerpt(what_asked(one), 120)} of {excerpt(named(one.agent), 60)}, run "
             f"{excerpt(one.run_id, 120)} "
             f"{excerpt(one.request_id, 40)}"
             + (f", until {time_text(one.due_at_ms)}" if one.due_at_ms is not None else ""),

@@ -57,6 +57,8 @@ class Notification:
         message: what the person wrote to the model, if the request is decided.
         url: the run in the Temporal UI, if `OUTLAST_UI_URL` is set.
         commands: the commands that decide, for people to copy.
+        headline: what the call asks for, in the words of its policy, with its values in quotation
+            marks and every character visible; empty if the policy says nothing.
         attempt: the number of the attempt to deliver this notification, from 1.
     """
 
@@ -90,6 +92,7 @@ class Notification:
     message: str | None = None
     url: str | None = None
     commands: tuple[str, ...] = ()
+    headline: str = ""
     attempt: int = 1
 
     def as_json(self) -> JsonObject:
@@ -194,7 +197,16 @@ def notification(
         message=request.decision.message if request.decision is not None else None,
         url=url,
         commands=_commands(request, run_id),
+        headline=_headline(request),
     )
+
+
+def _headline(request: ApprovalRequest) -> str:
+    if not request.terms.headline:
+        return ""
+    from outlast.views.headlines import has_headline, headline_line  # few policies have one
+
+    return headline_line(request) if has_headline(request) else ""
 
 
 def _commands(request: ApprovalRequest, run_id: str) -> tuple[str, ...]:

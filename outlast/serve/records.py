@@ -37,6 +37,7 @@ from outlast.serve.access import (
 )
 from outlast.views.acts import aged, vote_problem
 from outlast.views.customer import CustomerMessage, customer_view
+from outlast.views.headlines import headline_line, title_of
 from outlast.views.proofs import NO_PROOFS, Proof, ProofReader
 from outlast.views.records import (
     ApprovalRequest,
@@ -66,7 +67,6 @@ from outlast.views.words import (
     asked_again,
     budget_line,
     deadlines,
-    request_line,
     void_words,
     who_may_decide,
 )
@@ -213,7 +213,11 @@ class RequestView(View):
     name: str = Field(description="The tool or handoff; `answer` or `budget` for the others.")
     agent: str
     handoff_path: list[str]
-    headline: str = Field(description="One line for people, in which every character is visible.")
+    title: str = Field(description="What people call the call, without any argument.")
+    headline: str = Field(
+        description="One line for people, in which every character is visible: the words of the "
+        "policy with the values in quotation marks, or the call."
+    )
     arguments: str | None = Field(
         default=None, description="As JSON text; hidden values are `[redacted]`."
     )
@@ -294,6 +298,7 @@ def request_view(
     return RequestView.of(
         shown,
         run_id=request.run_id or state.run_id,
+        title=title_of(shown),
         headline=_headline(shown, shows_arguments=bool(payloads)),
         digest=request.digest,
         edited=request.edited is not None,
@@ -319,7 +324,7 @@ def _people(request: ApprovalRequest, now_ms: int, proofs: Sequence[Proof]) -> d
     audiences = aged(request, now_ms).audiences
     has_claim = claim is not None and claim.until_ms > now_ms
     return {
-        "audience": who_may_decide(aged(request, now_ms)),
+        "audience": who_may_decide(aged(request, now_ms), at_desk=True),
         "groups": list(dict.fromkeys(name for one in audiences for name in one.groups)),
         "people": list(dict.fromkeys(name for one in audiences for name in one.subjects)),
         "votes": [
@@ -335,7 +340,7 @@ def _people(request: ApprovalRequest, now_ms: int, proofs: Sequence[Proof]) -> d
 def _headline(request: ApprovalRequest, *, shows_arguments: bool) -> str:
     if request.kind == "budget":
         return named(budget_line(request.arguments) or request.name)
-    return named(request_line(request)) if shows_arguments else named(request.name)
+    return named(headline_line(request)) if shows_arguments else named(request.name)
 
 
 def _decisions(request: ApprovalRequest, caller: Caller, target: Target) -> Iterable[ActionView]:

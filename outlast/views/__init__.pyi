@@ -5,6 +5,10 @@ from outlast.views.acts import run_problem as run_problem
 from outlast.views.customer import CustomerMessage as CustomerMessage
 from outlast.views.customer import CustomerView as CustomerView
 from outlast.views.customer import customer_view as customer_view
+from outlast.views.headlines import ArgumentRow as ArgumentRow
+from outlast.views.headlines import HeadlinePart as HeadlinePart
+from outlast.views.headlines import argument_rows as argument_rows
+from outlast.views.headlines import headline_parts as headline_parts
 from outlast.views.records import Answer as Answer
 from outlast.views.records import Case as Case
 from outlast.views.records import Comment as Comment

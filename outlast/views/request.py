@@ -6,6 +6,7 @@ from typing import Final
 
 from outlast.edges.rendering import counted, joined, named, rough, shown_time
 from outlast.loop.approvals import ALL_DECISIONS, ApprovalRequest, RequestKind, Vote
+from outlast.views.headlines import has_headline, headline_line
 from outlast.views.proofs import NO_PROOFS, PROOF_WORDS, Proof
 from outlast.views.run import RunSnapshot
 from outlast.views.words import VOTED, deadlines, who_may_decide
@@ -38,6 +39,8 @@ def facts(
         proofs: whether each of its votes is proven to the reader; none where nobody has keys.
     """
     terms = request.terms
+    if has_headline(request):
+        yield "asks", headline_line(request)
     if request.status != "pending":
         by = joined(" by ", named(request.settled_by)) if request.settled_by else ""
         yield "status", joined(request.status, by)

@@ -4,6 +4,7 @@ Words may change in any release; what decides something is elsewhere.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -258,14 +259,47 @@ def course(terms: ApprovalTerms) -> str:
 _ENDS: Final = {"approved": "approved", "expired": "rejected"}
 
 
-def who_may_decide(request: ApprovalRequest) -> str:
-    """Return who may decide a request now, with its conditions."""
+def who_may_decide(request: ApprovalRequest, *, at_desk: bool = False) -> str:
+    """Return who may decide a request now, with its conditions.
+
+    Args:
+        request: the request.
+        at_desk: whether the reader has logged in, so that a proof is no condition.
+    """
     who = named(audience_text(request.audiences) or "anybody")
     if request.terms.audience.exclude_requester:
         who = joined(who, ", but not who asked for it")
-    if not request.terms.unverified:
+    if not (request.terms.unverified or at_desk):
         who = joined(who, ", with proof of who they are")
     return who
+
+
+_AT_DESK: Final = (
+    (r"^(Approval \S+: )?.{1,300}? may not do this\. It is for", "It is for"),
+    (r"Approval \S+: ", ""),
+    (r"Approval \S+ ", "This request "),
+    (r"Claim it with force to take it over\.", "Take it from them, or wait."),
+    (r" Use the `outlast` command, or a program .*", " Ask whoever runs this desk for a key."),
+    (r" Use `outlast hold`, or hold\(\), which approves it\.", ""),
+    (r"It is asked again as \S+\.", "People are asked again."),
+    (r"cannot be decided with '(\w+)', only with [a-z, ]+\.", r"cannot be decided so (\1)."),
+)
+
+
+def at_desk(sentence: str) -> str:
+    """Return why something is not done for people at a desk: without ids, commands and options."""
+    for pattern, words in _AT_DESK:
+        sentence = re.sub(pattern, words, sentence, flags=re.DOTALL)
+    return sentence
+
+
+EFFECT: Final[dict[str, str]] = {
+    "read": "changes nothing",
+    "reversible": "can be undone",
+    "external_reversible": "can be undone elsewhere",
+    "irreversible": "cannot be undone",
+}
+"""What a call changes, for people at a desk."""
 
 
 def request_line(request: ApprovalRequest) -> str:

@@ -390,6 +390,11 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
         return f"{what} {_rules(request)} {_way(run, request)}"
     rest = "" if len(shown) <= DECIDED_LENGTH else " The query `approvals` has them in full."
     what = "a worker" if request.kind == "worker" else "approval"
+    if request.terms.headline:
+        from outlast.views.headlines import has_headline, headline_line  # few policies have one
+
+        if has_headline(request):
+            what = f"{what}: {inline(headline_line(request), EXCERPT_LENGTH)}"
     return (
         f"Waiting for {what}: {code(named(request.name))} with the arguments "
         f"{code(shown, DECIDED_LENGTH)}, called by {inline(named(request.agent))}{where}.{rest} "

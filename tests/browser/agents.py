@@ -73,10 +73,29 @@ def sign_contract(ctx: ToolContext[Any], title: str) -> str:
     return f"signed {title}"
 
 
+@function_tool(
+    title="Refund",
+    effect="reversible",
+    needs_approval=ApprovalPolicy(
+        headline="Refund {amount} EUR to {customer}", audience=BILLING, bulk=True
+    ),
+)
+def refund(ctx: ToolContext[Any], amount: float | str, customer: str) -> str:
+    """Refund a customer, and note it in the ledger.
+
+    Args:
+        amount: How much.
+        customer: Who gets it.
+    """
+    question = f"refunded {amount} to {customer}"
+    Shop.open(settings.database_path()).open_ticket(question, key=ctx.idempotency_key)
+    return question
+
+
 writer = Agent[Any](
     name="Writer",
     instructions="Write what you are asked for.",
-    tools=[write_letter, count_stock, sign_contract],
+    tools=[write_letter, count_stock, sign_contract, refund],
 )
 
 lead = Agent[Any](

@@ -34,9 +34,9 @@ async def test_a_request_comes_and_goes_in_two_inboxes(stage: Stage, windows: Wi
     await expect(desktop.get_by_text(wanted)).to_be_visible()
     await expect(phone.get_by_text(wanted)).to_be_visible()
     row = phone.locator("li", has_text="in two inboxes")
-    await row.get_by_text(wanted).click()
+    await row.locator("a.call").click()
     await phone.get_by_role("button", name="Approve").click()
-    await expect(phone.get_by_text("There is nothing left to decide")).to_be_visible()
+    await expect(phone.locator(".receipt")).to_contain_text("Approved by lee. The call runs.")
     await expect(desktop.get_by_text(wanted)).to_have_count(0)
     await handle.wait_for_answer("start")
     assert len(noted(stage, "Live")) == 1
@@ -51,14 +51,14 @@ async def test_arguments_are_edited_after_the_difference_is_shown(
     [item] = (await handle.wait_for_people()).interruptions
     page = await windows.open()
     await open_request(page, stage, "edited", item.request.id)
-    await page.get_by_text("Change the arguments").first.click()
+    await page.get_by_text("Change the details").first.click()
     await page.get_by_label("copies").fill("2")
     await page.get_by_role("button", name="Show the difference").click()
     await expect(page.locator(".diff del")).to_have_text("9")
     await expect(page.locator(".diff ins")).to_have_text("2")
     assert noted(stage, "Pirna") == []
-    await page.get_by_role("button", name="Approve with these arguments").click()
-    await expect(page.get_by_text("There is nothing left to decide")).to_be_visible()
+    await page.get_by_role("button", name="Approve with these details").click()
+    await expect(page.locator(".receipt")).to_contain_text("Approved with changes by ann.")
     await handle.wait_for_answer("start")
     assert len(noted(stage, "2 to Pirna")) == len(noted(stage, "Pirna")) == 1
 
@@ -72,6 +72,14 @@ async def test_two_people_decide_what_needs_two(stage: Stage, windows: Windows) 
     await ann.get_by_role("button", name="Approve").click()
     await expect(lee.get_by_role("button", name="1 of 2 so far")).to_be_visible()
     assert noted(stage, "Lease") == []
+    # Nothing has happened yet, so a vote can be taken back, and given again.
+    await expect(ann.locator(".receipt")).to_contain_text("1 of 2 votes")
+    await ann.locator(".receipt").get_by_role("button", name="Take my vote back").click()
+    await expect(lee.get_by_role("button", name="0 of 2 so far")).to_be_visible()
+    await open_request(ann, stage, "by two", item.request.id, ANN)
+    await ann.get_by_role("button", name="Approve").click()
+    await expect(ann.locator(".receipt")).to_contain_text("1 of 2 votes")
+    await open_request(ann, stage, "by two", item.request.id, ANN)
     await expect(ann.get_by_role("button", name="Approve")).to_be_disabled()
     await lee.get_by_role("button", name="Approve").click()
     await expect(ann.get_by_text("There is nothing left to decide")).to_be_visible()
@@ -91,7 +99,7 @@ async def test_a_person_answers_in_place_of_a_tool(stage: Stage, windows: Window
     await page.get_by_label("count").fill("12")
     await page.get_by_role("button", name="Show the answer").click()
     await page.get_by_role("button", name="Send this answer").click()
-    await expect(page.get_by_text("There is nothing left to decide")).to_be_visible()
+    await expect(page.locator(".receipt")).to_contain_text("Answered by ann.")
     answer = await handle.wait_for_answer("start")
     assert '"count": 12' in str(answer.final_output)
 
@@ -144,9 +152,9 @@ async def test_a_request_is_decided_by_keys_alone(stage: Stage, windows: Windows
         if await row.get_by_text("address Keys").count():
             break
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", name="Call: write_letter")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Write letter")).to_be_visible()
     await page.keyboard.press("a")
-    await expect(page.get_by_text("There is nothing left to decide")).to_be_visible()
+    await expect(page.locator(".receipt")).to_contain_text("Approved by ann.")
     await handle.wait_for_answer("start")
     assert len(noted(stage, "Keys")) == 1
     await page.keyboard.press("g")

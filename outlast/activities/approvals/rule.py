@@ -98,6 +98,8 @@ async def approval_rule_of(
         possible=decisions_of(tool.form),
         effect=effect,
         schema=tool.params_json_schema,
+        title=tool.title or "",
+        labels=tool.argument_titles or None,
     )
     rule = await _rule_of_tool(tool, point, policy, decided)
     if decided is None and rule is None:
@@ -184,6 +186,8 @@ class _Point:
         possible: how a person can decide about it.
         effect: the tool's effect.
         schema: JSON Schema of the arguments, if it has some.
+        title: what people call the tool; empty for its name.
+        labels: what people call its arguments, by their names.
     """
 
     invocation: Invocation
@@ -192,6 +196,8 @@ class _Point:
     possible: Sequence[DecisionType]
     effect: str | None = None
     schema: JsonObject | None = None
+    title: str = ""
+    labels: JsonObject | None = None
 
     async def rule(
         self, policy: ApprovalPolicy, decided: Checker | None = None
@@ -211,7 +217,10 @@ class _Point:
 
     async def gated(self, policy: ApprovalPolicy) -> RequiredApproval:
         """Return under which terms people decide, and why."""
-        terms, bound = policy.terms(self.effect, possible=self.possible), ""
+        terms, bound = (
+            policy.terms(self.effect, possible=self.possible, title=self.title, labels=self.labels),
+            "",
+        )
         if policy.binds is not None:
             values, bound = await _bound(policy.binds, policy.redact, self.invocation.wrapper)
             terms = replace(terms, bound=digest_of(values))

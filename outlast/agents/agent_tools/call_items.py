@@ -27,7 +27,7 @@ def call_item(item: Item, tool: FunctionTool | None, agent_of: AgentOfName) -> R
         item,
         agent_of,
         description=tool.description,
-        title=tool.mcp_title if isinstance(tool, MCPFunctionTool) else None,
+        title=tool.mcp_title if isinstance(tool, MCPFunctionTool) else tool.title,
         tool_origin=origin,
     )
 

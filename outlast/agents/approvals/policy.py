@@ -166,6 +166,9 @@ class ApprovalPolicy:
             dict of names and JSON values, such as `lambda ctx: {"payee": ctx.context.iban}`. People
             read them, but those that `redact` names. Before the call runs it is called again: a
             difference asks again. If it fails, people read that, and decide without.
+        headline: what a call asks for, with places for its arguments, such as "Refund {amount} EUR
+            to {customer.name}"; None: the tool's title. Values are marked as values, so that none
+            passes for these words. A call that lacks one of them is shown by its title.
         reason: why a person decides, for the reviewer.
         customer_text: what the customer reads on the desk's pages and in front ends while a request
             waits, such as "A colleague checks this."; None: nothing.
@@ -191,6 +194,7 @@ class ApprovalPolicy:
     unverified: Unverified | None = None
     when: Callable[[RunContextWrapper[Any], Any, str], bool | Awaitable[bool]] | None = None
     binds: Callable[[RunContextWrapper[Any]], Any] | None = None
+    headline: str | None = None
     reason: str | None = None
     customer_text: str | None = None
     response_schema: JsonObject | None = None
@@ -298,8 +302,13 @@ class ApprovalPolicy:
         tool_effect: str | None = None,
         *,
         possible: Sequence[DecisionType] = records.ALL_DECISIONS,
+        title: str = "",
+        labels: JsonObject | None = None,
     ) -> ApprovalTerms:
-        """Return the terms of a request; `possible` are the types of decision that fit the call."""
+        """Return the terms of a request; `possible` are the types of decision that fit the call.
+
+        `title` and `labels` are what people call the tool and its arguments.
+        """
         risk = self.risk_of(tool_effect)
         audience = cast("Audience | None", self.audience)
         allow = possible if self.allow is None else self.allow
@@ -324,6 +333,9 @@ class ApprovalPolicy:
             response_schema=self.response_schema,
             policy=self.name,
             customer_text=self.customer_text,
+            title=title,
+            headline=self.headline or "",
+            labels=labels,
         )
 
     def check_fits(
@@ -352,10 +364,60 @@ class ApprovalPolicy:
                 f"{owner}: redact names {unknown[0]!r}, which is no argument. "
                 f"The arguments are {', '.join(sorted(names)) or 'none'}."
             )
+        for path in () if self.headline is None else _places(self.headline):
+            if problem := _unknown_place(path, schema):
+                raise UserError(f"{owner}: headline={self.headline!r}: {problem}")
 
 
 def _place(field: str) -> str:
     return f"ApprovalPolicy({field}=...)"
+
+
+def _check_headline(place: str, value: object) -> None:
+    from outlast.edges.placeholders import parts_of  # few policies have a headline
+
+    check_name(place, value)
+    try:
+        parts_of(cast("str", value))
+    except ValueError as error:
+        raise UserError(f"{place} {value!r:.200}: {error}.") from None
+
+
+def _places(headline: str) -> list[tuple[str, ...]]:
+    from outlast.edges.placeholders import Place, parts_of
+
+    return [one.path for one in parts_of(headline) if isinstance(one, Place)]
+
+
+def _unknown_place(path: tuple[str, ...], schema: JsonObject | None) -> str:
+    """Return why no call has a value for a place of a headline; empty where the schema is open."""
+    node: JsonObject | None = schema
+    for at, name in enumerate(path):
+        names = argument_names(node)
+        if names is None:
+            is_leaf = at > 0 and (node or {}).get("type") in _WITHOUT_FIELDS
+            return f"{'.'.join(path[:at])} has no fields." if is_leaf else ""
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            what = f"{'.'.join(path[:at])} has no field" if at else "no argument is named"
+            return f"{what} {name!r}. There are: {known}."
+        node = _resolved(cast("JsonObject", cast("JsonObject", node)["properties"])[name], schema)
+    return ""
+
+
+_WITHOUT_FIELDS: Final = frozenset({"string", "integer", "number", "boolean", "null", "array"})
+
+
+def _resolved(node: object, root: JsonObject | None) -> JsonObject | None:
+    """Return a schema with its reference into `$defs` resolved; None if it is no such schema."""
+    found = cast("JsonObject", node) if isinstance(node, dict) else None
+    reference = str((found or {}).get("$ref", ""))
+    if not reference:
+        return found
+    defs = (root or {}).get("$defs")
+    named = cast("JsonObject", defs) if isinstance(defs, dict) else {}
+    target = named.get(reference.removeprefix("#/$defs/"))
+    return cast("JsonObject", target) if isinstance(target, dict) else None
 
 
 def names_of(place: str, names: object) -> tuple[str, ...]:
@@ -444,6 +506,7 @@ _FIELD_CHECKS: Final[dict[str, Rule]] = {
     "redact_for": names_of,
     "when": called_with("context", "arguments", "call_id"),
     "binds": called_with("context"),
+    "headline": _check_headline,
     "reason": check_name,
     "customer_text": _check_customer_text,
     "response_schema": _check_schema,

@@ -24,7 +24,12 @@ from outlast.agents.mcp.server import (
 )
 from outlast.agents.schemas.strict_schema import strict_schema
 from outlast.agents.tools.custom_data import as_custom_data
-from outlast.agents.tools.definition import FunctionTool, ToolRetry, default_tool_error
+from outlast.agents.tools.definition import (
+    FunctionTool,
+    ToolRetry,
+    default_tool_error,
+    title_of_stranger,
+)
 from outlast.agents.user_types import object_problem
 from outlast.loop.values import JsonObject
 
@@ -193,6 +198,8 @@ def function_tool_of(
         tool_input_guardrails=list(server.tool_input_guardrails or []),
         tool_output_guardrails=list(server.tool_output_guardrails or []),
         tool_origin=ToolOrigin(ToolOriginType.MCP, mcp_server_name=server.name),
+        title=title_of_stranger(title) or None,
+        argument_titles={},
         mcp_title=title,
         mcp_annotations=annotations,
     )

@@ -16,6 +16,8 @@ from outlast.agents.checks import (
     Rule,
     check_count,
     check_fields,
+    check_name,
+    check_printable,
     duration,
     json_problem,
     optional,
@@ -31,6 +33,7 @@ from outlast.agents.schemas.provider_names import is_tool_name
 from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
 from outlast.agents.tools.custom_data import CustomDataExtractor
 from outlast.agents.tools.programs import ToolCaller, check_callers, checked_schema
+from outlast.edges.rendering import head, visible
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
@@ -180,6 +183,10 @@ class FunctionTool:
         name: the tool's name; also the activity type `tool:<name>`. Providers get a name in ASCII
             instead, if it has other letters.
         description: the tool's description for the model.
+        title: what people call the tool where they decide about its calls, such as "Refund"; None
+            for its name. The model does not read it.
+        argument_titles: what people call the arguments, by their names; None: the `title` of each
+            in the schema, as `Field(title="Amount in EUR")` sets it. The model does not read them.
         params_json_schema: JSON Schema of the arguments; made strict if `strict_json_schema`.
         on_invoke_tool: called with (context, arguments as JSON text); returns the result.
         validate: called with the arguments as JSON text, also before a person decides; returns
@@ -232,6 +239,8 @@ class FunctionTool:
     params_json_schema: JsonObject
     on_invoke_tool: ToolFunction
     _: KW_ONLY
+    title: str | None = None
+    argument_titles: JsonObject | None = None
     validate: Callable[[str], str | None] | None = None
     altered: Callable[[str], str] | None = None
     defaults: Mapping[str, Any] | None = None
@@ -292,6 +301,8 @@ class FunctionTool:
             setattr(self, name, adopted(getattr(self, name) or [], adopted_guardrail))
         self.retry = _retry_policy(self.retry, owner)
         check_fields(self, _RULES, owner)
+        if self.argument_titles is None:
+            self.argument_titles = _argument_titles(self.params_json_schema)
         if self.fast and self.needs_approval is not False:
             raise UserError(
                 f"{owner}: fast=True does not go with needs_approval. A fast tool runs inside the "
@@ -310,6 +321,37 @@ class FunctionTool:
             except NoStrictForm as error:
                 logger.warning("%s Until then it is offered without strict mode.", error)
                 self.strict_json_schema = False
+
+
+def _argument_titles(schema: JsonObject) -> JsonObject:
+    properties = schema.get("properties")
+    fields = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
+    named = {name: cast("JsonObject", one) for name, one in fields.items() if isinstance(one, dict)}
+    titles = {name: title_of_stranger(one.get("title")) for name, one in named.items()}
+    return {name: title for name, title in titles.items() if title}
+
+
+def title_of_stranger(title: object) -> str:
+    """Return a title that nobody has checked as people read it: visible, in one line, and cut."""
+    return head(visible(" ".join(title.split())), LONGEST_TITLE) if isinstance(title, str) else ""
+
+
+def _check_title(place: str, value: object) -> None:
+    check_name(place, value)
+    title = cast("str", value)
+    check_printable(place, title, is_name=True)
+    if len(title) > LONGEST_TITLE:
+        raise UserError(f"{place} must have at most {LONGEST_TITLE} characters.")
+
+
+def _check_titles(place: str, value: object) -> None:
+    if not isinstance(value, dict):
+        raise UserError(f"{place} must be a dict of titles by the names of arguments.")
+    for name, title in cast("dict[str, object]", value).items():
+        _check_title(f"{place}: the title of {name!r}", title)
+
+
+LONGEST_TITLE: Final = 80
 
 
 class CommonToolOptions(TypedDict, total=False):
@@ -358,6 +400,8 @@ def _check_schema(place: str, schema: Any) -> None:
 
 
 _RULES: Final[dict[str, Rule]] = {
+    "title": optional(_check_title),
+    "argument_titles": optional(_check_titles),
     "allowed_callers": check_callers,
     "params_json_schema": _check_schema,
     "on_invoke_tool": called_with("context", "arguments"),

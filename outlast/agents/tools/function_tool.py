@@ -57,6 +57,7 @@ class ToolOptions(AttemptOptions, total=False):
 
     name_override: str | None
     description_override: str | None
+    title: str | None
     docstring_style: DocstringStyle | None
     use_docstring_info: bool
     strict_mode: bool

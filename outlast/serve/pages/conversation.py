@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import UserError
 from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
+from outlast.client.results.pending_waits import pending_waits
 from outlast.client.timeline import Step
 from outlast.deliveries.problems import Problem, Refused
 from outlast.dev.data_dir import run_link
@@ -56,11 +57,11 @@ from outlast.serve.pages.page import (
     show_page,
 )
 from outlast.serve.pages.parts import wanted_key
-from outlast.serve.pages.schema_form import parse_json
+from outlast.serve.pages.schema_form import ABSENT, flat_form, parse_json, read_form
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.proofs import ProofReader
-from outlast.views.records import CancelMode, CaseDeed
+from outlast.views.records import CancelMode, CaseDeed, Json
 from outlast.views.run import RunSnapshot, own_requests
 from outlast.views.trouble import QUIET, ServerFacts
 from outlast.views.words import KEPT
@@ -402,11 +403,26 @@ async def _extend(asked: DeskRequest, form: Form) -> str:
     return ""
 
 
-async def _finish(asked: DeskRequest, form: Form) -> str:
+async def _delivered(asked: DeskRequest, form: Form) -> Json:
+    """Return the value of a wait that somebody entered, by its fields or as JSON."""
+    token, name = form.exact("token"), form.exact("fields")
+    if name:
+        waits = pending_waits(await asked.handle.state())
+        schema = next((one.schema for one in waits if one.token == token), None)
+        if flat_form(schema, name) is None:
+            raise UserError("It does not wait any more.")
+        entered = read_form(schema, ABSENT, name, form)
+        if entered.problems:
+            raise UserError("; ".join(dict.fromkeys(entered.problems.values())))
+        return entered.value
     text = form.exact("value").strip()
     if not text:
         raise UserError("Write the value as JSON; a text is in quotes.")
-    receipt = await deliver(asked, form.exact("token"), parse_json(text))
+    return parse_json(text)
+
+
+async def _finish(asked: DeskRequest, form: Form) -> str:
+    receipt = await deliver(asked, form.exact("token"), await _delivered(asked, form))
     if receipt.at is None:
         return f"No worker is there: the server keeps {receipt.name} until one starts."
     return f"Delivered {receipt.name}; its tool goes on."

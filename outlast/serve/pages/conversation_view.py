@@ -23,6 +23,7 @@ from outlast.edges.rendering import arguments_text, counted, json_text
 from outlast.pricing import Cost, usd_of
 from outlast.serve.access import CASE_DEEDS, Action, Caller, Staff, Target, may, redaction_for
 from outlast.serve.budgets import Extension, extension_of
+from outlast.serve.pages.schema_form import Field, flat_form
 from outlast.serve.records import RequestView, proof_of_step, request_view
 from outlast.serve.troubles import seen_troubles
 from outlast.views.acts import same_person
@@ -518,7 +519,7 @@ class Conversation:
         customer: what the customer sees.
         steps: what the run did.
         waiting: the pending requests, and by how much each would extend a budget.
-        parked: what tools wait for outside of the run.
+        parked: what tools wait for outside of the run, and the form for its value; None for JSON.
         budgets: what was used of each budget.
         cost: what its model calls cost.
         trouble: what keeps it from going on.
@@ -534,7 +535,7 @@ class Conversation:
     customer: CustomerSide
     steps: Sequence[Step]
     waiting: tuple[tuple[RequestView, Extension | None], ...]
-    parked: tuple[PendingWait, ...]
+    parked: tuple[tuple[PendingWait, Field | None], ...]
     budgets: tuple[str, ...]
     cost: Cost
     trouble: tuple[Trouble, ...]
@@ -629,6 +630,11 @@ _ACTIONS: Final[tuple[Action, ...]] = (
 )
 
 
+def _parked(state: RunSnapshot) -> tuple[tuple[PendingWait, Field | None], ...]:
+    waits = pending_waits(state) if state.outcome is None else ()
+    return tuple((one, flat_form(one.schema, f"wait-{at}")) for at, one in enumerate(waits, 1))
+
+
 def conversation(
     state: RunSnapshot,
     steps: Sequence[Step],
@@ -670,7 +676,7 @@ def conversation(
         waiting=tuple(
             (see(FoundRequest(one, state)), extension_of(one)) for one in state.pending_approvals
         ),
-        parked=pending_waits(state) if state.outcome is None else (),
+        parked=_parked(state),
         budgets=tuple(budget_lines(state, at_ms)),
         cost=Cost.of_state(state),
         trouble=seen_troubles(state, facts, caller),

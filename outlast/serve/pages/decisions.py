@@ -8,7 +8,7 @@ from outlast.agents.errors import AgentsException, RunNotFound
 from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.deliveries.problems import Problem, Refused
-from outlast.edges.rendering import named
+from outlast.edges.rendering import joined, named
 from outlast.serve.access import Caller, redaction_for
 from outlast.serve.api import find
 from outlast.serve.budgets import amount_of, extended
@@ -18,6 +18,14 @@ from outlast.serve.problems import problem_of
 from outlast.serve.records import RequestView, action_of
 from outlast.serve.routing import DeskRequest
 from outlast.views.acts import is_queued
+from outlast.views.headlines import (
+    ArgumentRow,
+    HeadlinePart,
+    argument_rows,
+    headline_parts,
+    rest_of,
+    title_of,
+)
 from outlast.views.records import (
     LONGEST_CLAIM_MINUTES,
     ApprovalRequest,
@@ -26,7 +34,15 @@ from outlast.views.records import (
     VoteType,
 )
 from outlast.views.run import RunSnapshot
-from outlast.views.words import KEPT, asked_again, changed, receipt, request_line, void_words
+from outlast.views.words import (
+    KEPT,
+    asked_again,
+    at_desk,
+    changed,
+    receipt,
+    request_line,
+    void_words,
+)
 
 Deed = Literal[
     "approve",
@@ -93,7 +109,7 @@ def words_of(deed: str, found: FoundRequest, caller: Caller) -> str:
     if deed != DECIDED:
         return DONE.get(deed, "")
     if (again := asked_again(request, state.approvals)) is not None:
-        return redaction_for(caller, state).text(void_words(again))
+        return redaction_for(caller, state).text(at_desk(void_words(again)))
     return receipt(
         request,
         status=request.status,
@@ -115,6 +131,11 @@ class Refusal:
 
     deed: str
     problem: Problem
+
+    @property
+    def words(self) -> str:
+        """The problem for people at a desk."""
+        return at_desk(self.problem.message)
 
 
 async def root_of(asked: DeskRequest) -> RunSnapshot:
@@ -242,7 +263,7 @@ NOT_OFFERED: Final = "The policy of this request does not allow it."
 def problems_of(view: RequestView) -> dict[str, str]:
     """Return why the caller cannot do each thing; empty for what they can do."""
     names = ("approve", "edit", "reject", "respond", "ask_back", "withdraw", "claim", "unclaim")
-    offered = {one.name: one.problem or "" for one in view.decisions}
+    offered = {one.name: at_desk(one.problem or "") for one in view.decisions}
     return {name: offered.get(name, NOT_OFFERED) for name in names}
 
 
@@ -251,14 +272,61 @@ def as_seen(request: ApprovalRequest, view: RequestView) -> ApprovalRequest:
     return request if view.arguments is None else replace(request, arguments=view.arguments)
 
 
-def line_of(request: ApprovalRequest, view: RequestView) -> str:
-    """Return a request in one line, as far as its reader may see it, with all characters visible.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a request asks for, as its reader may see it. A view is JSON, and does not mark values.
 
-    A view is JSON, which does not say that its headline is visible already.
+    Attributes:
+        parts: the words of its policy and the values of its call; its title for other readers.
+        line: the whole call in one line.
+        rows: its arguments; None if they are no object, or the reader may not see them.
+        rest: those of them that `parts` do not show.
+        tool: the name of its tool; empty for what is no tool.
+        customer: the name of the customer; empty if nobody said.
     """
-    if view.arguments is None and request.kind != "budget":
-        return named(request.name)
-    return named(request_line(as_seen(request, view)))
+
+    parts: tuple[HeadlinePart, ...]
+    line: str
+    rows: tuple[ArgumentRow, ...] | None
+    rest: tuple[ArgumentRow, ...] | None
+    tool: str
+    customer: str
+
+    @property
+    def can_be_decided_in_a_list(self) -> bool:
+        """Whether a list shows all that a person decides about."""
+        return len(self.line) <= LONGEST_IN_LIST and self.rest is not None
+
+
+def asked_of(request: ApprovalRequest, view: RequestView, customer: str) -> Asked:
+    """Return what a request asks for; the customer is named as its reader may see it."""
+    is_shown = view.arguments is not None or request.kind == "budget"
+    return asked_seen(as_seen(request, view), is_shown=is_shown, customer=customer)
+
+
+def asked_seen(seen: ApprovalRequest, *, is_shown: bool = True, customer: str = "") -> Asked:
+    """Return what a request asks for; `seen` has nothing that its reader may not see.
+
+    Args:
+        seen: the request.
+        is_shown: whether the reader may see arguments.
+        customer: the name of the customer.
+    """
+    request = seen
+    is_tool = request.kind not in {"output", "budget"}
+    tool = joined(request.source, " · ", request.name) if request.source else named(request.name)
+    return Asked(
+        parts=headline_parts(seen) if is_shown else (HeadlinePart(title_of(seen)),),
+        line=named(request_line(seen)) if is_shown else named(request.name),
+        rows=argument_rows(seen) if is_shown else None,
+        rest=rest_of(seen) if is_shown else None,
+        tool=tool if is_tool else "",
+        customer=customer,
+    )
+
+
+LONGEST_IN_LIST: Final = 200
+"""How long a call may be to be decided in a list, which shows all of it."""
 
 
 def _done(receipt: DecisionReceipt, request: ApprovalRequest, deed: str) -> Done:

@@ -21,9 +21,9 @@ from outlast.edges import rendering
 from outlast.pricing import dollars
 from outlast.views.mentions import mention_parts, mention_tag
 from outlast.views.proofs import PROOF_WORDS
-from outlast.views.records import VoteType
+from outlast.views.records import ApprovalStatus, VoteType
 from outlast.views.trouble import trouble_words
-from outlast.views.words import VOTED, request_line
+from outlast.views.words import EFFECT, STATUS, VOTED, at_desk
 
 LONGEST_MARKDOWN: Final = 20_000
 """The most characters that are read as Markdown: some texts of 20,000 take half a second."""
@@ -81,12 +81,6 @@ def line(text: str) -> rendering.Shown:
 
 def _json_text(value: Any) -> rendering.Shown:
     return rendering.json_text(value, indent=2)
-
-
-def _argument_pairs(arguments: str) -> tuple[tuple[rendering.Shown, rendering.Shown], ...] | None:
-    if len(arguments) > rendering.LONGEST_READ:
-        return None
-    return rendering.argument_pairs(arguments)
 
 
 def mentioning(text: str, me: str = "") -> Markup:
@@ -252,6 +246,11 @@ def number(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
 
 
+def counted_of(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 message` or `1,200 messages`."""
+    return rendering.counted(count, noun)
+
+
 # --- Attributes and words ------------------------------------------------------------------------
 
 _STATUS_CLASSES: Final = {
@@ -272,6 +271,16 @@ def status_class(status: str) -> str:
 def voted(kind: VoteType) -> str:
     """Return what somebody did, after their name."""
     return VOTED[kind]
+
+
+def status_word(status: ApprovalStatus) -> str:
+    """Return what has become of a request, in a word or a few."""
+    return STATUS.get(status, status)
+
+
+def effect_word(effect: str) -> str:
+    """Return what a call changes."""
+    return EFFECT.get(effect, effect)
 
 
 def marked(name: str, is_on: object) -> Markup:
@@ -300,7 +309,10 @@ GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "marked": marked,
     "mention_tag": mention_tag,
     "posts": posts,
+    "at_desk": at_desk,
+    "effect_word": effect_word,
     "status_class": status_class,
+    "status_word": status_word,
     "unable": unable,
     "voted": voted,
 }
@@ -308,12 +320,13 @@ GLOBALS: Final[dict[str, Callable[..., Any]]] = {
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "age": age,
-    "argument_pairs": _argument_pairs,
     "clock": clock,
+    "counted": counted_of,
     "date_time": date_time,
     "deadline": deadline,
     "duration": rendering.rough,
     "excerpt": excerpt,
+    "in_one_line": rendering.one_line,
     "initials": initials,
     "json_text": _json_text,
     "line": line,
@@ -323,7 +336,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "named": rendering.named,
     "number": number,
     "proof_words": PROOF_WORDS.__getitem__,
-    "request_line": request_line,
     "rows": rows,
     "trouble": trouble_words,
     "whole": whole,

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import AgentsException
 from outlast.client.inbox import (
+    BulkOutcome,
     BulkStep,
     HeldConversation,
     Inbox,
@@ -28,7 +29,14 @@ from outlast.serve.access import redaction_for
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
 from outlast.serve.pages.conversation_view import customer_name
-from outlast.serve.pages.decisions import Refusal, act, line_of, problems_of
+from outlast.serve.pages.decisions import (
+    Asked,
+    Refusal,
+    act,
+    asked_of,
+    asked_seen,
+    problems_of,
+)
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -41,10 +49,17 @@ from outlast.serve.pages.page import (
     show_page,
     version_of,
 )
+from outlast.serve.pages.receipts import (
+    bulk_receipts,
+    goes_to,
+    list_of,
+    receipt_of,
+)
 from outlast.serve.records import RequestView, request_view
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.trouble import Trouble
+from outlast.views.words import at_desk
 
 SHOWN: Final = 100
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
@@ -145,7 +160,9 @@ async def _inbox(asked: DeskRequest) -> Response:
         entries = await Inbox(asked.desk.client).urgent(limit=limit, **criteria)
         is_whole = len(entries) < limit
     listed = _listed(wanted, entries, is_whole=is_whole)
-    return page(asked, "inbox.html", "Inbox", groups=asked.person.groups, **listed)
+    receipt = await receipt_of(asked)
+    values = {"groups": asked.person.groups, "receipt": receipt}
+    return page(asked, "inbox.html", "Inbox", **values, **listed)
 
 
 async def _live(asked: DeskRequest) -> Response:
@@ -200,7 +217,7 @@ async def _requests_of(
     asked: DeskRequest, run_id: str, refusal: Refusal | None = None, done: str = ""
 ) -> str:
     """Return the requests of a run as a piece of the list, read from its history."""
-    views: list[tuple[RequestView, str]] = []
+    views: list[tuple[RequestView, Asked]] = []
     hold: HeldConversation | None = None
     problem = customer = ""
     trouble: tuple[Trouble, ...] = ()
@@ -214,13 +231,17 @@ async def _requests_of(
             customer = customer_name(state, redaction_for(asked.caller, state))
         see = partial(request_view, caller=asked.caller, proofs=proofs)
         shown = map(see, found)
-        views = [(view, line_of(one.request, view)) for view, one in zip(shown, found, strict=True)]
+        views = [
+            (view, asked_of(one.request, view, customer))
+            for view, one in zip(shown, found, strict=True)
+        ]
     except (AgentsException, TimeoutError) as error:
         problem = str(error) or "Its history takes too long to be read."
     return fragment(
         asked,
         "inbox_requests.html",
         run_id=run_id,
+        customer=customer,
         views=views,
         problems_of=problems_of,
         hold=hold,
@@ -263,11 +284,17 @@ async def _plan(asked: DeskRequest) -> Response:
 def _planned(steps: Sequence[BulkStep]) -> dict[str, Any]:
     able = sum(step.request is not None and step.problem is None for step in steps)
     return {
-        "steps": [(step, quote(step.entry.run_id, safe="")) for step in steps],
+        "steps": [
+            (step, quote(step.entry.run_id, safe=""), _asked_by(step), at_desk(step.problem or ""))
+            for step in steps
+        ],
         "able": able,
         "able_words": counted(able, "request"),
-        "outcomes": None,
     }
+
+
+def _asked_by(step: BulkStep) -> Asked | None:
+    return None if step.request is None else asked_seen(step.shown or step.request)
 
 
 async def _steps(asked: DeskRequest, form: Form) -> tuple[BulkStep, ...]:
@@ -292,15 +319,36 @@ async def _decide_all(asked: DeskRequest) -> Response:
         for one in steps
         if one.request is not None and one.request.digest in seen and one.problem is None
     ]
-    outcomes = await Inbox(asked.desk.client).decide_all(
-        agreed,
-        "approve" if decision == "approve" else "reject",
-        by=asked.person,
-        message=form.text("message").strip() or None,
+    outcomes: Sequence[BulkOutcome] = ()
+    if agreed:
+        outcomes = await Inbox(asked.desk.client).decide_all(
+            agreed,
+            "approve" if decision == "approve" else "reject",
+            by=asked.person,
+            message=form.text("message").strip() or None,
+        )
+    decided = {(one.run_id, one.request_id) for one in outcomes}
+    shown = [one.partition(" ") for one in form.all("agreed")]
+    asked_for = [(unquote(key), request_id) for request_id, _, key in shown]
+    asked_for += [(one.entry.run_id, one.request.id if one.request else "") for one in steps]
+    left = [one for one in dict.fromkeys(asked_for) if one not in decided]
+    query = {"decision": decision, "list": list_of(outcomes, left)}
+    return goes_to(asked, link(asked, "inbox", "decided", **query))
+
+
+async def _decided(asked: DeskRequest) -> Response:
+    """Show what a bulk decision did, also after a reload: the address says which requests."""
+    given = asked.http.query_params
+    receipts = await bulk_receipts(asked, given.get("list", ""))
+    taken = [one for one in receipts if one.fate in {"taken", "kept"}]
+    return page(
+        asked,
+        "inbox_decided.html",
+        "Decided together",
+        verb="rejected" if given.get("decision") == "reject" else "approved",
+        taken=taken,
+        left=[one for one in receipts if one not in taken],
     )
-    left = max(0, len(seen) - len(agreed))
-    values: dict[str, Any] = {"outcomes": outcomes, "decision": decision, "left": left}
-    return page(asked, "inbox_bulk.html", "Decide together", **{**_planned(()), **values})
 
 
 async def _home(asked: DeskRequest) -> Response:
@@ -312,6 +360,7 @@ ROUTES: Final[list[BaseRoute]] = [
     route("/inbox", _inbox, action="inbox", show=show_page, soon=True),
     route("/inbox/live", _live, action="inbox"),
     route("/inbox/plan", _plan, action="decide", methods=["POST"], show=show_page),
+    route("/inbox/decided", _decided, action="inbox", show=show_page),
     route("/inbox/decide", _decide_all, action="decide", methods=["POST"], show=show_page),
     route("/inbox/requests/{run_id}", _requests, action="view_run", show=show_page, soon=True),
     route(

@@ -26,7 +26,7 @@ from outlast.serve.pages.decisions import (
     Refusal,
     act,
     as_seen,
-    line_of,
+    asked_of,
     problems_of,
     root_of,
     words_of,
@@ -41,6 +41,7 @@ from outlast.serve.pages.page import (
     show_page,
     version_of,
 )
+from outlast.serve.pages.receipts import GOES_ON, Receipt, goes_to, next_address, receipt_of
 from outlast.serve.pages.schema_form import (
     ABSENT,
     Change,
@@ -56,6 +57,7 @@ from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.acts import options_to_decide
 from outlast.views.customer import CustomerMessage, customer_view
+from outlast.views.headlines import text_of
 from outlast.views.records import ApprovalRequest, Json
 from outlast.views.redaction import Redaction
 from outlast.views.run import RunSnapshot
@@ -66,15 +68,6 @@ MOST_MESSAGES: Final = 30
 EDIT: Final = "arguments"
 RESPOND: Final = "answer"
 """What the names of the fields of the two forms begin with."""
-
-TITLES: Final = {
-    "tool": "Call",
-    "handoff": "Handoff",
-    "output": "Answer",
-    "budget": "Budget",
-    "worker": "No worker",
-}
-"""What waits, in a word; a kind that is not among them is shown by its own name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +100,8 @@ async def _request(asked: DeskRequest) -> Response:
         asked,
         root,
         found,
-        done=words_of(given.get("did", ""), found, asked.caller),
+        done="" if given.get("after") else words_of(given.get("did", ""), found, asked.caller),
+        receipt=await receipt_of(asked),
     )
     # A mail's link: the id of its run may have been used again since.
     present = str(found.request.requested_at_ms)
@@ -121,6 +115,10 @@ async def _decide(asked: DeskRequest) -> Response:
     if form.exact("deed") in {"edit", "respond"} and form.exact("step") != "send":
         return await _preview(asked, form)
     outcome = await act(asked, form)
+    if isinstance(outcome, Done) and outcome.deed in GOES_ON:
+        return goes_to(
+            asked, await next_address(asked, asked.parameter("request_id"), outcome.deed)
+        )
     if isinstance(outcome, Done):
         parts = ("conversations", asked.run_id, "requests", asked.parameter("request_id"))
         return see_other(asked, *parts, did=outcome.deed)
@@ -185,6 +183,7 @@ async def _shown(
     refusal: Refusal | None = None,
     draft: Draft | None = None,
     sent: Form | None = None,
+    receipt: Receipt | None = None,
 ) -> dict[str, Any]:
     """Return what the templates have."""
     request = found.request
@@ -195,19 +194,23 @@ async def _shown(
     messages = customer_view(root)
     trouble = await asked.desk.troubles.of(asked.run_id, root, asked.caller)
     hides = [redaction_for(asked.caller, one) for one in (root, found.state)]
+    customer = customer_name(root, hides[0])
+    what = asked_of(found.request, view, customer)
     talk = [_without_hidden(one, hides) for one in (*messages.messages, *messages.unread)]
     return {
-        "title": f"{TITLES.get(request.kind, request.kind)}: {rendering.excerpt(request.name, 80)}",
-        "kind": TITLES.get(request.kind, request.kind),
+        "title": rendering.joined(
+            what.customer, ": " if what.customer else "", rendering.head(text_of(what.parts), 120)
+        ),
+        "what": what,
+        "receipt": receipt,
         "version": f"{version_of(view, trouble)}.{version_of(len(talk), talk[-1:])}",
         "view": view,
         "trouble": trouble,
-        "line": line_of(request, view),
         "nav": "/inbox",
         "able": problems_of(view),
         "other_person": _other_person(asked, found),
         "run_id": asked.run_id,
-        "customer": customer_name(root, hides[0]),
+        "customer": customer,
         "request_id": request.id,
         "arguments": _arguments(view),
         "repeated": rendering.repeated_keys(request.arguments),
@@ -264,7 +267,11 @@ def _edit_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
         return draft.field
     if "edit" not in request.terms.allow or extension_of(request) is not None:
         return None
-    return form_field(_schema_for(request), _value_of(request), EDIT)
+    return form_field(_schema_for(request), _value_of(request), EDIT, _titles(request))
+
+
+def _titles(request: ApprovalRequest) -> dict[str, str]:
+    return {name: str(title) for name, title in (request.terms.labels or {}).items()}
 
 
 def _schema_for(request: ApprovalRequest) -> dict[str, Json] | None:
@@ -285,7 +292,8 @@ def _draft(request: ApprovalRequest, form: Form) -> Draft:
     deed, add = form.exact("deed"), form.exact("add")
     if deed == "edit":
         before: Json = _value_of(request)
-        entered = read_form(_schema_for(request), before, EDIT, form, add=add)
+        titles = _titles(request)
+        entered = read_form(_schema_for(request), before, EDIT, form, add=add, titles=titles)
         if not isinstance(cast("object", entered.value), dict):
             entered = _refused(entered, EDIT, "The arguments must be a JSON object.")
     else:
@@ -321,7 +329,8 @@ def _sent_draft(request: ApprovalRequest, form: Form) -> Draft | None:
         value = parse_json(form.exact(name))
     except UserError:
         return None
-    field = form_field(schema, value, EDIT if deed == "edit" else RESPOND)
+    name, titles = (EDIT, _titles(request)) if deed == "edit" else (RESPOND, {})
+    field = form_field(schema, value, name, titles)
     return _made_draft(form, field, before, value)
 
 

@@ -57,6 +57,7 @@ class Field:
     Attributes:
         name: its name in the form, unique.
         label: the name of the value, as the tool has it.
+        title: what people call the value.
         kind: how it is shown.
         shown: its value as the form shows it; for a choice, the number of the choice.
         description: what the schema says about it; its author may be a stranger.
@@ -77,6 +78,7 @@ class Field:
     name: str
     label: str
     kind: Kind
+    title: str = ""
     shown: str = ""
     description: str = ""
     required: bool = True
@@ -126,15 +128,31 @@ class Change:
 # --- Making a form ---------------------------------------------------------------------------------
 
 
-def form_field(schema: JsonObject | None, value: Value, name: str) -> Field:
+def form_field(
+    schema: JsonObject | None,
+    value: Value,
+    name: str,
+    titles: Mapping[str, str] | None = None,
+) -> Field:
     """Return the form for a value.
 
     Args:
         schema: the JSON Schema; None if there is none.
         value: the value now; ABSENT for none.
         name: what the names of the fields begin with.
+        titles: what people call the fields of the value, if not as their schemas say.
     """
-    return _Maker(schema or {}).root(value, name)
+    return _Maker(schema or {}, titles=titles).root(value, name)
+
+
+def flat_form(schema: JsonObject | None, name: str) -> Field | None:
+    """Return the form for a value that is sent at once; None if its fields cannot show the value.
+
+    Lists grow only where a page shows the form again.
+    """
+    made = None if schema is None else form_field(schema, ABSENT, name)
+    is_flat = made is not None and all(one.kind not in {"array", "json"} for one in _walk(made))
+    return made if is_flat else None
 
 
 @dataclass(frozen=True)
@@ -168,9 +186,15 @@ class _Sent:
 class _Maker:
     """Makes the fields of one schema, whose author may be a stranger: their number is bounded."""
 
-    def __init__(self, root: JsonObject, sent: _Sent | None = None) -> None:
+    def __init__(
+        self,
+        root: JsonObject,
+        sent: _Sent | None = None,
+        titles: Mapping[str, str] | None = None,
+    ) -> None:
         self._root = root
         self._sent = sent
+        self._titles: Mapping[str, str] = titles or {}
         self._left = MOST_FIELDS
 
     def root(self, value: Value, name: str) -> Field:
@@ -191,9 +215,13 @@ class _Maker:
         shown = REDACTED if is_hidden else ""
         if not (is_hidden or is_nothing or kind in {"object", "array"}):
             shown = str(_place(choices, value)) if kind == "choice" else _shown(kind, value)
+        title = self._titles.get(label, "") if level == 1 else ""
         made = Field(
             name=name,
             label=label,
+            title=title
+            or _text(rules.get("title"))
+            or (rendering.in_words(label) if label else ""),
             kind=kind,
             shown=shown,
             description=_text(rules.get("description")),
@@ -293,7 +321,13 @@ class _Maker:
 
 
 def read_form(
-    schema: JsonObject | None, value: Value, name: str, form: Form, *, add: str = ""
+    schema: JsonObject | None,
+    value: Value,
+    name: str,
+    form: Form,
+    *,
+    add: str = "",
+    titles: Mapping[str, str] | None = None,
 ) -> Entered:
     """Return what somebody entered into the form for a value.
 
@@ -303,23 +337,25 @@ def read_form(
         name: what the names of the fields begin with.
         form: what was sent.
         add: the name of an array that is to have another item.
+        titles: as for `form_field`.
     """
-    made = form_field(schema, value, name)
-    reader = _Reader(schema or {}, form, add)
+    made = form_field(schema, value, name, titles)
+    reader = _Reader(schema or {}, form, add, is_new=value is ABSENT)
     found = reader.value(made)
     result: Json = None if isinstance(found, _Absent) else found
     problems = reader.problems
     if not problems and not add and schema and (problem := schema_problem(result, schema)):
         problems[name] = problem
     sent = _Sent({one.name: one for one in _walk(made)}, problems, form)
-    return Entered(result, problems, _Maker(schema or {}, sent).root(result, name))
+    return Entered(result, problems, _Maker(schema or {}, sent, titles).root(result, name))
 
 
 class _Reader:
     """Reads the fields of one form."""
 
-    def __init__(self, root: JsonObject, form: Form, add: str) -> None:
+    def __init__(self, root: JsonObject, form: Form, add: str, *, is_new: bool) -> None:
         self._maker = _Maker(root)
+        self._is_new = is_new  # then nothing of it stays as it was
         self._form = form
         self._add = add
         self.problems: dict[str, str] = {}
@@ -332,7 +368,8 @@ class _Reader:
         # The box "left out" counts as long as nobody wrote into the field.
         is_nothing = f"{made.name}.nothing" in self._form and not self._is_touched(made)
         if is_nothing and made.can_be_nothing:
-            return made.value if made.is_nothing else nothing
+            is_missing = self._is_new and made.required and made.value is ABSENT
+            return made.value if made.is_nothing and not is_missing else nothing
         if made.kind in {"object", "array"}:
             found = self._object(made) if made.kind == "object" else self._array(made)
             return found if found or made.level == 0 or made.value is not ABSENT else ABSENT

@@ -739,3 +739,19 @@ def test_operators_name_the_models_after_an_agents_first():
     file = ApprovalFile("ops.toml", text)
     assert (file.models_after("Desk"), file.models_after("Other")) == ((), ("b", "c"))
     assert ApprovalFile("ops.toml", "").models_after("Desk") is None
+
+
+def test_operators_word_what_is_asked_and_a_wrong_name_is_found() -> None:
+    def refund(amount: int) -> str:
+        return str(amount)
+
+    tool = function_tool(refund, needs_approval=ApprovalPolicy(headline="Pay {amount}"))
+    known = approval_points(Registry([Agent(name="Desk", tools=[tool])]))
+    right = ApprovalFile("a.toml", '[tool.refund]\nheadline = "Refund {amount}"\n')
+    (point,) = (one for one in known.points if one.kind == "tool")
+    policy = right.needs_approval(point)
+    assert isinstance(policy, ApprovalPolicy)
+    assert policy.headline == "Refund {amount}"
+    assert right.check(known).warnings == ()
+    with pytest.raises(UserError, match="no argument is named 'sum'"):
+        ApprovalFile("a.toml", '[tool.refund]\nheadline = "Refund {sum}"\n').check(known)

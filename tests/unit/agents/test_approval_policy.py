@@ -1,9 +1,11 @@
 """Approval policies: their terms, and the mistakes in them that are refused."""
 
+import re
 from datetime import timedelta
 from typing import Any, Unpack
 
 import pytest
+from pydantic import BaseModel
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy import (
@@ -16,10 +18,11 @@ from outlast.agents.approvals.policy import (
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.registry import worst_effect
+from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.function_tool import ToolOptions, function_tool
 from outlast.agents.tools.hosted import HostedMCPTool
 from outlast.extensions.machine.shell import ShellTool
-from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, EscalationStep
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms, EscalationStep, terms_digest
 from outlast.loop.approvals import Audience as AudienceRecord
 from outlast.loop.values import JsonObject
 
@@ -269,3 +272,77 @@ def test_what_the_customer_reads_is_part_of_the_terms_and_short() -> None:
     for wrong in ("", 7, "x" * 501):
         with pytest.raises(UserError, match="customer_text"):
             ApprovalPolicy(customer_text=wrong)  # pyright: ignore[reportArgumentType]
+
+
+# --- Headlines ---------------------------------------------------------------------------------------
+
+
+class Payee(BaseModel):
+    """Who is paid."""
+
+    name: str
+    tags: list[str] = []
+
+
+def paying(headline: str) -> FunctionTool:
+    """Return a tool whose policy has a headline."""
+
+    @function_tool(needs_approval=ApprovalPolicy(headline=headline))
+    def pay(amount: int, payee: Payee) -> str:
+        """Pay."""
+        return f"{amount} {payee}"
+
+    return pay
+
+
+def test_a_headline_is_part_of_the_terms_and_of_what_a_vote_is_for() -> None:
+    plain, named = ApprovalPolicy().terms(), ApprovalPolicy(headline="Pay {amount}").terms()
+    assert (plain.headline, named.headline) == ("", "Pay {amount}")
+    # Another headline is another question; titles are only names.
+    assert terms_digest(plain) != terms_digest(named)
+    assert terms_digest(plain) == terms_digest(
+        ApprovalPolicy().terms(title="Pay", labels={"amount": "EUR"})
+    )
+
+
+@pytest.mark.parametrize(
+    "headline", ["Pay {amount}", "Pay {payee.name}", "Tags: {payee.tags}", "Pay somebody"]
+)
+def test_a_headline_may_name_arguments_and_their_fields(headline: str) -> None:
+    assert isinstance(paying(headline).needs_approval, ApprovalPolicy)
+
+
+@pytest.mark.parametrize(
+    ("headline", "why"),
+    [
+        ("Pay {total}", "no argument is named 'total'. There are: amount, payee"),
+        ("{__class__}", "no argument is named '__class__'"),
+        ("{payee.nam}", "payee has no field 'nam'. There are: name, tags"),
+        ("{amount.__class__}", "amount has no fields"),
+        ("{payee.tags.x}", "payee.tags has no fields"),
+        ("{amount!r}", "plain name"),
+        ("{amount:10}", "plain name"),
+        ("{amount}{payee.name}", "run together"),
+        ("Pay “{amount}”", "quotation marks"),
+        ("", "non-empty"),
+        (7, "must be a string"),
+    ],
+)
+def test_any_other_headline_is_refused_where_it_is_defined(headline: Any, why: str) -> None:
+    with pytest.raises(UserError, match=re.escape(why)):
+        paying(headline)
+
+
+def test_the_headline_of_a_tier_is_checked_too() -> None:
+    tier = ApprovalPolicy(when=predicate, headline="Pay {much}")
+
+    def pay(amount: int) -> str:
+        return str(amount)
+
+    with pytest.raises(UserError, match="no argument is named 'much'"):
+        function_tool(pay, needs_approval=ApprovalPolicy(tiers=[tier]))
+
+
+def test_an_open_schema_takes_any_name() -> None:
+    ApprovalPolicy(headline="Pay {anything.at_all}").check_fits("Tool 'x'", schema=None)
+    ApprovalPolicy(headline="{a.b}").check_fits("x", schema={"properties": {"a": {}}})

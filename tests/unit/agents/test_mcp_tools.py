@@ -72,11 +72,21 @@ async def test_a_tool_tells_what_its_server_tells() -> None:
     listed = tool("find", description="Finds.", title="Find", inputSchema=TITLE)
     one = await tool_of(Shelf(listed))
     assert (one.name, one.description, one.mcp_title) == ("find", "Finds.", "Find")
+    # Its server is a stranger: its arguments are called by their names.
+    assert (one.title, one.argument_titles) == ("Find", {})
     assert one.params_json_schema == TITLE
     assert not one.strict_json_schema
     assert one.tool_origin is not None
     assert one.tool_origin.type is ToolOriginType.MCP
     assert one.failure_error_function is default_tool_error
+
+
+async def test_a_hostile_title_is_visible_and_short() -> None:
+    one = await tool_of(Shelf(tool("find", title="\u202eRead\n" + "x" * 500)))
+    assert one.title is not None
+    assert one.title.startswith("\\u202eRead xxx")
+    assert len(one.title) == 80
+    assert (await tool_of(Shelf(tool("find", title=" \n")))).title is None
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 import logging
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
@@ -16,7 +17,8 @@ from outlast.agents.guardrails.tool_guardrails import (
     tool_input_guardrail,
     tool_output_guardrail,
 )
-from outlast.agents.tools.definition import FunctionTool, check_tool_name
+from outlast.agents.tools.definition import FunctionTool, check_tool_name, title_of_stranger
+from outlast.agents.tools.function_tool import function_tool
 
 
 async def echo(context: ToolContext[Any], arguments: str) -> str:
@@ -169,3 +171,60 @@ def test_a_name_is_what_providers_take() -> None:
 def test_two_tools_are_the_same_only_if_they_are_one() -> None:
     assert by_hand() != by_hand()
     assert len({by_hand(), by_hand()}) == 2
+
+
+# --- What people read ------------------------------------------------------------------------------
+
+
+def test_a_tool_and_its_arguments_have_titles_that_the_model_does_not_read() -> None:
+    @function_tool(title="Refund")
+    def refund(amount: Annotated[float, Field(title="Amount in EUR")], order_id: str) -> str:
+        """Refund an order."""
+        return f"{amount} {order_id}"
+
+    assert (refund.title, refund.argument_titles) == ("Refund", {"amount": "Amount in EUR"})
+    assert "Amount in EUR" not in str(refund.params_json_schema)
+    assert "Refund" not in refund.description.replace("Refund an order.", "")
+    again = replace(refund, needs_approval=True)
+    assert (again.title, again.argument_titles) == ("Refund", {"amount": "Amount in EUR"})
+
+
+def test_titles_may_be_given_by_hand() -> None:
+    tool = by_hand(title="Say it again", argument_titles={"text": "Words"})
+    assert (tool.title, tool.argument_titles) == ("Say it again", {"text": "Words"})
+    assert by_hand().title is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"title": ""},
+        {"title": 7},
+        {"title": "a\nb"},
+        {"title": "\u202eab"},
+        {"title": "x" * 81},
+        {"argument_titles": ["a"]},
+        {"argument_titles": {"a": "x\ny"}},
+    ],
+)
+def test_a_title_that_people_cannot_read_is_refused(options: Any) -> None:
+    with pytest.raises(UserError, match="title"):
+        by_hand(**options)
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        (" A\n b ", "A b"),
+        ("\u202ex", "\\u202ex"),
+        ("x" * 500, "x" * 80),
+        (7, ""),
+        (None, ""),
+        ("\n", ""),
+    ],
+)
+def test_titles_of_strangers_are_visible_and_short(title: object, shown: str) -> None:
+    assert title_of_stranger(title) == shown
+    schema = {"type": "object", "properties": {"a": {"title": title}, "b": 7, "c": {}}}
+    tool = FunctionTool("echo", "d", schema, echo, strict_json_schema=False)
+    assert tool.argument_titles == ({"a": shown} if shown else {})

@@ -106,11 +106,60 @@ def test_a_cut_says_how_long_the_text_is_and_halves_no_escape(text: str, limit: 
     if len(text) <= limit:
         assert original(shown) == text
     else:
-        assert shown.endswith(f"… (cut: {limit} of {len(text):,} characters)")
-        assert original(shown).startswith(text[:limit])
+        kept = rendering.head(text, limit)
+        assert shown.endswith(f"… (cut: {len(kept)} of {len(text):,} characters)")
+        assert original(shown).startswith(kept)
+        assert text[:limit].startswith(kept)
     assert rendering.head(visible(text), len(visible(text))) == visible(text)
     kept = rendering.head(visible(text), limit)
     assert text.startswith(original(kept)) or original(kept) == text[: len(original(kept))]
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "👨‍👩‍👧‍👦",
+        "👍🏽",
+        "1️⃣",
+        "❤️‍🔥",
+        "🏳️‍🌈",
+        "🇩🇪",
+        "e\u0301",
+        "\u1112\u1161\u11ab",
+        "\r\n",
+        "न\u093f",
+    ],
+)
+def test_a_cut_halves_nothing_that_people_see_as_one(whole: str) -> None:
+    text = f"ab{whole}{whole}c"
+    for limit in range(len(text) + 1):
+        kept = rendering.head(text, limit)
+        assert kept in {text[:at] for at in (0, 1, 2, 2 + len(whole), len(text) - 1, len(text))}
+        assert limit - len(kept) < len(whole)
+
+
+def test_marks_without_end_are_cut_all_the_same() -> None:
+    assert len(rendering.head("x" + "\u0301" * 500, 100)) == 100
+    assert rendering.head("🇩" * 1_000, 101) == "🇩" * 100
+
+
+@pytest.mark.parametrize("emoji", ["👨‍👩‍👧‍👦", "👍🏽", "1️⃣", "❤️‍🔥", "🏳️‍🌈", "🇩🇪"])
+def test_an_emoji_is_shown_whole(emoji: str) -> None:
+    assert visible(emoji) == emoji
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\u200db", "a\\u200db"),
+        ("👨\u200db", "👨\\u200db"),
+        ("a\u200d👨", "a\\u200d👨"),
+        ("1\ufe0fa", "1\\ufe0fa"),
+        ("👨\u200d\u200d👨", "👨\\u200d\\u200d👨"),
+    ],
+)
+def test_a_joiner_elsewhere_is_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
 
 
 def leaves(markdown: str, parser: MarkdownIt) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from outlast.serve.feed import Ended, FeedEntry, Snapshot
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages import inbox, page, request
 from outlast.serve.routing import Desk, EscapedPaths
+from outlast.views.run import RunSnapshot, snapshot_of
 from tests.laws.driver import Play, gated, said
 
 ANN = person("ann", groups=["billing"])
@@ -49,9 +50,9 @@ class Run:
         if self.id not in self.states:
             raise RunNotFound(f"There is no run {self.id!r}.")
 
-    async def state(self) -> LoopState:
+    async def state(self) -> RunSnapshot:
         await self.check()
-        return self.states[self.id]
+        return snapshot_of(self.states[self.id])
 
     async def decide(self, decision: Any, *, request: ApprovalRequest) -> DecisionReceipt:
         return self._receipt(decision, request.run_id)
@@ -130,7 +131,7 @@ class Moments:
 
     def __init__(self, *states: LoopState) -> None:
         self._states = list(states)
-        self.state = LoopState()
+        self.state = RunSnapshot()
         self.has_more = False
 
     @asynccontextmanager
@@ -139,7 +140,7 @@ class Moments:
 
     async def changes(self) -> AsyncGenerator[FeedEntry | None]:
         for at, state in enumerate(self._states):  # every other state comes without an entry
-            self.state = state
+            self.state = snapshot_of(state)
             begins = Snapshot(Cursor(), cast("Any", self.state), "", is_unjudged=False)
             yield None if at % 2 else begins
         yield Ended(Cursor(), "completed")

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -406,7 +407,7 @@ async def test_a_budget_can_be_extended_where_it_waits() -> None:
 
 
 async def test_what_a_tool_waits_for_can_be_delivered_by_operators() -> None:
-    play = parked_play(name=HOSTILE[0][:100], schema={"type": "string"})
+    play = parked_play(name=HOSTILE[0][:100], schema={"type": ["string", "array"]})
     page = await shown(play)
     assert active_content(page) == []
     assert 'action="/conversations/run/finish"' in page
@@ -420,6 +421,53 @@ async def test_what_a_tool_waits_for_can_be_delivered_by_operators() -> None:
     play.delivers(name=wait.name)
     assert "Delivered by courier.example." in words(await shown(play))
     assert 'name="token"' not in await shown(play)
+
+
+COURIER: Any = {
+    "type": "object",
+    "properties": {
+        "weight": {"type": "number", "title": HOSTILE[0]},
+        "broken": {"type": "boolean"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    },
+    "required": ["weight", "broken", "note"],
+}
+
+
+async def test_a_value_with_a_schema_is_entered_in_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = parked_play(schema=COURIER)
+    page = await shown(play)
+    assert active_content(page) == []
+    assert "as JSON" not in page
+    assert 'name="wait-1.0"' in page
+    [wait] = pending_waits(play.state)
+    made: list[Any] = []
+
+    async def deliver(_asked: Any, token: str, value: Any) -> Any:
+        made.append((token, value))
+        return SimpleNamespace(at=1, name="courier")
+
+    async def state() -> Any:
+        return snapshot_of(play.state)
+
+    monkeypatch.setattr(conversation, "deliver", deliver)
+    monkeypatch.setattr(DeskRequest, "handle", SimpleNamespace(state=state, id="run"))
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
+    own = {"Origin": "http://localhost:8090", "HX-Request": "true"}
+    form = {"token": wait.token, "fields": "wait-1", "wait-1.0": "2.5", "wait-1.1": "true"}
+    form |= {"wait-1.2.nothing": "on"}
+    async with app.state.desk.feed, browser_of(app) as http:
+        sent = await http.post(f"{PATH}/finish", headers=own, data=form)
+        assert "Delivered courier" in sent.text
+        for wrong, why in (
+            ({"wait-1.0": "heavy"}, "Enter a number"),
+            ({"wait-1.0": ""}, "weight is missing"),
+            ({"token": "none"}, "does not wait any more"),
+            ({"fields": "__class__"}, "weight is missing"),
+        ):
+            refused = await http.post(f"{PATH}/finish", headers=own, data=form | wrong)
+            assert (refused.status_code, why in refused.text) == (400, True), (wrong, refused.text)
+    assert made == [(wait.token, {"weight": 2.5, "broken": True, "note": None})]
 
 
 DEEDS = (

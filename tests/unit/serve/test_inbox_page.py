@@ -103,7 +103,7 @@ async def test_the_page_with_1000_runs_costs_as_much_as_its_rows() -> None:
                 took.append(process_time() - began)
         seconds[count] = min(took)
         assert {text.count("data-row ") for text in texts} == {100}
-        assert ("900 further runs" in texts[-1], f"({count:,}) Inbox" in texts[-1]) == (
+        assert ("900 further conversations" in texts[-1], f"({count:,}) Inbox" in texts[-1]) == (
             count == 1_000,
             True,
         )
@@ -147,11 +147,11 @@ async def test_a_page_of_an_inbox_that_nobody_follows_has_the_most_urgent_runs(
         del server.entries[100:]
         all_shown = (await http.get("/inbox")).text
     assert "(100+) Inbox" in text
-    assert "The most urgent 100 runs" in text
+    assert "The most urgent 100 conversations" in text
     assert "Show more" in text
     assert text.count("data-row ") == 100
     assert "(150) Inbox" in live
-    assert "50 further runs" in live
+    assert "50 further conversations" in live
     assert "(150) Inbox" in most
     assert "(100) Inbox" in all_shown
     assert "in a moment" not in all_shown
@@ -213,7 +213,7 @@ async def test_the_requests_of_a_run_are_read_when_they_are_seen() -> None:
         text = (await http.get("/inbox/requests/r")).text
         gone = (await http.get("/inbox/requests/x")).text
     shown = " ".join(re.sub("<[^>]*>", " ", text).split())
-    assert "refund iban DE42 amount 5 0 of 2 votes" in shown
+    assert shown.startswith("r Refund 0 of 2 votes Approve Reject… Claim Iban DE42 Amount 5 refund")
     assert "0 of 2 votes" in text
     assert "Approve</button>" in text
     assert "cannot be read" in gone

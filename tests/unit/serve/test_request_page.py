@@ -38,6 +38,10 @@ def _field(text: str, name: str) -> str:
     return found[1].replace("&#34;", '"').replace("&amp;", "&")
 
 
+INBOX_AFTER = "/inbox?did=decided&after=r&of=a1"
+"""Where a decision leads if nothing else waits: a receipt is there."""
+
+
 def _digest(state: LoopState) -> str:
     return state.approvals[0].digest
 
@@ -56,7 +60,8 @@ async def test_every_kind_of_request_is_shown(kind: Any) -> None:
     async with client_of(app({"r": state})) as http:
         answer = await http.get(PATH)
     assert answer.status_code == 200
-    assert "refund" in answer.text
+    if kind not in {"output", "budget"}:
+        assert "refund" in answer.text
     assert "Approve" in answer.text or "Extend" in answer.text
     assert active_content(answer.text) == []
 
@@ -88,9 +93,9 @@ async def test_a_request_says_what_a_person_has_to_know() -> None:
         "Triage → Clerk",
         "Hidden from reviewers: iban",
         "bob works on it",
-        "The model's own words",
+        "What the agent says about it",
         "The boss agreed.",
-        "Nobody has checked them",
+        "Nobody has checked it",
     ):
         assert one in text, one
 
@@ -141,7 +146,7 @@ async def test_who_only_watches_sees_no_arguments_and_no_forms(
     async with client_of(app({"r": asking()}, roles=roles)) as http:
         text = (await http.get(PATH)).text
         refused = await http.post(PATH, data={"deed": "approve"}, headers=OWN)
-    assert ("DE42" in text) == ("own words" in text) == shows
+    assert ("DE42" in text) == ("What the agent says" in text) == shows
     assert ("needs the role decider" in text) != shows
     assert (refused.status_code, "needs the role" in refused.text) == (
         409 if shows else 403,
@@ -152,7 +157,7 @@ async def test_who_only_watches_sees_no_arguments_and_no_forms(
 async def test_a_decision_is_sent_with_what_was_seen() -> None:
     state = asking()
     answer, run = await _sent(state, deed="approve")
-    assert (answer.status_code, answer.headers["Location"]) == (303, f"{PATH}?did=decided")
+    assert (answer.status_code, answer.headers["Location"]) == (303, INBOX_AFTER)
     (made,) = run.made
     assert (made.type, made.by, made.groups, made.channel) == (
         "approve",
@@ -282,7 +287,7 @@ async def test_what_nobody_else_may_decide_says_why() -> None:
     state = asking(audience=Audience(groups=("leads",)))
     async with client_of(app({"r": state})) as http:
         text = (await http.get(PATH)).text
-    assert "ann may not do this. It is for the group leads." in text
+    assert "It is for the group leads." in text
     assert 'aria-disabled="true"' in text
     assert "start it with <code>--as NAME --groups leads</code>" in text  # a desk for one person
 
@@ -405,7 +410,7 @@ async def test_a_budget_is_extended_in_the_unit_that_people_think_in(
     assert re.search(f'name="amount"[^>]* value="{value}"', text) is not None
     assert "extend_by" not in text.partition("<main")[2]
     answer, run = await _sent(state, deed="extend", amount=entered)
-    assert answer.headers["Location"] == f"{PATH}?did=decided"
+    assert answer.headers["Location"] == INBOX_AFTER
     assert run.made[0].type == "edit"
     before = json.loads(state.approvals[0].arguments)
     assert run.made[0].edited_arguments == before | {"extend_by": counted}

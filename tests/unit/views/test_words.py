@@ -21,6 +21,7 @@ from outlast.loop.approvals import (
     Audience,
     EscalationStep,
     OnExpiry,
+    Person,
     RequestKind,
     VoteType,
 )
@@ -30,6 +31,7 @@ from outlast.loop.human_actions import is_queued, row_of
 from outlast.loop.machine import advance
 from outlast.loop.notices import Notice
 from outlast.loop.state import LoopState
+from outlast.loop.votes import Sender, person_problem
 from outlast.notifications.texts import details, time_text
 from outlast.ports.notifier import notification
 from outlast.serve.access import Staff
@@ -39,6 +41,7 @@ from outlast.serve.records import request_view
 from outlast.views import words
 from outlast.views.proofs import NO_PROOFS
 from outlast.views.run import snapshot_of
+from outlast.views.words import at_desk
 from outlast.workflows import presentation
 from tests.laws.driver import Play, gated
 
@@ -151,11 +154,6 @@ VOID = (
 )
 
 
-def of_page(play: Play) -> str:
-    found = FoundRequest(play.state.approvals[0], snapshot_of(play.state))
-    return words_of("decided", found, ANN)
-
-
 def of_api(play: Play) -> str:
     view = request_view(FoundRequest(play.state.approvals[0], snapshot_of(play.state)), ANN)
     return view.void or ""
@@ -175,9 +173,40 @@ def of_conversation(play: Play) -> str:
     return row.words
 
 
-@pytest.mark.parametrize("surface", [of_page, of_api, of_conversation])
+@pytest.mark.parametrize("surface", [of_api, of_conversation])
 def test_a_decision_that_a_redeploy_made_void_says_so(surface: Callable[[Play], str]) -> None:
     assert surface(redeployed()) == VOID
+
+
+def test_people_at_a_desk_read_no_ids_and_no_commands() -> None:
+    play = redeployed()
+    found = FoundRequest(play.state.approvals[0], snapshot_of(play.state))
+    assert words_of("decided", found, ANN) == VOID.replace(
+        "It is asked again as a2", "People are asked again"
+    )
+    for sentence, shown in (
+        (
+            "Approval a1: ann is working on it. Claim it with force to take it over.",
+            "ann is working on it. Take it from them, or wait.",
+        ),
+        ("Approval a1 is already approved by bob.", "This request is already approved by bob."),
+        (
+            "Approval a1: ann b may not do this. It is for the group leads.",
+            "It is for the group leads.",
+        ),
+        (
+            "Approval n1.a2 cannot be decided with 'edit', only with approve, reject.",
+            "This request cannot be decided so (edit).",
+        ),
+        ("Something else about Approval a1.", "Something else about Approval a1."),
+    ):
+        assert at_desk(sentence) == shown
+    problem = person_problem(
+        ApprovalTerms(unverified=False), (), Person(subject="ann"), Sender(at_ms=0)
+    )
+    assert at_desk(f"Approval a1{problem}") == (
+        "This request needs proof of who decides. Ask whoever runs this desk for a key."
+    )
 
 
 def test_a_decision_that_counts_is_not_void() -> None:

@@ -17,6 +17,8 @@
   }
 
   const DATE = { dateStyle: "medium", timeStyle: "short" };
+  const ZONED = { ...DATE, timeStyle: "long" };
+  let withZones = false; // the key z shows every time with its zone
   const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
 
   function showTime(element, now) {
@@ -28,6 +30,7 @@
       words = seconds < 0 ? `in ${rough(-seconds)}` : "overdue";
       element.classList.toggle("is-over", seconds >= 0);
     } else words = at.toLocaleString([], element.dataset.time === "clock" ? CLOCK : DATE);
+    if (withZones) words = at.toLocaleString([], ZONED);
     if (element.textContent !== words) element.textContent = words;
     if (!element.dataset.local) {
       element.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" });
@@ -49,11 +52,22 @@
     clearTimeout(saying);
     toast.textContent = words;
     toast.hidden = false;
-    saying = setTimeout(() => { toast.hidden = true; }, 6000);
+    saying = setTimeout(() => { toast.hidden = true; }, 10000);
+  }
+
+  // A receipt stays while somebody reads it with the pointer or the keys.
+  function leaveSoon(receipt) {
+    if (receipt.isLeaving) return;
+    receipt.isLeaving = true;
+    setTimeout(function leave() {
+      if (receipt.matches(":hover, :focus-within")) setTimeout(leave, 1000);
+      else receipt.remove();
+    }, receipt.dataset.leaves * 1000);
   }
 
   function showState(root = document) {
     showTimes(root);
+    for (const receipt of all("[data-leaves]", root)) leaveSoon(receipt);
     const titled = document.querySelector("[data-title]");
     if (titled && document.title !== titled.dataset.title) document.title = titled.dataset.title;
     const said = document.querySelector("[data-announce]");
@@ -201,6 +215,7 @@
 
   function restoreFocus() {
     for (const box of all("input[data-keep]")) box.checked = chosen.has(box.id) && !box.disabled;
+    countChosen();
     const isFree = !document.activeElement || document.activeElement === document.body;
     if (!kept || !isFree) return;
     const same = document.getElementById(kept.inner) || document.getElementById(kept.id);
@@ -221,7 +236,7 @@
   // --- Keys ----------------------------------------------------------------------------------------
 
   const rows = () => all("[data-row]").filter((row) => row.offsetParent !== null);
-  const mainLink = (row) => (row.matches("a") ? row : row.querySelector("a[data-open-row], a"));
+  const mainLink = (row) => (row.matches("a") ? row : row.querySelector("a[data-open-row]") || row.querySelector("a"));
 
   function focusRow(row) {
     const target = row.matches("a, button, input") ? row : mainLink(row) || row;
@@ -280,6 +295,11 @@
     first = "";
     let done = both !== "" && press(both);
     if (!done && event.key === "?") done = open("keys");
+    if (!done && event.key === "z") {
+      withZones = !withZones;
+      showTimes();
+      done = true;
+    }
     if (!done && (event.key === "j" || event.key === "k")) done = move(event.key === "j" ? 1 : -1);
     if (!done && event.key.length === 1) done = press(event.key);
     if (!done && event.key === "g") [first, firstAt, done] = ["g", Date.now(), true];
@@ -334,9 +354,59 @@
     if (form && form.querySelector(".apply").offsetParent === null) form.requestSubmit();
     const every = event.target.closest?.("[data-checks]");
     if (every) {
-      for (const box of all(`input[name="${CSS.escape(every.dataset.checks)}"]`)) box.checked = every.checked;
+      for (const box of all(`input[name="${CSS.escape(every.dataset.checks)}"]`)) box.checked = every.checked && !box.disabled;
     }
+    countChosen();
   });
+
+  function countChosen() {
+    for (const count of all("[data-chosen]")) {
+      const boxes = all(`input[name="${CSS.escape(count.dataset.chosen)}"]`).filter((box) => !box.disabled);
+      const chosenNow = boxes.filter((box) => box.checked).length;
+      const words = `${chosenNow} of ${boxes.length} selected`;
+      if (count.textContent !== words) count.textContent = words;
+      for (const every of all(`[data-checks="${CSS.escape(count.dataset.chosen)}"]`)) {
+        every.checked = chosenNow > 0 && chosenNow === boxes.length;
+        every.indeterminate = chosenNow > 0 && chosenNow < boxes.length;
+      }
+    }
+  }
+
+  // --- Notices of the desktop: only after somebody has asked for them, and without a word of others ---
+
+  const bell = document.querySelector("[data-notify]");
+  const listed = () => new Set(all(".inbox-row").map((row) => row.id));
+  let known = listed();
+
+  const wantsNotices = () => localStorage.getItem("outlast-notices") === "on" && Notification.permission === "granted";
+
+  function showBell() {
+    bell.hidden = false;
+    bell.setAttribute("aria-pressed", wantsNotices());
+    bell.textContent = wantsNotices() ? "Notices on" : "Notify me";
+  }
+
+  if (bell && "Notification" in window && isSecureContext) {
+    showBell();
+    bell.addEventListener("click", async () => {
+      if (wantsNotices()) localStorage.removeItem("outlast-notices");
+      else if (await Notification.requestPermission() === "granted") localStorage.setItem("outlast-notices", "on");
+      else announce("This browser does not let the desk notify you. Its settings for this site allow it.");
+      showBell();
+    });
+    addEventListener("htmx:sseMessage", () => {
+      const now = listed();
+      const added = [...now].filter((id) => !known.has(id)).length;
+      known = now;
+      if (!added || document.hasFocus() || !wantsNotices()) return;
+      try { tell(added); } catch { bell.hidden = true; } // phones have notices of installed pages only
+    });
+  }
+
+  function tell(added) {
+    const notice = new Notification(`${added} new ${added === 1 ? "request waits" : "requests wait"}`, { tag: "outlast-inbox", body: document.title });
+    notice.onclick = () => { focus(); notice.close(); };
+  }
 
   // --- The picture of the agents: a line from each row that leads to one ---------------------------
 
