@@ -245,7 +245,6 @@ async def _requests_of(
         views=views,
         problems_of=problems_of,
         hold=hold,
-        customer=customer,
         problem=problem,
         trouble=trouble,
         refusal=refusal,
