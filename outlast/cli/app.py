@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import archive, case, evals, identity, keys, policy, schedule, terminal
+from outlast.cli import archive, case, evals, identity, keys, policy, schedule, team, terminal
 from outlast.cli.aside import set_aside, take_back
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
@@ -174,6 +174,12 @@ schedules: Final = typer.Typer(
 _add(schedules, "Schedules", schedule.create, list=schedule.list_schedules, show=schedule.show)
 _add(schedules, "Schedules", schedule.pause, schedule.resume, schedule.trigger, schedule.delete)
 app.add_typer(schedules, name="schedule", rich_help_panel="Runs")
+
+teams: Final = typer.Typer(
+    help="Who is on duty in a team, and whose each conversation is.", no_args_is_help=True
+)
+_add(teams, "Teams", team.show, team.on, team.off, team.rule)
+app.add_typer(teams, name="team", rich_help_panel="Approvals")
 
 archives: Final = typer.Typer(
     help="Histories after retention: kept, checked, deleted.", no_args_is_help=True

@@ -28,6 +28,21 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """What the customer thinks of the conversation.
+
+    Attributes:
+        score: from 1, the worst, to 5.
+        text: why, in their words.
+        at_ms: when they said so, in milliseconds since the epoch.
+    """
+
+    score: int
+    text: str = ""
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Whose a conversation is, and how it stands.
 
@@ -45,6 +60,7 @@ class Case:
         tags: the words by which people find it.
         comments: the newest comments, in order.
         links: the ids of other conversations about the same.
+        rating: what the customer thinks of it; None if they have not said.
     """
 
     team: str = ""
@@ -59,6 +75,7 @@ class Case:
     tags: tuple[str, ...] = ()
     comments: tuple[Comment, ...] = ()
     links: tuple[str, ...] = ()
+    rating: Rating | None = None
 
 
 NO_CASE: Final = Case()
@@ -80,6 +97,9 @@ def case_words(before: Case, after: Case) -> str:
     for what, old, new in () if comments else words:  # the tags of a comment are in its text
         said += [f"{what} {one}" for one in new if one not in old]
         said += [f"no {what} {one}" for one in old if one not in new]
+    if after.rating is not None and after.rating != before.rating:
+        why = f": {after.rating.text}" if after.rating.text else ""
+        said.append(f"rated {after.rating.score} of 5{why}")
     said += [f"comment: {one.text}" for one in comments]
     return "; ".join(said)
 

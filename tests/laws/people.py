@@ -35,6 +35,7 @@ from outlast.loop.approvals import (
     VoteType,
 )
 from outlast.loop.events import (
+    ConversationRated,
     Event,
     MessageReceived,
     MessageWithdrawn,
@@ -207,6 +208,8 @@ def deed(  # noqa: C901, PLR0911  a row for each move
             return _set_aside(play, a, b)
         case "case":
             return _case(play, a, b)
+        case "team" if a % 6 == 5:
+            return ConversationRated(at_ms=play.now_ms, score=1 + b % 5)
         case "team":
             return _team_answer(play, a, b)
         case _:

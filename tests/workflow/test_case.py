@@ -9,7 +9,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
-from outlast.agents.errors import UserError
+from outlast.agents.errors import RunClosed, UserError
 from outlast.client.audit import audit_run
 from outlast.client.people.cases import CaseReceipt
 from outlast.client.read.read_range import is_settled
@@ -94,6 +94,22 @@ async def counted(desk: Desk, query: str, number: int) -> None:
         return (await desk.client.count_workflows(query)).count == number
 
     await true_in_the_end(is_true)
+
+
+async def test_a_customer_rates_a_conversation_and_it_is_found_by_that(desk: Desk) -> None:
+    handle = await rests(desk)
+    with pytest.raises(UserError, match="score must be 1 to 5, not 7"):
+        await handle.rate(7)
+    await handle.rate(2, "It took long.")
+    await counted(desk, f"WorkflowId = '{handle.id}' AND OutlastRating <= 2", 1)
+    await handle.resolve(by="ann")
+    await handle.rate(5)
+    await counted(desk, f"WorkflowId = '{handle.id}' AND OutlastRating = 5", 1)
+    assert (await handle.state()).status == "resolved"
+    await handle.cancel(mode="after_turn")
+    await desk.result(handle)
+    with pytest.raises(RunClosed):
+        await handle.rate(1)
 
 
 async def test_a_snoozed_conversation_comes_back_while_nobody_looks(desk: Desk) -> None:

@@ -8,8 +8,9 @@ from typing import Any, cast
 from outlast.agents.checks import check_printable
 from outlast.agents.errors import UserError
 from outlast.client.people.actions import By, People, person_of
+from outlast.contract import names, records
 from outlast.edges.clock import now_ms
-from outlast.loop.actions import CaseAction, CaseDeed, fields_of
+from outlast.loop.actions import CaseAction, CaseDeed, RatingRecord, fields_of
 from outlast.views.mentions import mention_tag, mention_tags
 
 
@@ -122,6 +123,24 @@ class Cases(People):
             UserError: there is no id, the run has ended, or this person may not do it.
         """
         return await self._act("link", by, add=run_ids, remove=tuple(remove))
+
+    async def rate(self, score: int, text: str = "") -> None:
+        """Keep what the customer thinks of the conversation; the newest rating counts.
+
+        Args:
+            score: from 1, the worst, to 5.
+            text: why, in their words.
+
+        Raises:
+            UserError: the score is another number, the text is longer than 2,000 characters, or the
+                run has ended.
+        """
+        try:
+            record = RatingRecord(score=score, text=text)
+        except ValueError as error:
+            raise UserError(f"rate(): {error}.") from None
+        name = f"rate-{secrets.token_hex(8)}"
+        await self._address.update(names.UPDATE_RATE, records.write(record), name)
 
     async def _act(self, do: CaseDeed, by: By, **fields: Any) -> CaseReceipt:
         try:

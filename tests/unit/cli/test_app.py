@@ -69,6 +69,7 @@ TALKS_TO_A_SERVER = {
         f"schedule {verb}"
         for verb in ("create", "list", "show", "pause", "resume", "trigger", "delete")
     ),
+    *(f"team {verb}" for verb in ("show", "on", "off", "rule")),
 }
 
 
