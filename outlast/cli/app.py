@@ -12,7 +12,18 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import archive, case, evals, identity, keys, policy, schedule, team, terminal
+from outlast.cli import (
+    archive,
+    case,
+    evals,
+    identity,
+    keys,
+    policy,
+    schedule,
+    search_index,
+    team,
+    terminal,
+)
 from outlast.cli.aside import set_aside, take_back
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
@@ -187,6 +198,13 @@ archives: Final = typer.Typer(
 _add(archives, "Archive", archive.status, archive.verify, list=archive.list_archived)
 _add(archives, "Archive", archive.run, archive.compare, archive.delete)
 app.add_typer(archives, name="archive", rich_help_panel="Runs")
+
+searches: Final = typer.Typer(
+    help="Find conversations by their words, in an index.", no_args_is_help=True
+)
+_add(searches, "Search", search_index.find, search_index.status)
+_add(searches, "Search", search_index.run, search_index.rebuild)
+app.add_typer(searches, name="search", rich_help_panel="Runs")
 
 app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")
 app.add_typer(cases, name="case", rich_help_panel="Approvals")

@@ -36,6 +36,7 @@ from outlast.client.runs import list_runs
 from outlast.client.timeline import Timeline
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
+from outlast.edges.clock import time_of
 from outlast.serve.access import (
     Action,
     Customer,
@@ -62,6 +63,7 @@ from outlast.serve.bodies import (
     ReleaseBody,
     RunsQuery,
     SayBody,
+    SearchQuery,
     SetAsideBody,
     StartBody,
     TakeBackBody,
@@ -102,6 +104,7 @@ from outlast.serve.records import (
     RunList,
     RunListItem,
     RunView,
+    SearchResults,
     StartedView,
     TakeoverReceiptView,
     TokenView,
@@ -110,11 +113,13 @@ from outlast.serve.records import (
     action_of,
     bulk_plan,
     customer_conversation,
+    found_conversation,
     new_conversation,
     request_view,
     run_view,
 )
 from outlast.serve.routing import PATIENCE, DeskRequest
+from outlast.serve.search import found_for
 from outlast.serve.troubles import customer_trouble, seen_troubles
 from outlast.views.customer import customer_view
 from outlast.views.records import ApprovalRequest, Json, JsonObject
@@ -178,6 +183,18 @@ async def _list(asked: DeskRequest, query: RunsQuery) -> RunList:
     )
     runs = [RunListItem.of(one) for one in page]
     return RunList(conversations=runs, next=text_of_page(page.next))
+
+
+@get("/api/search", "list_runs")
+async def _search(asked: DeskRequest, query: SearchQuery) -> SearchResults:
+    """Find conversations, open and archived, by what was said in them: the newest first."""
+    found = await found_for(asked, query.q, query.limit)
+    return SearchResults(
+        conversations=[found_conversation(one) for one in found.hits],
+        more=found.more,
+        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
+        problem=found.problem,
+    )
 
 
 @get(_RUN, "read_messages")

@@ -39,6 +39,9 @@ LONGEST_TEXT: Final = 100_000
 LONGEST_REASON: Final = 2_000
 """The most characters of why a colleague sets something aside."""
 
+MOST_FOUND: Final = 50
+"""The most conversations that a search shows."""
+
 MOST_AT_ONCE: Final = 200
 """The most runs, and requests, that somebody decides at once."""
 
@@ -417,6 +420,15 @@ class RunsQuery(_Paged):
             due_before=_due(self.due),
             scopes=tuple(scopes),
         )
+
+
+class SearchQuery(Query):
+    """What is searched for."""
+
+    q: str = Field(description="Words, and phrases in double quotes: all of them must occur.")
+    limit: int = Field(
+        default=MOST_FOUND, ge=1, le=MOST_FOUND, description="The most that is found."
+    )
 
 
 class InboxStreamQuery(Query):

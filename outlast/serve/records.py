@@ -23,6 +23,8 @@ from outlast.contract.names import ListedStatus
 from outlast.edges import clock
 from outlast.edges.rendering import named
 from outlast.pricing import NESTED_RUNS, Cost, usd_of
+from outlast.search.documents import PartBy
+from outlast.search.index import Hit
 from outlast.serve.access import (
     CASE_DEEDS,
     Action,
@@ -778,6 +780,53 @@ class RunList(View):
 
     conversations: list[RunListItem]
     next: str | None = Field(description="The parameter `page` of the next page.")
+
+
+class PieceView(View):
+    """A piece of an excerpt."""
+
+    text: str
+    match: bool = Field(validation_alias="is_match", description="Whether it was searched for.")
+
+
+class ExcerptView(View):
+    """Where in a conversation the words occur."""
+
+    by: PartBy
+    message: str = Field(description="The id of the message; empty for none.")
+    pieces: list[PieceView]
+
+
+class FoundConversation(View):
+    """A conversation that was found. It is as the index knows it."""
+
+    id: str = Field(validation_alias="run_id")
+    execution_id: str
+    open: bool = Field(validation_alias="is_open")
+    agent: str
+    tenant: str
+    customer: str = Field(description="What people call the customer.")
+    tags: list[str]
+    changed_at: Moment = Field(validation_alias="changed_ms")
+    excerpts: list[ExcerptView]
+
+
+class SearchResults(View):
+    """What a search has found: the newest conversations first."""
+
+    conversations: list[FoundConversation]
+    more: bool = Field(description="Whether there are more.")
+    as_of: Moment | None = Field(description="The index has everything that was said before.")
+    problem: str = Field(description="What is wrong with the index; empty for nothing.")
+
+
+def found_conversation(hit: Hit) -> FoundConversation:
+    """Return a conversation that was found."""
+    excerpts = [
+        ExcerptView.of(one, pieces=[PieceView.of(piece) for piece in one.pieces])
+        for one in hit.excerpts
+    ]
+    return FoundConversation.of(hit.document, tags=list(hit.document.tags), excerpts=excerpts)
 
 
 # --- Customers -----------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from outlast.client.run_facts import RunFacts, run_facts
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Problem, Refused, error_answer
 from outlast.edges.bodies import DOORS, Door
+from outlast.search.index import SearchIndex
 from outlast.serve.access import (
     NOT_OPENED,
     NOT_SEEN,
@@ -112,6 +113,7 @@ class Desk:
         cases: the conversations that colleagues share.
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
+        search: the index of search, which the desk only reads; None for none.
     """
 
     client: Client
@@ -129,6 +131,7 @@ class Desk:
     cases: CaseFeed = field(default_factory=CaseFeed)
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
+    search: SearchIndex | None = None
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""

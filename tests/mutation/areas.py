@@ -102,6 +102,7 @@ AREAS = {
         [
             "outlast/archive",
             "outlast/blobs",
+            "outlast/search",
             "outlast/edges/bodies",
             "outlast/temporal",
             "outlast/encryption.py",
@@ -109,11 +110,12 @@ AREAS = {
         [
             "tests/unit/archive",
             "tests/unit/blobs",
+            "tests/unit/search",
             "tests/unit/edges/bodies",
             "tests/unit/temporal/payloads",
             "tests/unit/test_encryption.py",
         ],
-        "archive archive_bucket encryption large_content",
+        "archive archive_bucket encryption large_content search",
     ),
     "machine": Area(
         ["outlast/extensions"],

@@ -74,6 +74,11 @@ def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Show
     return rendering.excerpt(text if is_shown else " ".join(text.split()), limit)
 
 
+def line(text: str) -> rendering.Shown:
+    """Return a piece of a text in one line, with the blanks at its ends."""
+    return rendering.visible("".join(" " if one.isspace() else one for one in text))
+
+
 def _json_text(value: Any) -> rendering.Shown:
     return rendering.json_text(value, indent=2)
 
@@ -311,6 +316,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "excerpt": excerpt,
     "initials": initials,
     "json_text": _json_text,
+    "line": line,
     "markdown": markdown,
     "mentioning": mentioning,
     "money": money,

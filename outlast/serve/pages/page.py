@@ -201,6 +201,7 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "person": caller.person if isinstance(caller, Staff) else None,
         "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
         "logout": None if logout is None else _root(request) + logout,
+        "has_search": desk.search is not None,
         "here": request.url.path.removeprefix(_root(request)),
         "query": request.query_params,
         "views": partial(_views, request, desk, caller),

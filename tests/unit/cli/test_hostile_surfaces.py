@@ -64,6 +64,7 @@ ELSEWHERE: Final = {
     *("archive compare", "team show", "team on", "team off", "team rule"),
     *("case assign", "case tag", "case link", "case resolve", "case reopen", "case snooze"),
     "case comment",
+    *("search find", "search rebuild", "search run", "search status"),
 }
 
 SHOWS: Final = {
