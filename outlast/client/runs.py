@@ -279,6 +279,11 @@ class ListedRun:
         return self.status == "idle" and self.waits_for.startswith(_RETRY)
 
     @property
+    def is_given_to_team(self) -> bool:
+        """Whether the conversation waits for anybody of its team: nobody has taken it yet."""
+        return self.status == "held" and bool(self.team) and self.waits_for.strip() == "person:"
+
+    @property
     def customer_waits(self) -> bool:
         """Whether its customer may wait for an answer, of an agent or of a person."""
         is_at_rest = self.status in names.RESTING or self.status == "on_call"

@@ -145,7 +145,8 @@ def of_view(entries: Iterable[ListedRun], view: CaseView, person: Person) -> tup
 def is_nobodys(run: ListedRun) -> bool:
     """Whether a conversation waits for people, or for its team, and nobody has it."""
     waits = run.status in {"waiting", "blocked"} or run.is_unanswered or bool(run.team)
-    return run.closed is None and not run.assignee and run.status != "held" and waits
+    is_held = run.status == "held" and not run.is_given_to_team
+    return run.closed is None and not run.assignee and not is_held and waits
 
 
 def counts_of(entries: Collection[ListedRun], person: Person) -> dict[str, int]:

@@ -78,9 +78,22 @@ UNANSWERED: Final = Badge("unanswered", "is-bad")
 """A guardrail, a limit or an error ended the last question, and nobody has answered it."""
 
 
+FOR_TEAM: Final = Badge("waits for its team", "is-wait")
+"""The conversation was given to a team, and nobody of it has taken it yet."""
+
+
+def _badge(state: RunSnapshot, holder: str) -> Badge:
+    if state.status == "idle" and state.failure is not None:
+        return UNANSWERED
+    if state.status == "held" and not holder:
+        return FOR_TEAM
+    return BADGES.get(state.status, Badge(state.status))
+
+
 def run_badge(run: ListedRun) -> Badge:
     """Return the status of a listed run."""
-    return UNANSWERED if run.is_unanswered else BADGES.get(run.status, Badge(run.status))
+    odd = UNANSWERED if run.is_unanswered else FOR_TEAM if run.is_given_to_team else None
+    return odd or BADGES.get(run.status, Badge(run.status))
 
 
 # --- The customer's side --------------------------------------------------------------------------
@@ -657,7 +670,9 @@ def conversation(
     state, hides = with_first_message(state, facts), redaction_for(caller, state)
     target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=proofs.signs)
     see = partial(request_view, caller=caller, proofs=proofs, at_ms=at_ms)
-    holder = "" if state.hold is None or state.outcome is not None else state.hold.by or "A person"
+    hold = None if state.outcome is not None else state.hold
+    is_for_team = hold is not None and not hold.by and bool(state.case.team)
+    holder = "" if hold is None or is_for_team else hold.by or "A person"
     subject = caller.person.subject if isinstance(caller, Staff) else ""
     is_mine = bool(holder) and same_person(holder, subject)
     problems = {action: may(caller, action, target) for action in _ACTIONS}
@@ -668,9 +683,7 @@ def conversation(
         problems["hold"] = may(caller, "hold") or others
     return Conversation(
         state=state,
-        badge=UNANSWERED
-        if state.status == "idle" and state.failure is not None
-        else BADGES.get(state.status, Badge(state.status)),
+        badge=_badge(state, holder),
         customer=customer_side(state, hides),
         steps=steps,
         waiting=tuple(

@@ -51,7 +51,8 @@ RUNS = (
     run("stuck", status="blocked"),
     run("unanswered", waits_for="retry: max_turns"),
     run("rests", waits_for="message"),
-    run("held", status="held"),
+    run("held", status="held", waits_for="person: bob"),
+    run("given", status="held", waits_for="person: ", team="sales"),
     run("failed", **FAILED),
     run("long ago", status="failed", closed=NOW - FAILED_FOR - timedelta(hours=1)),
     run("put off", status="snoozed", due=NOW - timedelta(hours=1)),
@@ -63,7 +64,7 @@ RUNS = (
     [
         ("mine", ["mine"]),
         ("team", ["mine", "bobs", "team"]),
-        ("nobody", ["team", "others", "asks", "stuck", "unanswered"]),
+        ("nobody", ["team", "others", "asks", "stuck", "unanswered", "given"]),
         ("attention", ["late", "stuck", "unanswered", "failed"]),
         ("mentions", ["bobs"]),
     ],

@@ -11,9 +11,11 @@ from starlette.requests import Request
 from outlast.client.identity import person
 from outlast.loop.case import Case, Comment
 from outlast.loop.start import Customer
+from outlast.loop.state import Hold
 from outlast.loop.values import Failure
 from outlast.serve.access import Staff
 from outlast.serve.pages import case, conversation, conversations
+from outlast.serve.pages.conversation_view import run_badge
 from outlast.serve.pages.filters import mentioning
 from outlast.serve.pages.page import Form
 from outlast.serve.routing import DeskRequest
@@ -121,6 +123,17 @@ def test_a_question_without_an_answer_is_said_to_be_unanswered() -> None:
     assert seen_of(play).badge.word == "unanswered"
 
 
+def test_what_was_given_to_a_team_waits_for_it_and_anybody_takes_it() -> None:
+    play = shared(team="billing")
+    play.state = replace(play.state, hold=Hold(by="", at_ms=1), phase="held")
+    view = seen_of(play)
+    assert (view.badge.word, view.holder, view.problems["hold"]) == ("waits for its team", "", None)
+    assert 'name="force"' not in case_html(view, ["operator"])
+    taken = run("r", status="held", team="billing", waits_for="person: ann")
+    assert run_badge(taken).word == "a person has it"
+    assert run_badge(replace(taken, waits_for="person: ")).word == "waits for its team"
+
+
 def test_a_time_is_that_of_a_field_of_a_browser_with_or_without_scripts() -> None:
     def end(**fields: str) -> Any:
         return case._end(Form([*fields.items()]))
@@ -149,7 +162,7 @@ async def test_a_list_of_the_navigation_has_its_count_and_keeps_its_address(
     page = await lists(monkeypatch, "/conversations?view=mine")
     nav = words(page.partition('id="views"')[2].partition("</nav>")[0])
     assert "Mine 1 My team's 2" in nav
-    for one in ("Nobody's 5", "Needs attention 4", "Mentions me 1", "Snoozed 3", "Resolved 4"):
+    for one in ("Nobody's 6", "Needs attention 4", "Mentions me 1", "Snoozed 3", "Resolved 4"):
         assert one in nav
     assert re.findall(r'href="/conversations/([^"]*)"', page) == ["mine"]
     assert '<input type="hidden" name="view" value="mine">' in page
