@@ -14,6 +14,7 @@ import outlast
 from outlast.agents.errors import AgentsException
 from outlast.cli import (
     archive,
+    case,
     evals,
     identity,
     keys,
@@ -149,6 +150,13 @@ _add(inboxes, "Look", show=inbox_show)
 _add(inboxes, "Decide", approve, edit, reject, respond, ask, withdraw, approve_all, reject_all)
 _add(inboxes, "Work on a request", claim, unclaim)
 
+cases: Final = typer.Typer(
+    help="Share a conversation among colleagues: whose it is, and how it stands.",
+    no_args_is_help=True,
+)
+_add(cases, "Whose it is", case.assign, case.tag, case.link)
+_add(cases, "How it stands", case.resolve, case.reopen, case.snooze, case.comment)
+
 evaluations: Final = typer.Typer(
     help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True
 )
@@ -199,6 +207,7 @@ _add(searches, "Search", search_index.run, search_index.rebuild)
 app.add_typer(searches, name="search", rich_help_panel="Runs")
 
 app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")
+app.add_typer(cases, name="case", rich_help_panel="Approvals")
 app.add_typer(policies, name="policy", rich_help_panel="Approvals")
 app.add_typer(identities, name="identity", rich_help_panel="Approvals")
 app.add_typer(api_keys, name="keys", rich_help_panel="Approvals")

@@ -46,6 +46,7 @@ from outlast.serve.access import (
     scopes_for,
     seen_at,
 )
+from outlast.serve.case_feed import CaseFeed
 from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
@@ -109,6 +110,7 @@ class Desk:
         origins: other addresses whose pages may call the API with a token.
         temporal_ui: the address of Temporal's web UI; empty for none.
         inboxes: the live inboxes.
+        cases: the conversations that colleagues share.
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
         search: the index of search, which the desk only reads; None for none.
@@ -126,6 +128,7 @@ class Desk:
     origins: frozenset[str] = frozenset()
     temporal_ui: str = ""
     inboxes: InboxFeed = field(default_factory=InboxFeed)
+    cases: CaseFeed = field(default_factory=CaseFeed)
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
     search: SearchIndex | None = None
@@ -134,6 +137,7 @@ class Desk:
         """End all live streams: readers come back, to this process or another one."""
         await self.feed.close()
         await self.inboxes.close()
+        await self.cases.close()
 
     async def forks(self, run_id: str) -> tuple[str, ...]:
         """Return the newest forks of a run; none if the server cannot search just now."""

@@ -45,6 +45,10 @@ TALKS_TO_A_SERVER = {
     "release",
     "set-aside",
     "take-back",
+    *(
+        f"case {verb}"
+        for verb in ("assign", "tag", "link", "resolve", "reopen", "snooze", "comment")
+    ),
     "run",
     "send",
     "retry",
