@@ -65,8 +65,7 @@ async def found_for(asked: DeskRequest, query: str, limit: int = MOST_FOUND) -> 
     shown = list[Hit]()
     for start in range(0, len(hits), limit + 1):
         some = hits[start : start + limit + 1]
-        ids = list(dict.fromkeys(one.document.run_id for one in some))
-        seen = set(await asked.seen(ids, "list_runs"))
+        seen = await asked.seen(list({one.document.run_id for one in some}), "list_runs")
         shown += [one for one in some if one.document.run_id in seen]
         if len(shown) > limit:
             break

@@ -33,7 +33,7 @@ async def _show(asked: DeskRequest) -> Response:
         asked,
         "search.html",
         "Search",
-        query=query,
+        words=query,
         found=found,
         longest=LONGEST_QUERY,
         message_of=_message_of,
