@@ -38,6 +38,7 @@ from outlast.loop.effects import (
     CheckInput,
     CleanUp,
     CompactView,
+    CountHours,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -73,6 +74,7 @@ from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
+from outlast.loop.open_hours import HoursCounted
 from outlast.loop.start import Budget, Customer, Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
@@ -377,6 +379,8 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901, PLR0912  a table
     """Yield what an effect may come to, besides its failure."""
     number = effect.effect
     match effect:
+        case CountHours():
+            yield EffectAnswered(at_ms=0, effect=number, result=HoursCounted())
         case OffloadItems():
             yield EffectAnswered(at_ms=0, effect=number, result=Offload())
         case PrepareRun():

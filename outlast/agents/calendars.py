@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
+from outlast.agents.argument_names import near_name
 from outlast.agents.checks import check_list
 from outlast.agents.errors import UserError
 
@@ -69,7 +70,7 @@ class Calendar:
     _zone: ZoneInfo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
+        check_calendar_name("Calendar(name)", self.name)
         object.__setattr__(self, "_zone", _zone_of(self._place("zone"), self.zone))
         object.__setattr__(self, "_week", self._read_week())
         object.__setattr__(self, "_dates", self._read_dates())
@@ -197,12 +198,29 @@ class Calendar:
         return found
 
 
-def _check_name(name: object) -> None:
+def check_calendar_name(place: str, name: object) -> None:
+    """Refuse a name that no calendar has."""
     if not isinstance(name, str) or len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
         raise UserError(
-            f"A calendar's name has up to {LONGEST_NAME} letters, digits, spaces, and any of `_ . -`, "
-            f"such as 'support-hours', not {name!r:.80}."
+            f"{place} must be the name of a calendar: up to {LONGEST_NAME} letters, digits, spaces, and "
+            f"any of `_ . -`, such as 'support-hours', not {name!r:.80}."
         )
+
+
+def find_calendar(name: str, *tables: Mapping[str, Calendar]) -> Calendar:
+    """Return a calendar by its name, from the first table that has it.
+
+    Raises:
+        UserError: none has it.
+    """
+    known = {one: found for table in reversed(tables) for one, found in table.items()}
+    if name in known:
+        return known[name]
+    listed = ", ".join(repr(one) for one in sorted(known)) or "none"
+    raise UserError(
+        f"There is no calendar {name!r:.80} here.{near_name(name, known)} There is: {listed}. Pass it as "
+        "AgentWorker(calendars=[...]), or write it as a table [calendar.NAME] of the operators' file."
+    )
 
 
 def _zone_of(place: str, zone: object) -> ZoneInfo:

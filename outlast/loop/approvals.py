@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 from outlast.loop.canonical import canonical_name, digest, digest_of
+from outlast.loop.open_hours import Hours
 from outlast.loop.values import Json, JsonObject
 
 RequestKind: TypeAlias = Literal["tool", "handoff", "output", "budget", "worker"]
@@ -88,6 +89,7 @@ class ApprovalTerms:
         policy: the name of the policy in the operators' file, if it comes from there.
         customer_text: what the customer reads while the request waits; None for nothing.
         bound: the digest of the values of the context that a decision is for; empty for none.
+        hours: the durations, where they count only the hours of a calendar; `loop/hours.py`.
     """
 
     effect: str | None = None
@@ -108,6 +110,7 @@ class ApprovalTerms:
     policy: str = ""
     customer_text: str | None = None
     bound: str = ""
+    hours: Hours | None = None
 
 
 DEFAULT_TERMS: Final = ApprovalTerms()

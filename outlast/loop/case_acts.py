@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from outlast.loop import votes
+from outlast.loop import hours, votes
 from outlast.loop.actions import CaseAction
 from outlast.loop.case import COMMENTS_KEPT, Case, Comment
 from outlast.loop.endings import close, next_question
@@ -13,6 +13,8 @@ from outlast.loop.state import LoopState, rests
 
 def act_on_case(state: LoopState, event: PersonActed[CaseAction]) -> LoopState:
     """Apply what a person did with the case."""
+    if event.action.do == "recount":
+        return hours.uncounted(state)
     case = _after(state.case, event)
     if case == state.case:
         return state

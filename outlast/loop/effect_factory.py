@@ -478,6 +478,8 @@ def _request(
 ) -> ApprovalRequest:
     prefix = state.start.parent.prefix if state.start.parent else ""
     lasts, every = terms.expires_in_ms, terms.remind_every_ms
+    if terms.hours is not None and terms.hours.remind_in_ms is not None:
+        every = terms.hours.remind_in_ms
     return ApprovalRequest(
         **fields,
         id=f"{prefix}a{len(state.approvals) + 1}",

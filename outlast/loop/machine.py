@@ -75,6 +75,7 @@ from outlast.loop import (
     effect_factory,
     effect_results,
     endings,
+    hours,
     human_actions,
     lines,
     outside,
@@ -190,7 +191,7 @@ def _rest(before: LoopState, state: LoopState, at_ms: int) -> LoopState:
         state = newer
 
 
-def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row each
+def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: C901, PLR0911  a row each
     """Do the next thing that needs no event; the same state if there is none."""
     kinds = {effect.kind for effect in state.pending}
     gate = state.gate
@@ -218,6 +219,8 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
         return revised(state, phase="closed", outcome=state.closing, closing=None)
     if state.closing is not None and all(one.ends_with_run for one in state.pending):
         return endings.cancel_pending(state, phrases.CANCELLED)
+    if "count_hours" not in kinds and (newer := hours.begun(state)) is not state:
+        return newer
     if needs_offload(state) and "offload_items" not in kinds:
         return effect_factory.issue(state, effect_factory.offload(state))
     return state

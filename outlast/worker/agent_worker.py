@@ -12,6 +12,7 @@ from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
+from outlast.agents.calendars import Calendar
 from outlast.agents.checks import check_name
 from outlast.agents.context.factories import ContextFactory
 from outlast.agents.errors import UserError, no_namespace
@@ -47,6 +48,7 @@ class AgentWorkerConfig(TypedDict, total=False):
         notifiers: deliver notices about approvals and takeovers.
         codec: encodes and decodes the payloads of runs.
         approvals: a TOML file that changes the approval policies of the code.
+        calendars: whose hours count where policies and waits say `within=`.
         archive: keeps histories when the server's retention has passed.
         graceful_shutdown_timeout: how long running effects may take to finish at the end.
         max_concurrent_activities: how many effects may run at once.
@@ -65,6 +67,7 @@ class AgentWorkerConfig(TypedDict, total=False):
     notifiers: Iterable[Notifier]
     codec: PayloadCodec | None
     approvals: str | Path | None
+    calendars: Iterable[Calendar]
     archive: "Archive | str | Path | None"
     graceful_shutdown_timeout: timedelta
     max_concurrent_activities: int | None
@@ -97,6 +100,7 @@ class AgentWorker:
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
+        calendars: Iterable[Calendar] = (),
         archive: "Archive | str | Path | None" = None,
         **worker_options: Any,
     ) -> None:
@@ -115,6 +119,8 @@ class AgentWorker:
             notifiers: deliver notices about approvals and takeovers; see `outlast.notifications`.
             codec: encodes and decodes the payloads of runs; default: the client's.
             approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
+            calendars: whose hours count where policies and waits say `within=`; a table of the
+                operators' file with the same name comes first.
             archive: keeps histories after retention; default: that of `OUTLAST_ARCHIVE`, if any.
             worker_options: further options of `temporalio.worker.Worker`.
 
@@ -135,6 +141,7 @@ class AgentWorker:
             notifiers=notifiers,
             codec=codec,
             approvals=approvals,
+            calendars=calendars,
             archive=archive,
         )
         self.registry: Registry = plugin.registry

@@ -26,8 +26,13 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.heartbeats.fallback_poller import begin_attempts_like_this
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.approval_points import approval_points, unproven_policies
+from outlast.agents.approval_points import (
+    approval_points,
+    check_calendars,
+    unproven_policies,
+)
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
+from outlast.agents.calendars import Calendar
 from outlast.agents.context import wait_urls
 from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
@@ -108,6 +113,7 @@ class OutlastPlugin(SimplePlugin):
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
+        calendars: Iterable[Calendar] = (),
         archive: "Archive | str | Path | None" = None,
     ) -> None:
         """Register agents.
@@ -124,6 +130,8 @@ class OutlastPlugin(SimplePlugin):
             notifiers: deliver notices about approvals and takeovers.
             codec: encodes and decodes the payloads of runs; default: the client's.
             approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
+            calendars: whose hours count where policies and waits say `within=`; a table of the
+                operators' file with the same name comes first.
             archive: keeps histories after retention; default: that of `OUTLAST_ARCHIVE`, if any.
 
         Raises:
@@ -143,11 +151,14 @@ class OutlastPlugin(SimplePlugin):
             content=large_content(blob_store),
             contexts=as_factories(context),
             approvals=_approvals_of(approvals, self.registry),
+            calendars=_checked_calendars(calendars),
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
             identity=self._identity,
             hosts_runs=isinstance(agents, Registry),
         )
+        if not isinstance(agents, Registry):  # those of each run come with its start
+            check_calendars(self.registry, self._deps.approvals, self._deps.calendars)
         self._deps.state.on_end = _forget_objects
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
@@ -402,6 +413,16 @@ def _checked_notifiers(notifiers: object) -> tuple[Notifier, ...]:
             )
         checked[name] = one
     return tuple(checked.values())
+
+
+def _checked_calendars(calendars: object) -> dict[str, Calendar]:
+    own = "a Calendar, such as Calendar('support-hours', zone='Europe/Berlin', hours={...})"
+    checked: dict[str, Calendar] = {}
+    for one in _listed("calendars", calendars, Calendar, "calendars", own):
+        if one.name in checked:
+            raise UserError(f"Two calendars have the name {one.name!r}. Give each its own.")
+        checked[one.name] = one
+    return checked
 
 
 def _checked_provider(provider: ModelProvider | None) -> ModelProvider | None:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
+from outlast.agents.approvals.hours import within_hours
 from outlast.contract import names, records
 from outlast.loop.actions import (
     CaseAction,
@@ -120,7 +121,7 @@ def terms(draw: st.DrawFn) -> ApprovalTerms:
     """Terms that a policy accepts: every audience, quorum and expiry."""
     is_open = draw(st.booleans())
     steps = () if is_open else draw(st.sampled_from([(), *STEPS]))
-    return ApprovalTerms(
+    made = ApprovalTerms(
         audience=draw(st.sampled_from(OPEN_AUDIENCES if is_open else AUDIENCES)),
         quorum=draw(st.sampled_from([1, 1, 2, 3])),
         allow=draw(st.sampled_from(ALLOWED)),
@@ -132,6 +133,7 @@ def terms(draw: st.DrawFn) -> ApprovalTerms:
         redact=draw(st.sampled_from([(), (), ("secret",)])),
         response_schema=draw(st.sampled_from([None, None, OK_SCHEMA])),
     )
+    return within_hours(made, "support-hours") if draw(st.integers(0, 3)) == 3 else made
 
 
 BUDGETS = st.sampled_from(

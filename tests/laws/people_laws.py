@@ -6,6 +6,7 @@ from the terms alone: it must not use `outlast.loop.votes`, which is what it che
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from outlast.loop import phrases
@@ -127,7 +128,8 @@ def at_time_of(before: LoopState, event: Event) -> LoopState:
 def check_requests_settle_once(before: LoopState, after: LoopState) -> None:
     """L11: a request settles at most once; what was settled, voted or escalated stays.
 
-    Votes are only added; its terms, its call and its times of asking never change.
+    Votes are only added; its terms, its call and its times of asking never change. Only times that
+    count the hours of a calendar do, when a worker has counted them.
     """
     assert len(after.approvals) >= len(before.approvals), "a request was lost"
     for old, new in zip(before.approvals, after.approvals, strict=False):
@@ -137,8 +139,21 @@ def check_requests_settle_once(before: LoopState, after: LoopState) -> None:
         assert new.votes[: len(old.votes)] == old.votes, "a vote was changed"
         assert (new.escalated, new.reminders) >= (old.escalated, 0)
         assert new.reminders >= old.reminders
-        fixed = ("id", "kind", "call_id", "name", "agent", "terms", "schema", "requested_at_ms")
+        fixed = ("id", "kind", "call_id", "name", "agent", "schema", "requested_at_ms")
         assert all(getattr(old, name) == getattr(new, name) for name in fixed)
+        assert untimed(old.terms) == untimed(new.terms)
+
+
+def untimed(terms: ApprovalTerms) -> ApprovalTerms:
+    """Return terms without the times that a worker counts, where they count a calendar's hours."""
+    if terms.hours is None:
+        return terms
+    return replace(
+        terms,
+        expires_in_ms=None,
+        escalations=tuple(replace(step, after_ms=0) for step in terms.escalations),
+        hours=replace(terms.hours, from_ms=None, reminders=0, remind_in_ms=None),
+    )
 
 
 def check_redacted(after: LoopState) -> None:

@@ -38,6 +38,7 @@ from outlast.loop.effects import (
     CleanUp,
     Command,
     CompactView,
+    CountHours,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -75,6 +76,7 @@ from outlast.loop.events import (
 from outlast.loop.items import INTERNAL_KINDS, Message, call_id_of
 from outlast.loop.news import notices
 from outlast.loop.notices import NoticeReceipt
+from outlast.loop.open_hours import HoursCounted
 from outlast.loop.problems import line_problem
 from outlast.loop.state import CALL_KINDS, LoopState, has_message, visible_item_count
 from outlast.loop.stored import Offload, weight
@@ -97,6 +99,7 @@ RESULT_OF: dict[type, type] = {
     OffloadItems: Offload,
     KeepLineOpen: NoneType,
     NotifyPeople: NoticeReceipt,
+    CountHours: HoursCounted,
 }
 
 
@@ -122,8 +125,9 @@ def is_at_rest(state: LoopState) -> bool:
     return state.phase in {"idle", "held"} and not waits
 
 
-def _changes_nothing(case: Case, action: CaseAction) -> bool:
+def _changes_nothing(state: LoopState, action: CaseAction) -> bool:
     """Whether a person says again what is so."""
+    case: Case = state.case
     match action.do:
         case "assign":
             return (case.team, case.to) == (action.team, action.to)
@@ -135,6 +139,9 @@ def _changes_nothing(case: Case, action: CaseAction) -> bool:
             return case.resolved_ms is None and case.snoozed_until_ms is None
         case "snooze":
             return case.snoozed_until_ms == action.until_ms
+        case "recount":
+            counted = (one.terms.hours for one in state.approvals if one.status == "pending")
+            return all(one is None or one.from_ms is None for one in counted)
         case _:
             words = set(case.tags if action.do == "tag" else case.links)
             return (words | {*action.add}) - {*action.remove} == words
@@ -210,7 +217,7 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             said = () if state.hold is None else state.hold.said
             return message_id in said or refusal_of(state, event) is not None
         case PersonActed(action=CaseAction() as action):
-            return refusal_of(state, event) is not None or _changes_nothing(state.case, action)
+            return refusal_of(state, event) is not None or _changes_nothing(state, action)
         case NestedReported():
             return not any(
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id

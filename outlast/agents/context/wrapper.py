@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
+from outlast.agents.calendars import Calendar
 from outlast.agents.callables import call
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.wait_urls import LIFETIME, wait_url
@@ -351,6 +352,7 @@ class ToolContext(RunContextWrapper[TContext]):
         every: timedelta | None = None,
         cleanup: bool = False,
         signed: bool = False,
+        within: Calendar | str | None = None,
     ) -> Wait[T]: ...
 
     @overload
@@ -366,6 +368,7 @@ class ToolContext(RunContextWrapper[TContext]):
         every: timedelta | None = None,
         cleanup: bool = False,
         signed: bool = False,
+        within: Calendar | str | None = None,
     ) -> Wait[Any]: ...
 
     def wait_for(  # noqa: PLR0913  the options of a wait
@@ -380,6 +383,7 @@ class ToolContext(RunContextWrapper[TContext]):
         every: timedelta | None = None,
         cleanup: bool = False,
         signed: bool = False,
+        within: Calendar | str | None = None,
     ) -> Wait[Any]:
         """Wait for something outside of the run, for days if need be, without a worker.
 
@@ -405,6 +409,9 @@ class ToolContext(RunContextWrapper[TContext]):
             cleanup: if the call is dropped, such as when the run is cancelled or a message
                 interrupts it, run the tool once more: its wait then raises `WaitDropped`, and the
                 tool ends what it began outside. What it returns goes nowhere.
+            within: a calendar, or the name of one of the worker: the `timeout` counts only its hours,
+                from the first wait on. A person who lets the call wait as long again means as long
+                by the clock.
             signed: only deliveries count that a process with an identity key has signed. The worker
                 checks them before the tool reads the value.
 
@@ -416,9 +423,10 @@ class ToolContext(RunContextWrapper[TContext]):
             WaitDropped: when awaited with `cleanup`: the call is dropped.
             UserError: an argument is invalid.
         """
+        waits = waits_of(self)
         wait, adapter = outside_wait(
             name,
-            timeout,
+            timeout if within is None else waits.counted(name, timeout, within),
             schema,
             default,
             ask=ask,
@@ -427,7 +435,7 @@ class ToolContext(RunContextWrapper[TContext]):
             cleanup=cleanup,
             signed=signed,
         )
-        return Wait[Any](waits_of(self), wait, adapter, default)
+        return Wait[Any](waits, wait, adapter, default)
 
     def wait_token(self, name: str = "result") -> str:
         """Return the token with which a wait of this call is finished, before or while it waits.
