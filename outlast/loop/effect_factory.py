@@ -315,14 +315,16 @@ def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -
     The name is no tool's, so that no decision about the tool is remembered from here. Who may answer
     is as for the tool's approval, if it has one; one person is enough, as nothing is approved.
     """
+    terms = (call.plan.approval or NO_APPROVAL).terms
     return _request(
         state,
         at_ms,
         replace(
-            (call.plan.approval or NO_APPROVAL).terms,
+            terms,
             allow=("respond", "reject") if wait.question else ("respond", "approve", "reject"),
             quorum=1,
             expires_in_ms=None,
+            hours=terms.hours and terms.hours.without_expiry,
             bulk=False,
             takeover=False,
             response_schema=wait.schema,
@@ -357,6 +359,7 @@ def blocked_effect(
             expires_in_ms=None,
             remind_every_ms=None,
             escalations=(),
+            hours=None,
         ),
         kind="worker",
         call_id="" if call is None else call.call_id,

@@ -1,6 +1,6 @@
 """Durations that count only the hours of a calendar, and what a worker makes of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,11 @@ class Hours:
     from_ms: int | None = None
     reminders: int = 0
     remind_in_ms: int | None = None
+
+    @property
+    def without_expiry(self) -> "Hours":
+        """The durations of a request that does not expire."""
+        return replace(self, open=replace(self.open, expires_in_ms=None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,16 @@ class Cases(People):
         """
         return await self._act("link", by, add=run_ids, remove=tuple(remove))
 
+    async def recount(self, *, by: By) -> CaseReceipt:
+        """Count the times of open requests anew, because the hours of a calendar have changed.
+
+        Only those count whose policy has `within=`. A worker with the new calendar has to run.
+
+        Raises:
+            UserError: the run has ended, or this person may not do it.
+        """
+        return await self._act("recount", by)
+
     async def _act(self, do: CaseDeed, by: By, **fields: Any) -> CaseReceipt:
         try:
             action = CaseAction(do=do, **fields, **fields_of(person_of(by)))
