@@ -74,7 +74,7 @@ from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
-from outlast.loop.open_hours import HoursCounted
+from outlast.loop.open_hours import Durations, Hours, HoursCounted
 from outlast.loop.start import Budget, Customer, Parent, Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
@@ -92,6 +92,7 @@ complete a level earlier. Trying two more levels takes twice as long and finds n
 ANN = Person(subject="ann")
 ONE_DAY_MS = 86_400_000
 SHORT = ApprovalTerms(expires_in_ms=ONE_DAY_MS)
+WITHIN = ApprovalTerms(hours=Hours(within="support-hours", open=Durations()))
 FATAL = replace(SHORT, on_expiry="fail")
 
 LARGE = "x" * 2 * OFFLOAD_ABOVE
@@ -459,6 +460,7 @@ def _replies() -> Iterator[ModelReply]:
         PlannedCall(item=0, kind="tool"),
         PlannedCall(item=0, kind="tool", approval=RequiredApproval()),
         PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=SHORT)),
+        PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=WITHIN)),
         PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=FATAL)),
         PlannedCall(item=0, kind="tool", fatal=True),
         PlannedCall(item=0, kind="tool", final=True),

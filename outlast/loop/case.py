@@ -44,6 +44,7 @@ class Case:
         tags: the words by which people find it.
         comments: the newest comments, in order.
         links: the ids of other conversations about the same.
+        recounted_ms: when a person last let the times of open requests be counted anew.
     """
 
     team: str = ""
@@ -57,6 +58,7 @@ class Case:
     tags: tuple[str, ...] = ()
     comments: tuple[Comment, ...] = ()
     links: tuple[str, ...] = ()
+    recounted_ms: int | None = None
 
 
 NO_CASE: Final = Case()
@@ -77,6 +79,7 @@ def case_words(before: Case, after: Case) -> str:
         said += [f"{what} {one}" for one in new if one not in old]
         said += [f"no {what} {one}" for one in old if one not in new]
     said += [f"comment: {one.text}" for one in new_comments(before, after)]
+    said += ["times counted anew"] if before.recounted_ms != after.recounted_ms else []
     return "; ".join(said)
 
 

@@ -14,7 +14,7 @@ from outlast.loop.state import LoopState, rests
 def act_on_case(state: LoopState, event: PersonActed[CaseAction]) -> LoopState:
     """Apply what a person did with the case."""
     if event.action.do == "recount":
-        return hours.uncounted(state)
+        state = hours.uncounted(state)
     case = _after(state.case, event)
     if case == state.case:
         return state
@@ -27,7 +27,7 @@ def act_on_case(state: LoopState, event: PersonActed[CaseAction]) -> LoopState:
     return next_question(revised(state, hold=None, given_up=None, starts=True, approvals=pending))
 
 
-def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
+def _after(case: Case, event: PersonActed[CaseAction]) -> Case:  # noqa: PLR0911  a row each
     action, by, at_ms = event.action, event.person.subject, event.at_ms
     match action.do:
         case "assign":
@@ -47,6 +47,8 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
             return _opened(case)
         case "snooze":
             return replace(case, snoozed_until_ms=action.until_ms)
+        case "recount":
+            return replace(case, recounted_ms=at_ms)
         case "tag":
             return replace(case, tags=_changed(case.tags, action))
         case _:  # link

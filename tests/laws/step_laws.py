@@ -140,8 +140,7 @@ def _changes_nothing(state: LoopState, action: CaseAction) -> bool:
         case "snooze":
             return case.snoozed_until_ms == action.until_ms
         case "recount":
-            counted = (one.terms.hours for one in state.approvals if one.status == "pending")
-            return all(one is None or one.from_ms is None for one in counted)
+            return False
         case _:
             words = set(case.tags if action.do == "tag" else case.links)
             return (words | {*action.add}) - {*action.remove} == words

@@ -69,12 +69,16 @@ class Waits:
         """Return what came of a wait; None if it has not ended."""
         return next((one for one in self.arrivals if one.name == name), None)
 
-    def counted(self, name: str, timeout: timedelta | None, within: Calendar | str) -> timedelta:
+    def counted(
+        self, name: str, timeout: timedelta | None, within: Calendar | str | None
+    ) -> timedelta | None:
         """Return how long a time in hours of a calendar lasts by the clock, from the first wait on.
 
         Raises:
             UserError: there is no such calendar, no time, or it does not end within three years.
         """
+        if within is None:
+            return timeout
         _check_duration(name, "timeout", timeout, timedelta())
         if timeout is None:
             raise UserError(

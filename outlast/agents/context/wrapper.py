@@ -406,14 +406,10 @@ class ToolContext(RunContextWrapper[TContext]):
                 agent can answer; what is delivered after that is refused.
             every: run the tool again every so often, at least a second, so that it can look for
                 itself while nothing is delivered. The `timeout` counts from the first wait.
-            cleanup: if the call is dropped, such as when the run is cancelled or a message
-                interrupts it, run the tool once more: its wait then raises `WaitDropped`, and the
-                tool ends what it began outside. What it returns goes nowhere.
-            within: a calendar, or the name of one of the worker: the `timeout` counts only its hours,
-                from the first wait on. A person who lets the call wait as long again means as long
-                by the clock.
-            signed: only deliveries count that a process with an identity key has signed. The worker
-                checks them before the tool reads the value.
+            cleanup: run the tool once more if the call is dropped, such as when the run is cancelled:
+                its wait then raises `WaitDropped`, and the tool ends what it began outside.
+            signed: only deliveries count that a process with an identity key has signed.
+            within: the calendar whose hours count for `timeout`, or its name at the worker.
 
         Returns:
             The wait: return it or await it; with `every`, `cleanup` or `signed`, await it.
@@ -423,10 +419,9 @@ class ToolContext(RunContextWrapper[TContext]):
             WaitDropped: when awaited with `cleanup`: the call is dropped.
             UserError: an argument is invalid.
         """
-        waits = waits_of(self)
         wait, adapter = outside_wait(
             name,
-            timeout if within is None else waits.counted(name, timeout, within),
+            waits_of(self).counted(name, timeout, within),
             schema,
             default,
             ask=ask,
@@ -435,7 +430,7 @@ class ToolContext(RunContextWrapper[TContext]):
             cleanup=cleanup,
             signed=signed,
         )
-        return Wait[Any](waits, wait, adapter, default)
+        return Wait[Any](waits_of(self), wait, adapter, default)
 
     def wait_token(self, name: str = "result") -> str:
         """Return the token with which a wait of this call is finished, before or while it waits.

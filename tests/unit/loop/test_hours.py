@@ -9,7 +9,7 @@ from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Audience, Esc
 from outlast.loop.effects import CountHours, EffectAnswered
 from outlast.loop.hours import SLACK_MS, counted_terms
 from outlast.loop.open_hours import CountedHours, Durations, Hours, HoursCounted
-from outlast.loop.start import Budget
+from outlast.loop.start import Budget, Parent
 from tests.laws.driver import WITHIN, Play, clock_of, gated, play_in
 
 HOUR = 3_600_000
@@ -170,13 +170,28 @@ def test_a_person_lets_open_requests_be_counted_by_a_changed_calendar() -> None:
     assert play.state.approvals[0].expires_at_ms == since + 20 * HOUR
 
 
-def test_a_second_recount_at_once_and_one_without_hours_change_nothing() -> None:
+def test_a_recount_while_one_is_under_way_asks_for_no_second_one() -> None:
     play = asking()
     assert play.case("recount") == ()
+    assert play.state.case.recounted_ms == play.state.at_ms
+    play.counted()
+    assert not asks(play)
+
+
+def test_a_recount_leaves_requests_without_hours_alone() -> None:
     play = asking(ApprovalTerms())
     before = play.state.approvals
     play.case("recount")
     assert (play.state.approvals, asks(play)) == (before, [])
+
+
+def test_a_nested_run_has_requests_of_its_own_to_count_anew() -> None:
+    play = asking(parent=Parent(run_id="support-1", prefix="f1."))
+    play.counted()
+    play.case("tag", add=("vip",))
+    assert play.state.case.tags == ()
+    play.case("recount")
+    assert len(asks(play)) == 1
 
 
 def test_a_budget_counts_from_its_request_although_its_terms_are_of_the_start() -> None:
