@@ -13,6 +13,7 @@ from outlast.agents.approvals.budget import Budget as Budget
 from outlast.agents.approvals.policy import ApprovalPolicy as ApprovalPolicy
 from outlast.agents.approvals.policy import Audience as Audience
 from outlast.agents.approvals.policy import Escalation as Escalation
+from outlast.agents.calendars import Calendar as Calendar
 from outlast.agents.config.compaction import Compaction as Compaction
 from outlast.agents.config.fallback_model import FallbackModel as FallbackModel
 from outlast.agents.config.model_settings import ModelSettings as ModelSettings

@@ -60,6 +60,7 @@ TALKS_TO_A_SERVER = {
     "cancel",
     "doctor",
     "worker",
+    "policy apply",
     "policy try",
     *(
         f"schedule {verb}"
