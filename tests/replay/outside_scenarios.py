@@ -15,6 +15,7 @@ from outlast import (
     Agent,
     ApprovalPolicy,
     Budget,
+    Calendar,
     Escalation,
     ModelSettings,
     RunConfig,
@@ -109,6 +110,34 @@ async def _case(handle: RunHandle) -> None:
     await handle.resolve(by=ANN)
     await (await handle.send("One more thing.")).answer()
     await handle.cancel(mode="after_turn")
+
+
+HOURS = Calendar("support-hours", zone="Europe/Berlin", hours={"mon-sun": "0:00-24:00"})
+
+
+@function_tool(
+    needs_approval=ApprovalPolicy(
+        audience="billing",
+        unverified="allow",
+        expires_in=timedelta(hours=8),
+        remind_every=timedelta(hours=4),
+        on_expiry="escalate",
+        escalate=[Escalation(after=timedelta(hours=2), to="leads")],
+        within=HOURS,
+    )
+)
+async def pay_back() -> str:
+    """Pay money back."""
+    return "paid back"
+
+
+async def _count_anew(handle: RunHandle) -> None:
+    """Let the times of a request be counted anew, and decide it."""
+    await handle.wait_for_people()
+    await handle.recount(by=ANN)
+    await handle.wait(lambda state: state.approvals[0].terms.hours.from_ms is not None)
+    await handle.approve("a1", by=ANN)
+    await handle.result()
 
 
 async def _set_aside(handle: RunHandle) -> None:
@@ -373,6 +402,12 @@ SCENARIOS: dict[str, Scenario] = {
         steps=("hello", "you are welcome"),
         keep_open=True,
         play=_case,
+        options={"run_config": ANYBODY},
+    ),
+    "hours": Scenario(
+        agent=Agent[Any](name="Hourly", tools=[pay_back]),
+        steps=([call("pay_back", "c1")], "done"),
+        play=_count_anew,
         options={"run_config": ANYBODY},
     ),
     "set_aside": Scenario(
