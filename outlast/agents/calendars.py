@@ -121,6 +121,11 @@ class Calendar:
         at = _utc("at", at)
         return next((opens for opens, _ in self._spans(at, at + HORIZON)), None)
 
+    @property
+    def zone_info(self) -> ZoneInfo:
+        """The time zone of its hours."""
+        return self._zone
+
     # --- Hours as spans of time --------------------------------------------------------------------
 
     def _spans(self, start: datetime, end: datetime) -> Iterator[_Span]:

@@ -115,7 +115,8 @@ def _notice_line(_state: LoopState, effect: effects.NotifyPeople) -> str:
 
 
 def _hours_line(_state: LoopState, effect: effects.CountHours) -> str:
-    within = dict.fromkeys(one.within for one in effect.requests)
+    asked = [*effect.requests, *([effect.reply] if effect.reply is not None else [])]
+    within = dict.fromkeys(one.within for one in asked)
     return joined("count the hours of ", ", ".join(within))
 
 

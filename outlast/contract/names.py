@@ -179,6 +179,7 @@ SETTING_TAKEOVER: Final = "takeover"
 
 SETTING_BUDGETS: Final = "budgets"
 SETTING_RESOLVED_STAYS: Final = "resolved_stays_ms"
+SETTING_REPLY_TIMES: Final = "reply_times"
 """The setting with what a run may spend before a person decides whether it goes on."""
 
 SETTING_INSTRUCTIONS: Final = "instructions"

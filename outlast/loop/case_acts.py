@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from outlast.loop import hours, votes
+from outlast.loop import hours, reply_clock, votes
 from outlast.loop.actions import CaseAction
 from outlast.loop.case import COMMENTS_KEPT, Case, Comment
 from outlast.loop.endings import close, next_question
@@ -73,7 +73,12 @@ def roused(state: LoopState) -> LoopState:
 
 
 def due_ms(state: LoopState) -> int | None:
-    """Return when the case comes back, or ends; None if it does neither by itself."""
+    """Return when the case comes back, or ends, or a reply is due; None for never."""
+    times = (_comes_back_ms(state), reply_clock.next_ms(state))
+    return min((one for one in times if one is not None), default=None)
+
+
+def _comes_back_ms(state: LoopState) -> int | None:
     case = state.case
     if case.resolved_ms is not None and rests(state):
         return case.resolved_ms + state.start.resolved_stays_ms
@@ -81,8 +86,9 @@ def due_ms(state: LoopState) -> int | None:
 
 
 def pass_time(state: LoopState, at_ms: int) -> LoopState:
-    """End a conversation that was resolved long ago, and bring back one that was put off."""
-    due = due_ms(state)
+    """End a conversation that was resolved long ago, bring back one that was put off, and warn."""
+    state = reply_clock.aged(state, at_ms)
+    due = _comes_back_ms(state)
     if due is None or due > at_ms:
         return state
     if state.case.resolved_ms is None:

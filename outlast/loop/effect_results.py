@@ -82,7 +82,7 @@ _DONE: Final[Mapping[type[Effect], Callable[[LoopState, Any, Any, int], LoopStat
     SaveSession: lambda rest, effect, result, at_ms: ledger.saved(rest),
     OffloadItems: lambda rest, effect, result, at_ms: take_offload(rest, effect, result),
     KeepLineOpen: lambda rest, effect, result, at_ms: lines.reroute_model_call(rest),
-    CountHours: lambda rest, effect, result, at_ms: hours.counted(rest, result),
+    CountHours: lambda rest, effect, result, at_ms: hours.counted(rest, result, at_ms),
     NotifyPeople: lambda rest, effect, result, at_ms: _with_undelivered(rest, result.undelivered),
 }
 """What the result of each kind of effect does: from the state without it, itself, result and time."""

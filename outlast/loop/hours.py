@@ -9,7 +9,7 @@ and when a person says that the calendar has changed.
 from dataclasses import replace
 from typing import Final
 
-from outlast.loop import effect_factory
+from outlast.loop import effect_factory, reply_clock, votes
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms
 from outlast.loop.effects import CountHours
 from outlast.loop.open_hours import CountedHours, Durations, HoursCounted, HoursOfRequest
@@ -49,8 +49,9 @@ def _asks(request: ApprovalRequest) -> bool:
 
 
 def begun(state: LoopState) -> LoopState:
-    """Let a worker count the times of requests that need it; the same state if none does."""
-    if state.closing is not None or not (state.calls or state.gate):
+    """Let a worker count the times that need it; the same state if none does."""
+    reply = reply_clock.asked(state)
+    if state.closing is not None or not (state.calls or state.gate or reply):
         return state
     asked = tuple(
         HoursOfRequest(
@@ -63,21 +64,21 @@ def begun(state: LoopState) -> LoopState:
         for one in state.approvals
         if one.terms.hours is not None and _asks(one)
     )
-    if not asked:
+    if not asked and reply is None:
         return state
-    effect = CountHours(effect=state.next_effect, run_id=state.run_id, requests=asked)
+    effect = CountHours(effect=state.next_effect, run_id=state.run_id, requests=asked, reply=reply)
     return effect_factory.issue(state, effect)
 
 
-def counted(state: LoopState, result: HoursCounted) -> LoopState:
+def counted(state: LoopState, result: HoursCounted, at_ms: int) -> LoopState:
     """Take the times that a worker has counted, of requests that count from the same moment still."""
     known = {(one.request_id, one.from_ms): one for one in result.requests}
     pairs = ((one, known.get((one.id, one.counts_from_ms))) for one in state.approvals)
-    newer = tuple(one if found is None else _timed(one, found) for one, found in pairs)
-    return revised(state, approvals=newer)
+    newer = tuple(one if found is None else _timed(one, found, at_ms) for one, found in pairs)
+    return revised(reply_clock.counted(state, result.reply), approvals=newer)
 
 
-def _timed(request: ApprovalRequest, one: CountedHours) -> ApprovalRequest:
+def _timed(request: ApprovalRequest, one: CountedHours, at_ms: int) -> ApprovalRequest:
     terms, clock = request.terms, one.clock
     if (
         request.status != "pending"
@@ -85,12 +86,13 @@ def _timed(request: ApprovalRequest, one: CountedHours) -> ApprovalRequest:
         or len(clock.escalations_ms) != len(terms.escalations)
     ):
         return request
-    since = request.counts_from_ms
+    since, remind_in = request.counts_from_ms, clock.remind_in_ms
+    soonest = at_ms + votes.SHORTEST_REMINDER_MS
     return replace(
         request,
         terms=counted_terms(terms, clock, since, one.reminders),
         expires_at_ms=None if clock.expires_in_ms is None else since + clock.expires_in_ms,
-        remind_at_ms=None if clock.remind_in_ms is None else since + clock.remind_in_ms,
+        remind_at_ms=None if remind_in is None else max(since + remind_in, soonest),
     )
 
 
@@ -105,7 +107,8 @@ def not_counted(state: LoopState, effect: CountHours, failure: Failure, at_ms: i
             kept.append(replace(request, terms=replace(request.terms, hours=hours)))
         else:
             kept.append(request)
-    what = f"hours of {', '.join(asked)}"
+    what = f"hours of {', '.join(asked) or 'a reply'}"
+    state = reply_clock.not_counted(state, effect.reply)
     return with_ignored(revised(state, approvals=tuple(kept)), at_ms, what, failure.message)
 
 

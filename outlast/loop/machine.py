@@ -81,6 +81,7 @@ from outlast.loop import (
     outside,
     people,
     phrases,
+    reply_clock,
     spending,
     turns,
     votes,
@@ -219,6 +220,8 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: C901, PLR0911  a
         return revised(state, phase="closed", outcome=state.closing, closing=None)
     if state.closing is not None and all(one.ends_with_run for one in state.pending):
         return endings.cancel_pending(state, phrases.CANCELLED)
+    if (newer := reply_clock.kept(state, at_ms)) is not state:
+        return newer
     if "count_hours" not in kinds and (newer := hours.begun(state)) is not state:
         return newer
     if needs_offload(state) and "offload_items" not in kinds:
@@ -229,7 +232,7 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: C901, PLR0911  a
 def _pass_time(state: LoopState, at_ms: int) -> LoopState:
     """Apply what is due by a time: reminders, escalation, expiry, and ends of waits."""
     before, expired = state, list[ApprovalRequest]()
-    if state.case.resolved_ms or state.case.snoozed_until_ms:
+    if state.case.resolved_ms or state.case.snoozed_until_ms or state.case.reply:
         state = case_acts.pass_time(state, at_ms)
     if not state.calls and state.gate is None:
         return _rest(before, state, at_ms)

@@ -74,7 +74,40 @@ class CountedHours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoursOfReply:
+    """What a worker needs to count the time of a reply; see `ReplyTimes`.
+
+    Attributes:
+        since_ms: since when the customer waits, in milliseconds since the epoch.
+        within: the name of the calendar.
+        lasts_ms: how long the reply may take, in hours of the calendar.
+        warn_ms: how long before that people are warned; None for no warning.
+        away: what the customer reads while it is closed.
+        days: the names of the days in it.
+    """
+
+    since_ms: int
+    within: str
+    lasts_ms: int
+    warn_ms: int | None = None
+    away: str = ""
+    days: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedReply:
+    """When a reply is due, when people are warned, and what the customer reads until they are back."""
+
+    since_ms: int
+    due_ms: int
+    warn_ms: int | None = None
+    away: str = ""
+    back_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoursCounted:
     """The times that a worker has counted."""
 
     requests: tuple[CountedHours, ...] = ()
+    reply: CountedReply | None = None

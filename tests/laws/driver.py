@@ -82,7 +82,14 @@ from outlast.loop.invariants import check, violations
 from outlast.loop.items import Item, Message, SendMode
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
-from outlast.loop.open_hours import CountedHours, Durations, Hours, HoursCounted
+from outlast.loop.open_hours import (
+    CountedHours,
+    CountedReply,
+    Durations,
+    Hours,
+    HoursCounted,
+    HoursOfReply,
+)
 from outlast.loop.problems import judged_at_ms
 from outlast.loop.revision import revised
 from outlast.loop.start import Start
@@ -300,7 +307,20 @@ def clock_of(effect: CountHours, factor: int = 3) -> HoursCounted:
                 reminders=one.reminders,
             )
             for one in effect.requests
-        )
+        ),
+        reply=None if effect.reply is None else reply_of_calendar(effect.reply, factor),
+    )
+
+
+def reply_of_calendar(asked: HoursOfReply, factor: int = 3) -> CountedReply:
+    """Return what that calendar makes of a reply: people are back half way to its time."""
+    due_ms = asked.since_ms + asked.lasts_ms * factor
+    return CountedReply(
+        since_ms=asked.since_ms,
+        due_ms=due_ms,
+        warn_ms=None if asked.warn_ms is None else max(due_ms - asked.warn_ms, asked.since_ms),
+        away=asked.away,
+        back_ms=(asked.since_ms + due_ms) // 2 if asked.away else None,
     )
 
 

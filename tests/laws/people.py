@@ -44,7 +44,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.human_actions import problem_of
 from outlast.loop.items import SendMode
-from outlast.loop.start import Budget
+from outlast.loop.start import Budget, ReplyTimes
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal
@@ -151,6 +151,13 @@ BUDGETS = st.sampled_from(
 )
 
 
+REPLY_TIMES = (
+    ReplyTimes(first_ms=9_000, next_ms=40_000),
+    ReplyTimes(first_ms=40_000, next_ms=4_000_000, warn_ms=60_000),
+    ReplyTimes(first_ms=40_000, next_ms=9_000, warn_ms=9_000, within="nights", away="{day}"),
+)
+
+
 @st.composite
 def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
     """For whom a run works, who may take it over, and what it may spend, as its settings say."""
@@ -162,6 +169,8 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
             audience=draw(st.sampled_from(AUDIENCES)), unverified=draw(st.booleans())
         )
         wanted[names.SETTING_TAKEOVER] = records.write(takeover)
+    if draw(st.integers(0, 2)) == 2:
+        wanted[names.SETTING_REPLY_TIMES] = records.write(draw(st.sampled_from(REPLY_TIMES)))
     budgets = draw(BUDGETS)
     if budgets:
         decides = draw(st.none() | terms())
@@ -173,6 +182,7 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
         "customer": records.customer_of(wanted),
         "takeover": records.takeover_of(wanted),
         "budgets": records.budgets_of(wanted),
+        "reply_times": records.reply_times_of(wanted),
     }
 
 

@@ -88,6 +88,7 @@ class PeopleLaws:
             after: the state after it.
             commands: what the loop asks for.
         """
+        check_reply_clock(before, after)
         if before.approvals is not after.approvals:
             check_requests_settle_once(before, after)
             check_votes(timed, event, after)
@@ -154,6 +155,28 @@ def untimed(terms: ApprovalTerms) -> ApprovalTerms:
         escalations=tuple(replace(step, after_ms=0) for step in terms.escalations),
         hours=replace(terms.hours, from_ms=None, reminders=0, remind_in_ms=None),
     )
+
+
+def check_reply_clock(before: LoopState, after: LoopState) -> None:
+    """L24: a clock runs exactly while a customer waits for a person, and goes one way."""
+    clock, was, case = after.case.reply, before.case.reply, after.case
+    if after.phase in {"closing", "closed"}:
+        assert clock is None or after.phase == "closed"
+        return
+    is_theirs = after.hold is not None or case.to or case.team
+    waits = is_theirs and case.resolved_ms is None and (after.inbox or after.question.answering)
+    assert (clock is not None) == bool(after.start.reply_times and waits), "the clock is wrong"
+    if clock is None:
+        return
+    assert clock.warned or not clock.late, "nobody was warned"
+    assert clock.due_ms is None or clock.due_ms > clock.since_ms
+    assert clock.since_ms <= max(after.at_ms, before.at_ms)
+    if was is not None and was.since_ms == clock.since_ms:
+        assert (clock.warned, clock.late, clock.is_counted) >= (
+            was.warned,
+            was.late,
+            was.is_counted,
+        )
 
 
 def check_redacted(after: LoopState) -> None:

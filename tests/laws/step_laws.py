@@ -112,11 +112,16 @@ def is_due(state: LoopState, at_ms: int) -> bool:
 
 
 def case_due_ms(state: LoopState) -> int | None:
-    """When a conversation that was put off comes back, or one that was resolved ends."""
-    case = state.case
-    if case.resolved_ms is None:
-        return case.snoozed_until_ms
-    return case.resolved_ms + state.start.resolved_stays_ms if is_at_rest(state) else None
+    """When a conversation comes back or ends by itself, or a reply is nearly due, due, or promised."""
+    case, clock = state.case, state.case.reply
+    times = [case.snoozed_until_ms]
+    if case.resolved_ms is not None:
+        ends = case.resolved_ms + state.start.resolved_stays_ms
+        times = [ends if is_at_rest(state) else None]
+    if clock is not None:
+        times += [None if clock.warned else clock.warn_ms, None if clock.late else clock.due_ms]
+        times += [clock.back_ms if clock.away else None]
+    return min((one for one in times if one is not None), default=None)
 
 
 def is_at_rest(state: LoopState) -> bool:

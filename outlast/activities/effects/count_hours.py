@@ -1,14 +1,15 @@
-"""Carries out `CountHours`: counts the times of requests by the worker's calendars."""
+"""Carries out `CountHours`: counts the times of requests, and of a reply, by the worker's calendars."""
 
 from outlast.activities.attempt import FIRST, Attempt
 from outlast.activities.errors import mistake, worker_lookup
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.approvals.hours import clock_durations
+from outlast.agents.config.reply_times import counted_reply
 from outlast.agents.errors import UserError
 from outlast.contract.effects import EffectRequest
 from outlast.edges import clock
 from outlast.loop.effects import CountHours
-from outlast.loop.open_hours import CountedHours, HoursCounted
+from outlast.loop.open_hours import CountedHours, CountedReply, HoursCounted, HoursOfReply
 
 
 async def count_hours(
@@ -37,4 +38,15 @@ async def count_hours(
                 reminders=one.reminders,
             )
         )
-    return HoursCounted(requests=tuple(counted))
+    return HoursCounted(requests=tuple(counted), reply=_of_reply(worker, request.effect.reply))
+
+
+def _of_reply(worker: WorkerDeps, asked: HoursOfReply | None) -> CountedReply | None:
+    if asked is None:
+        return None
+    with worker_lookup():
+        calendar = worker.calendar(asked.within)
+    try:
+        return counted_reply(calendar, asked, clock.time_of(asked.since_ms))
+    except UserError as error:
+        raise mistake(str(error)) from error
