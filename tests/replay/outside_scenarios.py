@@ -18,6 +18,7 @@ from outlast import (
     Calendar,
     Escalation,
     ModelSettings,
+    ReplyTimes,
     RunConfig,
     RunHandle,
     ToolContext,
@@ -42,6 +43,10 @@ from tests.replay.scenarios import Scenario, billing, note, orders, refund
 ANN = Person(subject="ann", groups=("billing",))
 BOB = Person(subject="bob", groups=("billing",))
 LEA = Person(subject="lea", groups=("leads",))
+TARGETS = RunConfig(
+    takeover=ApprovalPolicy(unverified="allow"),
+    reply_times=ReplyTimes(first=2, next=9, warn=1, within="support-hours", away="Back at {time}."),
+)
 ANYBODY = RunConfig(takeover=ApprovalPolicy(unverified="allow"))
 
 
@@ -129,6 +134,18 @@ HOURS = Calendar("support-hours", zone="Europe/Berlin", hours={"mon-sun": "0:00-
 async def pay_back() -> str:
     """Pay money back."""
     return "paid back"
+
+
+async def _reply_late(handle: RunHandle) -> None:
+    """Let a customer wait for longer than the reply may take, and reply."""
+    await handle.wait(lambda state: state.status == "idle")
+    await handle.hold(by=ANN)
+    await handle.send("Where is it?")
+    await handle.wait(lambda state: state.case.reply is not None and state.case.reply.late)
+    await handle.say("It is on its way.", by=ANN)
+    await handle.release(by=ANN)
+    await handle.cancel(mode="after_turn")
+    await handle.result()
 
 
 async def _count_anew(handle: RunHandle) -> None:
@@ -409,6 +426,13 @@ SCENARIOS: dict[str, Scenario] = {
         steps=([call("pay_back", "c1")], "done"),
         play=_count_anew,
         options={"run_config": ANYBODY},
+    ),
+    "reply_times": Scenario(
+        steps=("hello",),
+        keep_open=True,
+        play=_reply_late,
+        options={"run_config": TARGETS},
+        worker=lambda _: {"calendars": [HOURS], "notifiers": [Ear()]},
     ),
     "set_aside": Scenario(
         steps=(REFUSED, "hello", "you are welcome"),

@@ -10,15 +10,20 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy, Escalation
 from outlast.agents.calendars import Calendar
+from outlast.agents.config.reply_times import ReplyTimes
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from outlast.client.audit import audit_run
+from outlast.client.runs import RunFilter, list_runs
 from outlast.edges.clock import now, time_of
 from outlast.loop.approvals import ApprovalRequest, Person
+from outlast.ports.notifier import Notification, Notifier
 from outlast.testing import ScriptedModel, call
+from outlast.views.customer import customer_view
 from tests.workflow.desk import Desk, waits_for
+from tests.workflow.test_long_runs import true_in_the_end
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 HOUR = timedelta(hours=1)
@@ -183,6 +188,74 @@ async def test_a_conversation_is_snoozed_for_hours_of_a_calendar(desk: Desk) -> 
     due = calendar.after(now(), 3 * HOUR)
     assert receipt.snoozed_until is not None
     assert abs(receipt.snoozed_until - due) < timedelta(minutes=2)
+
+
+class Told(Notifier):
+    """Keeps what people are told."""
+
+    name = "told"
+
+    def __init__(self) -> None:
+        self.events: Any = frozenset({"reply_due", "reply_late"})
+        self.heard: list[tuple[str, str | None]] = []
+
+    async def notify(self, notification: Notification) -> None:
+        self.heard.append((notification.event, notification.by))
+
+
+async def test_a_customer_who_waits_too_long_is_heard_of_by_people(desk: Desk) -> None:
+    agent, told = Agent[Any](name="Clerk"), Told()
+    await desk.open(agent, model=ScriptedModel("Hello."), notifiers=[told])
+    times = ReplyTimes(first=2, next=3600, warn=1)
+    config = RunConfig(reply_times=times, takeover=ApprovalPolicy(unverified="allow"))
+    handle = await desk.start(agent, keep_open=True, run_config=config)
+    await desk.until_status(handle, "idle")
+    await handle.hold(by="ann")
+    await handle.send("Where is it?")
+    found = RunFilter(case_due_before=now() + HOUR / 2, id_prefix=handle.id)
+
+    async def is_listed() -> bool:
+        return bool(await list_runs(desk.client, found))
+
+    await true_in_the_end(is_listed)
+    state = await desk.until(handle, lambda state: bool(state.case.reply and state.case.reply.late))
+    await desk.until(handle, lambda state: len(told.heard) == 2)
+    assert told.heard == [("reply_due", "ann"), ("reply_late", "ann")]
+    await handle.say("It is on its way.", by="ann")
+    state = await desk.until(handle, lambda state: state.case.reply is None)
+    assert state.case.replied
+    await handle.cancel()
+
+
+async def test_a_reply_is_due_in_the_hours_of_the_workers_calendar_and_the_customer_reads_when(
+    desk: Desk,
+) -> None:
+    calendar = open_in(2)
+    agent = Agent[Any](name="Clerk")
+    await desk.open(agent, model=ScriptedModel("Hello."), calendars=[calendar])
+    times = ReplyTimes(
+        first=2 * HOUR,
+        within="support-hours",
+        away="Wir sind am {day}, {date}, um {time} wieder da.",
+        days=["Mo", "Di", "Mi", "Do", "Fr", "Sa", "So"],
+    )
+    config = RunConfig(reply_times=times, takeover=ApprovalPolicy(unverified="allow"))
+    handle = await desk.start(agent, keep_open=True, run_config=config)
+    await desk.until_status(handle, "idle")
+    await handle.hold(by="ann")
+    await handle.send("Where is it?")
+    state = await desk.until(
+        handle, lambda state: bool(state.case.reply and state.case.reply.due_ms)
+    )
+    clock = state.case.reply
+    assert clock is not None
+    assert clock.due_ms is not None
+    assert time_of(clock.due_ms) == calendar.after(time_of(clock.since_ms), 2 * HOUR)
+    day = now() + 2 * timedelta(days=1)
+    name = ["Mo", "Di", "Mi", "Do", "Fr", "Sa", "So"][day.weekday()]
+    said = f"Wir sind am {name}, {day:%Y-%m-%d}, um 0:00 wieder da."
+    assert customer_view(await handle.state()).waits_for == said
+    await handle.cancel()
 
 
 @pytest.mark.parametrize(
