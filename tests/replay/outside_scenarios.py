@@ -141,7 +141,7 @@ async def _reply_late(handle: RunHandle) -> None:
     await handle.wait(lambda state: state.status == "idle")
     await handle.hold(by=ANN)
     await handle.send("Where is it?")
-    await handle.wait(lambda state: state.case.reply is not None and state.case.reply.late)
+    await handle.wait(lambda state: bool((one := loop_state(state).case.reply) and one.late))
     await handle.say("It is on its way.", by=ANN)
     await handle.release(by=ANN)
     await handle.cancel(mode="after_turn")
