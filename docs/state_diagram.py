@@ -67,6 +67,7 @@ from outlast.loop.events import (
     RunEnded,
     RunStarted,
     SignalUnreadable,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -318,6 +319,7 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
             yield LineReplied(at_ms=0, line=effect.line, token=token, said=said, reply=reply)
     if state.run_id == "large" or state.start.parent is not None:  # people do the same with these
         yield BudgetLent(at_ms=0, index=0, share=2)
+        yield TeamAnswered(at_ms=0, team="billing", chain_id="", report=1)
         return
     yield from _of_people(state, depth)
     yield from _of_the_outside(state)

@@ -59,6 +59,7 @@ from outlast.loop.events import (
     RunForked,
     RunStarted,
     SignalUnreadable,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -135,6 +136,7 @@ _SIGNALS: Final[Mapping[str, type[Event]]] = {
     names.SIGNAL_NESTED: NestedReported,
     names.SIGNAL_LEND: BudgetLent,
     names.SIGNAL_LINE_REPLY: LineReplied,
+    names.SIGNAL_ASSIGNED: TeamAnswered,
     names.WITHDRAW: MessageWithdrawn,
 }
 _UPDATES: Final[Mapping[str, type[Event]]] = {

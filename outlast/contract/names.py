@@ -1,6 +1,7 @@
 """The names that operators see and that recorded histories hold. Never change one."""
 
 from typing import Final, Literal, TypeAlias, cast
+from urllib.parse import quote
 
 from outlast.loop.human_actions import ACTION_NAMED
 from outlast.loop.values import Json, JsonObject
@@ -21,6 +22,14 @@ WORKFLOW_ERRAND: Final = "Errand"
 WORKFLOW_MONITOR: Final = "Monitor"
 """The workflow that lets one process of a namespace count its runs."""
 
+WORKFLOW_TEAM: Final = "Team"
+"""The workflow that says whose the conversations of a team are."""
+
+SIGNAL_REPORT: Final = "report"
+UPDATE_DUTY: Final = "duty"
+UPDATE_TERMS: Final = "terms"
+QUERY_TEAM: Final = "team"
+
 MONITOR_QUEUE: Final = "outlast-monitor"
 """The task queue of the processes that count, and the id of the workflow: there is one of it."""
 
@@ -28,7 +37,14 @@ CALL_DROPPED: Final = "the call does not wait any more"
 """Why an errand is cancelled whose result no call would get."""
 
 WORKFLOWS: Final = frozenset(
-    {WORKFLOW, WORKFLOW_NOTICES, WORKFLOW_SCHEDULED, WORKFLOW_ERRAND, WORKFLOW_MONITOR}
+    {
+        WORKFLOW,
+        WORKFLOW_NOTICES,
+        WORKFLOW_SCHEDULED,
+        WORKFLOW_ERRAND,
+        WORKFLOW_MONITOR,
+        WORKFLOW_TEAM,
+    }
 )
 
 TASK_QUEUE: Final = "outlast"
@@ -45,6 +61,9 @@ SIGNAL_CANCEL: Final = "cancel"
 SIGNAL_NESTED: Final = "nested"
 SIGNAL_LEND: Final = "lend"
 SIGNAL_LINE_REPLY: Final = "line_reply"
+SIGNAL_ASSIGNED: Final = "assigned"
+"""A team's answer to a run's newest report: whose the conversation is."""
+
 UPDATE_SEND: Final = "send"
 UPDATE_RETRY: Final = "retry"
 UPDATE_ATTACH_LINE: Final = "attach_line"
@@ -60,6 +79,7 @@ SIGNALS: Final = frozenset(
         SIGNAL_NESTED,
         SIGNAL_LEND,
         SIGNAL_LINE_REPLY,
+        SIGNAL_ASSIGNED,
         WITHDRAW,
         DELIVER,
         *ACTION_NAMED,
@@ -276,6 +296,12 @@ def notices_id(execution: str, number: int = 0) -> str:
         number: which of its workflows; there are several only for very large notices.
     """
     return f"notices-{execution}-{number}"
+
+
+def team_id(team: str, tenant: str = "") -> str:
+    """Return the id of the workflow of a team; each tenant has teams of its own."""
+    whose = f"{quote(tenant, safe='')}/" if tenant else ""
+    return f"outlast-team/{whose}{quote(team, safe='')}"
 
 
 def errand_id(run_id: str, key: str) -> str:

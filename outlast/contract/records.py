@@ -562,12 +562,13 @@ def _schema(record: object) -> Any:
     return type(record)
 
 
-def write_state(state: LoopState) -> JsonObject:
+def write_state(state: object) -> JsonObject:
     """Return a state as JSON, compressed if large: a payload is limited to 2 MB."""
+    schema = adapter(type(state))
     try:
-        data = adapter(LoopState).dump_json(state)
+        data = schema.dump_json(state)
     except ValueError:  # a lone surrogate, which only ASCII escapes can express
-        data = _text(adapter(LoopState).dump_python(state, mode="json")).encode()
+        data = _text(schema.dump_python(state, mode="json")).encode()
     if len(data) <= COMPRESS_ABOVE_BYTES:
         written: JsonObject = json.loads(data)
         return written
@@ -575,8 +576,8 @@ def write_state(state: LoopState) -> JsonObject:
     return {"zlib": base64.b64encode(zlib.compress(data, level)).decode()}
 
 
-def read_state(payload: JsonObject) -> LoopState:
-    """Return the state in a payload.
+def read_written(kind: type[T], payload: JsonObject, name: str) -> T:
+    """Return the state that `write_state` has written; errors call it by a name.
 
     Raises:
         UnreadableRecordError: the payload does not fit.
@@ -584,11 +585,20 @@ def read_state(payload: JsonObject) -> LoopState:
     try:
         if "zlib" in payload:
             payload = json.loads(_unpacked(base64.b64decode(str(payload["zlib"]))))
-        state: LoopState = adapter(LoopState).validate_python(payload)
+        return cast("T", adapter(kind).validate_python(payload))
     except ValidationError as error:
-        raise UnreadableRecordError(_explain("RunState", error)) from None
+        raise UnreadableRecordError(_explain(name, error)) from None
     except (ValueError, RecursionError, zlib.error) as error:
         raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
+
+
+def read_state(payload: JsonObject) -> LoopState:
+    """Return the state of a run in a payload.
+
+    Raises:
+        UnreadableRecordError: the payload does not fit.
+    """
+    state = read_written(LoopState, payload, "RunState")
     if state.phase == "new":
         raise UnreadableRecordError("The carried RunState has not started.")
     return state

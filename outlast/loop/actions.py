@@ -319,3 +319,51 @@ class LendRecord:
 
     index: int
     share: int
+
+
+# --- Between a run and a team --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamReport:
+    """How a run stands with a team: the payload of the signal `report`.
+
+    The newest report of a run replaces all before.
+
+    Attributes:
+        chain_id: the first execution of the run.
+        run_id: its workflow id.
+        report: the number of the report, which grows with each one.
+        began_ms: when the run started, in milliseconds since the epoch. An id may be used again:
+            the run that started last has it.
+        gone: whether the team has nothing more to do with the conversation.
+        to: for whom it is, where a person has said so, or who has taken it.
+        taken: whether that person works on it.
+    """
+
+    chain_id: str
+    run_id: str
+    report: int
+    began_ms: int = 0
+    gone: bool = False
+    to: str = ""
+    taken: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedRecord:
+    """Whose a conversation is, in the words of its team: the payload of the signal `assigned`.
+
+    Attributes:
+        team: the name of the team.
+        chain_id: the first execution of the run.
+        report: the report that this answers; the run takes no answer to another one.
+        to: whose it is; empty while nobody has room for it.
+        due_ms: until when they may take it, in milliseconds since the epoch; None for no limit.
+    """
+
+    team: str
+    chain_id: str
+    report: int
+    to: str = ""
+    due_ms: int | None = None

@@ -64,6 +64,7 @@ class Case:
         since_ms: since when it is theirs, in milliseconds since the epoch.
         due_ms: until when they may take it, before the team gives it to the next one; None for no
             limit.
+        waits: whether the team has to act: until who took the conversation over gives it back.
         report: the number of the newest report to a team. The team's answer names the one it answers.
         resolved_ms: when a person said that nothing is left to do; None if it is open.
         resolved_by: who said so.
@@ -80,6 +81,7 @@ class Case:
     to: str = ""
     since_ms: int = 0
     due_ms: int | None = None
+    waits: bool = False
     report: int = 0
     resolved_ms: int | None = None
     resolved_by: str = ""

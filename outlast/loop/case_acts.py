@@ -1,12 +1,14 @@
 """What people do with the case of a conversation, and what time does with it."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from outlast.loop import hours, reply_clock, votes
-from outlast.loop.actions import CaseAction
+from outlast.loop.actions import CaseAction, TeamReport
+from outlast.loop.canonical import same_person
 from outlast.loop.case import COMMENTS_KEPT, Case, Comment
+from outlast.loop.effects import ReportToTeam
 from outlast.loop.endings import close, next_question
-from outlast.loop.events import PersonActed
+from outlast.loop.events import Event, PersonActed, TeamAnswered
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState, rests
 
@@ -31,9 +33,16 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:  # noqa: PLR0911
     action, by, at_ms = event.action, event.person.subject, event.at_ms
     match action.do:
         case "assign":
-            if (action.team, action.to) == (case.team, case.to):
+            if (action.team, action.to) == (case.team, case.to) and case.waits == bool(case.team):
                 return case
-            return replace(case, team=action.team, to=action.to, since_ms=at_ms, due_ms=None)
+            return replace(
+                case,
+                team=action.team,
+                to=action.to,
+                since_ms=at_ms,
+                due_ms=None,
+                waits=bool(action.team),
+            )
         case "comment":
             if any(one.id == action.comment_id for one in case.comments):
                 return case
@@ -42,7 +51,8 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:  # noqa: PLR0911
         case "resolve":
             if case.resolved_ms is not None:
                 return case
-            return replace(case, resolved_ms=at_ms, resolved_by=by, snoozed_until_ms=None)
+            over = replace(case, due_ms=None, waits=False, snoozed_until_ms=None)
+            return replace(over, resolved_ms=at_ms, resolved_by=by)
         case "reopen":
             return _opened(case)
         case "snooze":
@@ -70,6 +80,96 @@ def roused(state: LoopState) -> LoopState:
     if case.resolved_ms is None and case.snoozed_until_ms is None:
         return state
     return revised(state, case=_opened(case))
+
+
+# --- The team of a conversation --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a run stands with its team.
+
+    Attributes:
+        team: the team that has to act.
+        to: whose it is; empty for nobody yet.
+        held: whether somebody has taken it over: from then on, there is as much time again to answer.
+        taken: whether they have answered, or put it off, so that it does not go on to the next one.
+    """
+
+    team: str
+    to: str
+    held: bool
+    taken: bool
+
+
+def standing_of(state: LoopState) -> Standing | None:
+    """Return how a run stands with its team; None if no team has to act."""
+    case, hold = state.case, state.hold
+    if not (case.team and case.waits) or state.phase in {"closing", "closed"}:
+        return None
+    has_said = hold is not None and same_person(hold.speaker or "", case.to)
+    taken = case.to != "" and (has_said or case.snoozed_until_ms is not None)
+    return Standing(team=case.team, to=case.to, held=hold is not None, taken=taken)
+
+
+def taken_over(state: LoopState, by: str, at_ms: int) -> LoopState:
+    """Give the case to a person who takes the conversation over, or answers in it."""
+    case = state.case
+    if not case.team or (case.waits and same_person(case.to, by)):
+        return state
+    return revised(state, case=replace(case, to=by or case.to, since_ms=at_ms, waits=True))
+
+
+def given_back(state: LoopState) -> LoopState:
+    """Note that the agent goes on, so that the team has nothing to do."""
+    if not state.case.waits:
+        return state
+    return revised(state, case=replace(state.case, waits=False, due_ms=None))
+
+
+def assigned(state: LoopState, event: TeamAnswered) -> LoopState:
+    """Apply the team's answer to the newest report; to an older one, it is none any more.
+
+    What somebody has taken stays theirs.
+    """
+    case, standing = state.case, standing_of(state)
+    asked = (case.team, state.start.chain_id, case.report)
+    if standing is None or standing.taken:
+        return state
+    if (event.team, event.chain_id, event.report) != asked:
+        return state
+    since_ms = case.since_ms if same_person(case.to, event.to) else event.at_ms
+    newer = replace(case, to=event.to, since_ms=since_ms, due_ms=event.due_ms)
+    return state if newer == case else revised(state, case=newer)
+
+
+def with_report(before: LoopState, after: LoopState, event: Event) -> LoopState:
+    """Count a report to the team where the run stands otherwise with it than before."""
+    newer = standing_of(after)
+    if isinstance(event, TeamAnswered) or standing_of(before) == newer:
+        return after
+    return revised(after, case=replace(after.case, report=after.case.report + 1, due_ms=None))
+
+
+def reports(before: LoopState, after: LoopState) -> list[ReportToTeam]:
+    """Return what the teams of a conversation hear of a step that counted a report."""
+    old, new = standing_of(before), standing_of(after)
+    report = TeamReport(
+        chain_id=after.start.chain_id,
+        run_id=after.run_id,
+        report=after.case.report,
+        began_ms=after.start.started_at_ms,
+    )
+    told: list[ReportToTeam] = []
+    if old is not None and (new is None or new.team != old.team):
+        told.append(ReportToTeam(team=old.team, record=replace(report, gone=True)))
+    if new is not None:
+        record = replace(report, to=new.to, taken=new.taken)
+        told.append(ReportToTeam(team=new.team, record=record))
+    return told
+
+
+# --- Time ------------------------------------------------------------------------------------------
 
 
 def due_ms(state: LoopState) -> int | None:

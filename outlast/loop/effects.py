@@ -8,7 +8,7 @@ which activity carries it out, and what answers it.
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from outlast.loop.actions import LendRecord, NestedRecord
+from outlast.loop.actions import LendRecord, NestedRecord, TeamReport
 from outlast.loop.approvals import Evidence, Remembered
 from outlast.loop.aside import Aside
 from outlast.loop.call_forms import FUNCTION
@@ -497,6 +497,14 @@ class LendBudget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportToTeam:
+    """Report to a team, by its name, how the run stands with it."""
+
+    team: str
+    record: TeamReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyAfterEnd:
     """Deliver notices that the end of the run leaves, without the run waiting for it."""
 
@@ -548,4 +556,6 @@ BACKGROUND: Final = _kinds("beside")
 OUTLIVING_FAILURE: Final = _kinds("outlives_failure")
 """The kinds of effects that have these columns of `AnyEffect`."""
 
-Command: TypeAlias = Effect | CancelEffect | NotifyParent | LendBudget | NotifyAfterEnd | Finish
+Command: TypeAlias = (
+    Effect | CancelEffect | NotifyParent | LendBudget | ReportToTeam | NotifyAfterEnd | Finish
+)

@@ -8,6 +8,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from outlast.loop.actions import (
     Action,
+    AssignedRecord,
     AttachLineRecord,
     CancelRecord,
     DeliverRecord,
@@ -167,6 +168,13 @@ class BudgetLent(LendRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TeamAnswered(AssignedRecord):
+    """The team said whose the conversation is."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LineAttached(AttachLineRecord):
     """A realtime line opened: it makes the model calls until it ends or another one opens."""
 
@@ -229,6 +237,7 @@ Event: TypeAlias = (
     | TimePassed
     | NestedReported
     | BudgetLent
+    | TeamAnswered
     | LineAttached
     | LineReplied
     | CancelRequested

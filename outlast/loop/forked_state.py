@@ -2,7 +2,7 @@
 
 A fork shares nothing with its source. Nested runs that were under way begin again under their own
 ids, nothing is saved in the source's session, the provider's server keeps no conversation, nobody is
-notified, and what the source began outside is the source's to end.
+notified, and what the source began outside is the source's to end, as are its team and its tags.
 """
 
 from dataclasses import fields, replace
@@ -10,6 +10,7 @@ from typing import Any
 
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.calls import Call
+from outlast.loop.case import NO_CASE
 from outlast.loop.effect_factory import lent_to
 from outlast.loop.effects import CallModel, Effect, RunAgent, RunTool
 from outlast.loop.events import RunForked
@@ -60,6 +61,7 @@ def forked(state: LoopState, event: RunForked) -> LoopState:
         blocked=(),
         nested=(),
         lent=tuple(_lent(one, state, event) for one in state.lent),
+        case=NO_CASE,
         saving=Saving(),
         server=Server(),
         notifies=False,

@@ -112,6 +112,7 @@ from outlast.loop.events import (
     RunEnded,
     RunForked,
     RunStarted,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -152,6 +153,8 @@ def advance(state: LoopState, event: Event) -> Step:
             notification = effect_factory.notification(after, news)
             after = effect_factory.issue(after, notification)
         after = spending.with_pauses(after, event.at_ms)
+        if after.case.team or state.case.team:
+            after = case_acts.with_report(state, after, event)
         after = revised(after, at_ms=max(event.at_ms, state.at_ms))
     return after, _commands(state, after, event, news)
 
@@ -275,6 +278,8 @@ def _commands(
     commands += [one for one in after.pending if one.effect >= before.next_effect]
     if after.lent is not before.lent:
         commands += _loans(before, after)
+    if after.case.report != before.case.report:
+        commands += case_acts.reports(before, after)
     if after.phase == "closed":
         commands += [NotifyAfterEnd(notices=news)] if news else []
         commands.append(effect_factory.finish(after))
@@ -347,6 +352,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return turns.nested_reported(state, event)
         case BudgetLent():
             return turns.budget_lent(state, event)
+        case TeamAnswered():
+            return case_acts.assigned(state, event)
         case LineAttached():
             return lines.line_attached(state, event)
         case LineReplied():

@@ -228,8 +228,12 @@ def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopS
         changes = by != state.hold.by
         handed = replace(state.hold, by=by, at_ms=event.at_ms)
         given_up = _given_up(state.hold, event) if event.action.to else None
-        return revised(state, hold=handed, given_up=given_up) if changes else state
+        if not changes:
+            return state
+        state = revised(state, hold=handed, given_up=given_up)
+        return case_acts.taken_over(state, by, event.at_ms)
     state = case_acts.roused(state)  # it must not end under the person
+    state = case_acts.taken_over(state, by, event.at_ms)
     pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
     state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
     if state.phase == "idle":
@@ -266,7 +270,7 @@ def say_to_user(state: LoopState, event: PersonActed[SayAction]) -> LoopState:
     state = revised(state, hold=replace(hold, said=(*hold.said, message_id)))
     words = Words(text=event.action.text, person=event.person)
     if "check_said" not in state.required_steps:
-        return _say(state, words)
+        return _say(state, words, event.at_ms)
     phase = "turned" if state.phase == "held" else state.phase
     return revised(state, unsaid=(*state.unsaid, words), phase=phase)
 
@@ -276,7 +280,7 @@ def message_id_of(event: PersonActed[SayAction]) -> str:
     return event.action.message_id or f"said at {event.at_ms}"
 
 
-def _say(state: LoopState, words: Words) -> LoopState:
+def _say(state: LoopState, words: Words, at_ms: int) -> LoopState:
     """Record a person's words; the model reads first whose they are."""
     hold = state.hold
     by = words.person.subject
@@ -288,6 +292,7 @@ def _say(state: LoopState, words: Words) -> LoopState:
             items=(*state.items, Item("note", note)),
             hold=replace(hold, speaker=by),
         )
+        state = case_acts.taken_over(state, by, at_ms)
     index = len(state.items)
     said = Item("message", message_of_person(words.text), by)
     state = revised(state, items=(*state.items, said))
@@ -305,7 +310,7 @@ def said_checked(state: LoopState, failure: Failure | None, at_ms: int) -> LoopS
     words, *rest = state.unsaid
     state = revised(state, unsaid=tuple(rest), phase="held")
     if failure is None:
-        state = _say(state, words)
+        state = _say(state, words, at_ms)
     else:
         state = with_ignored(state, at_ms, f"say{by_whom(words.person)}", failure.message)
     return revised(state, phase="turned")
@@ -335,6 +340,7 @@ def release_conversation(state: LoopState, event: PersonActed[ReleaseAction]) ->
         items=(*state.items, note),
         authors=authors,
     )
+    state = case_acts.given_back(state)
     if action.to and action.to != state.agent:
         path = (*state.handoff_path, action.to)
         state = revised(state, agent=action.to, model="", required_steps=(), handoff_path=path)

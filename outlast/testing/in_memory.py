@@ -35,6 +35,7 @@ from outlast.loop.effects import (
     NotifyAfterEnd,
     NotifyParent,
     NotifyPeople,
+    ReportToTeam,
     RunAgent,
 )
 from outlast.loop.events import CancelRequested, Event, PersonActed, TimePassed, ValueDelivered
@@ -266,7 +267,7 @@ class MemoryRun:
 
     def _dispatch(self, command: Command) -> None:
         match command:
-            case Finish():
+            case Finish() | ReportToTeam():  # no team hears of a run in memory
                 pass
             case CancelEffect():
                 self._cancel(command.effect)

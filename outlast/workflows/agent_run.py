@@ -16,7 +16,7 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
@@ -45,6 +45,7 @@ from outlast.loop.effects import (
     LendBudget,
     NotifyAfterEnd,
     NotifyParent,
+    ReportToTeam,
     RunAgent,
     RunTool,
 )
@@ -77,6 +78,9 @@ from outlast.workflows.translation import (
     retry_policy,
     typed_error,
 )
+
+if TYPE_CHECKING:
+    from outlast.workflows.team_reports import TeamReports
 
 LARGEST_CARRIED_BYTES = 1_900_000
 """The maximum compressed size. The server takes payloads of 2 MB, and histories of 50 MB."""
@@ -161,6 +165,8 @@ class AgentRun:
 
     _shown_at = 0
     _shows_later: asyncio.Task[None] | None = None
+    _writes = 0
+    _case_writes = 0
 
     @workflow.init
     @takes_raw_value
@@ -187,8 +193,8 @@ class AgentRun:
         self._cancel_requested = False
         self._defect: ApplicationError | None = None
         self._visibility = False
-        self._writes = self._case_writes = 0
         self._unlisted = self._uncased = False
+        self._reports: TeamReports | None = None
         unlisted_before = is_new = False
         try:
             record = records.read(records.RunInput, received_json(payload))
@@ -233,6 +239,8 @@ class AgentRun:
             while self._commands:
                 command = self._commands.pop(0)
                 if isinstance(command, Finish):
+                    if self._reports is not None:
+                        await self._reports.until_sent()
                     return self._finish(command)
                 if isinstance(command, NotifyAfterEnd):
                     await self._notify_after_end(command)
@@ -375,7 +383,9 @@ class AgentRun:
 
     # --- Commands ---------------------------------------------------------------------------------
 
-    def _dispatch(self, command: CancelEffect | NotifyParent | LendBudget | Effect) -> None:
+    def _dispatch(
+        self, command: CancelEffect | NotifyParent | LendBudget | ReportToTeam | Effect
+    ) -> None:
         match command:
             case CancelEffect():
                 task = self._running.pop(command.effect, None)
@@ -383,6 +393,12 @@ class AgentRun:
                     task.cancel()
             case NotifyParent() | LendBudget():
                 self._signalling = asyncio.create_task(self._signal_run(command, self._signalling))
+            case ReportToTeam():
+                if self._reports is None:
+                    from outlast.workflows.team_reports import TeamReports
+
+                    self._reports = TeamReports()
+                self._reports.send(command)
             case CallModel(line=line) if line:
                 pass  # the line sees it in the history, and replies by signal
             case _:
@@ -637,6 +653,7 @@ class AgentRun:
             and self._state.phase not in {"new", "closed"}
             and all(one in self._state.pending for one in self._commands)
             and (self._signalling is None or self._signalling.done())
+            and (self._reports is None or self._reports.all_sent)
             and workflow.all_handlers_finished()
             and (
                 self._upgrades()

@@ -12,6 +12,7 @@ from temporalio.worker import (
 from outlast.contract.names import WORKER_STATE
 from outlast.contract.worker_state import WorkerState
 from outlast.workflows.agent_run import AgentRun, lent
+from outlast.workflows.team import Team
 
 METADATA: Final = "__temporal_workflow_metadata"
 """The query that the Temporal UI sends for the current details; the SDK answers it."""
@@ -38,6 +39,6 @@ class Details(WorkflowInboundInterceptor):
         """Answer a query."""
         answer: Any = await super().handle_query(input)
         run: object = workflow.instance()
-        if input.query == METADATA and isinstance(run, AgentRun):
+        if input.query == METADATA and isinstance(run, AgentRun | Team):
             answer.current_details = run.current_details()
         return answer

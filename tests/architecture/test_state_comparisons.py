@@ -19,6 +19,7 @@ from tests.architecture.source import functions_of, modules
 
 COMPARERS = {
     "loop/run_changes.py": "what changed, for all readers",
+    "loop/case_acts.py": "what a team hears follows from how the run stands with it",
     "loop/machine.py": "what to start, to cancel and to report follows from what is pending",
     "client/timeline.py": "which steps began and ended follows from what is pending",
     "contract/stages.py": "which stages are over; the state does not say when they began",

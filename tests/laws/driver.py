@@ -54,6 +54,7 @@ from outlast.loop.effects import (
     NotifyPeople,
     OffloadItems,
     PrepareRun,
+    ReportToTeam,
     RunAgent,
     RunHandoff,
     RunTool,
@@ -75,6 +76,7 @@ from outlast.loop.events import (
     RunForked,
     RunStarted,
     SignalUnreadable,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -120,6 +122,7 @@ from tests.laws.step_laws import (
     is_inert,
     was_taken,
 )
+from tests.laws.team_laws import TeamLaws
 from tests.laws.wait_laws import WaitLaws
 
 E = TypeVar("E", bound=Effect)
@@ -421,6 +424,7 @@ class Play:
         self._stage_laws = StageLaws()
         self._people_laws = PeopleLaws()
         self._wait_laws = WaitLaws()
+        self.team_laws = TeamLaws()
         self.take(
             RunStarted(
                 at_ms=self.now_ms,
@@ -479,6 +483,7 @@ class Play:
         check_fallback(before, event, self.state)
         self._wait_laws.check(before, timed, event, self.state, commands)
         self._stage_laws.check(event, self.state, self.stages, changes)
+        self.team_laws.check(before, event, self.state, commands)
         return commands
 
     # What tests say happened ------------------------------------------------------------------
@@ -692,6 +697,22 @@ class Play:
         action = CaseAction(do=do, by=by, **fields)
         return self.take(PersonActed(at_ms=self.now_ms, action=action))
 
+    def team_says(
+        self, to: str = "", team: str = "", report: int | None = None, **fields: Any
+    ) -> tuple[Command, ...]:
+        """The team says whose the conversation is, in answer to the newest report."""
+        case = self.state.case
+        return self.take(
+            TeamAnswered(
+                at_ms=self.now_ms,
+                team=team or case.team,
+                chain_id=fields.pop("chain_id", self.state.start.chain_id),
+                report=case.report if report is None else report,
+                to=to,
+                **fields,
+            )
+        )
+
     def cancelled(self, mode: CancelMode = "immediate") -> tuple[Command, ...]:
         """A person wants the run to stop."""
         return self.take(CancelRequested(at_ms=self.now_ms, mode=mode))
@@ -783,6 +804,7 @@ class Play:
                 | RetryRequested()
                 | NestedReported()
                 | BudgetLent()
+                | TeamAnswered()
                 | CancelRequested()
                 | SignalUnreadable()
                 | EffectBlocked()
@@ -825,6 +847,8 @@ class Play:
                 assert self.state.phase == "closed", "people hear of it while the run goes on"
             case NotifyParent():
                 assert self.state.start.parent is not None
+            case ReportToTeam():
+                pass
             case LendBudget():
                 assert command.nested_id in {one.nested_id for one in self.state.lent}
             case _:

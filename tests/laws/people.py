@@ -40,6 +40,7 @@ from outlast.loop.events import (
     MessageReceived,
     MessageWithdrawn,
     PersonActed,
+    TeamAnswered,
     TimePassed,
 )
 from outlast.loop.human_actions import problem_of
@@ -109,6 +110,7 @@ PEOPLE_MOVES = (
     "withdraw",
     "set aside",
     *["case"] * 3,
+    *["team"] * 2,
 )
 """Moves of people, and of the clock."""
 
@@ -189,7 +191,7 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
 # --- Moves ---------------------------------------------------------------------------------------
 
 
-def deed(  # noqa: PLR0911  a row for each move
+def deed(  # noqa: C901, PLR0911  a row for each move
     play: Play, kind: str, a: int, b: int
 ) -> Event | None:
     """Return what a move of a person or the clock comes to; None if there is nothing to do."""
@@ -217,6 +219,8 @@ def deed(  # noqa: PLR0911  a row for each move
             return _set_aside(play, a, b)
         case "case":
             return _case(play, a, b)
+        case "team":
+            return _team_answer(play, a, b)
         case _:
             name = "start" if a % 16 == 15 else f"m{a % 4 if b % 8 == 7 else len(play.events)}"
             mode: SendMode = ("steer", "queue", "interrupt")[b % 3]
@@ -523,7 +527,7 @@ def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
             **fields_of(person),
             do=do,
             to=PEOPLE[b % len(PEOPLE)].subject if do == "assign" else "",
-            team="billing" if b % 4 == 0 and do == "assign" else "",
+            team="billing" if b % 2 == 0 and do == "assign" else "",
             text="Look at this." if do == "comment" else "",
             comment_id=f"c{len(play.events) if b % 5 else 0}",
             until_ms=play.now_ms + (40_000, 4_000_000, 9_000, -1)[b % 4]
@@ -533,6 +537,20 @@ def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
             remove=words if gone else (),
         ),
         verified=verified,
+    )
+
+
+def _team_answer(play: Play, a: int, b: int) -> TeamAnswered | PersonActed[CaseAction]:
+    case = play.state.case
+    if not case.report:
+        return _case(play, 0, 2)  # a team begins with the first assignment
+    return TeamAnswered(
+        at_ms=play.now_ms,
+        team=case.team if b % 6 else "leads",
+        chain_id=play.state.start.chain_id if b % 7 else "of another run",
+        report=case.report - (b % 5 == 4),
+        to=("", *(one.subject for one in PEOPLE))[a % 7],
+        due_ms=play.now_ms + 60_000 if b % 2 else None,
     )
 
 

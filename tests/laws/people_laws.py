@@ -435,6 +435,8 @@ def assert_approved(state: LoopState, call: Call, arguments: str) -> None:
 def _covers(state: LoopState, kept: Remembered, call: Call) -> bool:
     """Whether a remembered approval lets a call run without a request."""
     decision, terms = kept.decision, (call.plan.approval or NO_APPROVAL).terms
+    parent = state.start.parent
+    question = len(state.answers) if parent is None else parent.question
     return (
         decision.type == "approve"
         and "approve" in terms.allow
@@ -442,7 +444,7 @@ def _covers(state: LoopState, kept: Remembered, call: Call) -> bool:
         and kept.name == call.name
         and kept.agent == state.agent
         and kept.args_digest in {None, digest(call.arguments)}
-        and kept.question in {None, len(state.answers)}
+        and kept.question in {None, question}
         and not not_for(
             terms,
             (terms.audience,),

@@ -28,6 +28,7 @@ from outlast.loop.calls import (
     ToolResult,
     ViewSummary,
 )
+from outlast.loop.canonical import same_person
 from outlast.loop.case import Case
 from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.effects import (
@@ -70,6 +71,7 @@ from outlast.loop.events import (
     RunForked,
     RunStarted,
     SignalUnreadable,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -130,12 +132,24 @@ def is_at_rest(state: LoopState) -> bool:
     return state.phase in {"idle", "held"} and not waits
 
 
+def _is_no_answer(state: LoopState, event: TeamAnswered) -> bool:
+    case = state.case
+    asked = case.waits and (event.team, event.report) == (case.team, case.report)
+    speaker = state.hold.speaker if state.hold is not None else None
+    taken = case.to and (case.snoozed_until_ms is not None or same_person(speaker or "", case.to))
+    other = event.chain_id != state.start.chain_id
+    if not asked or other or taken or state.phase == "closing":
+        return True
+    return (event.to, event.due_ms) == (case.to, case.due_ms)
+
+
 def _changes_nothing(state: LoopState, action: CaseAction) -> bool:
     """Whether a person says again what is so."""
     case: Case = state.case
     match action.do:
         case "assign":
-            return (case.team, case.to) == (action.team, action.to)
+            same = (case.team, case.to) == (action.team, action.to)
+            return same and case.waits == bool(case.team)
         case "comment":
             return action.comment_id in {one.id for one in case.comments}
         case "resolve":
@@ -227,6 +241,8 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id
                 for one in outstanding.values()
             )
+        case TeamAnswered():
+            return _is_no_answer(state, event)
         case BudgetLent():
             return all(one.lent != event.index for one in state.start.budgets)
         case LineAttached():

@@ -31,6 +31,7 @@ from outlast.loop.events import (
     PersonActed,
     RetryRequested,
     SignalUnreadable,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -138,6 +139,8 @@ def label(before: LoopState, event: Event, last_ms: int) -> str:  # noqa: C901, 
             return "nested run reports"
         case BudgetLent():
             return "the parent lends more"
+        case TeamAnswered():
+            return "the team answers"
         case SignalUnreadable():
             return "unreadable signal"
         case EffectFailed() | EffectBlocked():

@@ -28,6 +28,7 @@ from outlast.activities.approvals.gate import tool_digest
 from outlast.agents.errors import AgentsException, WaitDropped
 from outlast.blobs import FileBlobStore
 from outlast.client.forks import fork_run, read_fork_points
+from outlast.client.teams import Team
 from outlast.contract import names
 from outlast.extensions.temporal_tools import workflow_tool
 from outlast.loop.approvals import Person
@@ -103,6 +104,13 @@ REFUSED = ModelError(
 async def _case(handle: RunHandle) -> None:
     """Assign, comment, tag and link it, put it off, resolve it, and write once more."""
     await handle.wait(lambda state: state.status == "idle")
+    team = Team(handle.client, "billing", task_queue=handle.id)
+    await team.on_duty("bob")
+    await team.assign_by(by=ANN, return_after=timedelta(seconds=1))
+    await handle.assign(by=ANN, team="billing")
+    await handle.wait(lambda state: loop_state(state).case.to == "bob")
+    await team.on_duty("cid")
+    await handle.wait(lambda state: loop_state(state).case.to == "cid")
     await handle.assign("bob", by=ANN, team="billing")
     await handle.comment("Look at this.", by=ANN, comment_id="c1")
     await handle.tag("vip", by=ANN)
@@ -115,6 +123,11 @@ async def _case(handle: RunHandle) -> None:
     await handle.resolve(by=ANN)
     await (await handle.send("One more thing.")).answer()
     await handle.cancel(mode="after_turn")
+    await handle.client.get_workflow_handle(names.team_id("billing")).terminate()
+
+
+async def _team_of(_handle: RunHandle) -> dict[str, str]:
+    return {names.WORKFLOW_TEAM: names.team_id("billing")}
 
 
 HOURS = Calendar("support-hours", zone="Europe/Berlin", hours={"mon-sun": "0:00-24:00"})
@@ -420,6 +433,7 @@ SCENARIOS: dict[str, Scenario] = {
         keep_open=True,
         play=_case,
         options={"run_config": ANYBODY},
+        others=_team_of,
     ),
     "hours": Scenario(
         agent=Agent[Any](name="Hourly", tools=[pay_back]),

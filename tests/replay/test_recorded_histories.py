@@ -26,6 +26,7 @@ from outlast.workflows.errand import Errand
 from outlast.workflows.monitor import Monitor
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.team import Team
 from tests.replay import outside_scenarios, releases
 from tests.replay.releases import read, replayer
 from tests.replay.scenarios import SCENARIOS
@@ -39,6 +40,7 @@ WORKFLOWS = {
     names.WORKFLOW_SCHEDULED: ScheduledMessage,
     names.WORKFLOW_ERRAND: Errand,
     names.WORKFLOW_MONITOR: Monitor,
+    names.WORKFLOW_TEAM: Team,
 }
 
 

@@ -37,6 +37,7 @@ from outlast.worker.agent_worker import AgentWorker
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.team import Team
 from tests.loop_states import of_loop
 from tests.workflow.laws import nested_runs
 
@@ -94,7 +95,7 @@ class Desk:
     async def open_workflows(self, *agents: Agent[Any]) -> Worker:
         """Start a worker that runs workflows, and of the effects only what is local to them."""
         return await self._open(
-            workflows=[AgentRun, PeopleNotices, ScheduledMessage],
+            workflows=[AgentRun, PeopleNotices, ScheduledMessage, Team],
             activities=_activities(agents, ScriptedModel()),
             no_remote_activities=True,
         )

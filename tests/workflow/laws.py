@@ -39,6 +39,7 @@ from outlast.temporal.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.people_notices import PeopleNotices
 from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.team import Team
 from tests.laws.step_laws import check_items
 
 COMMANDS = {
@@ -182,7 +183,7 @@ async def replay(
     """
     keeper = KeepsRuns()
     replayer = Replayer(
-        workflows=[AgentRun, PeopleNotices, ScheduledMessage],
+        workflows=[AgentRun, PeopleNotices, ScheduledMessage, Team],
         build_id="test",
         data_converter=readable(client.data_converter),
         interceptors=[keeper],

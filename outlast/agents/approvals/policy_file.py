@@ -39,7 +39,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.approvals.conditions import Condition, ConditionError, type_problem
 from outlast.agents.approvals.loosening import loosened
@@ -54,7 +54,6 @@ from outlast.agents.approvals.policy import (
     names_of,
     policy_of,
 )
-from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
 from outlast.agents.argument_names import near_name
 from outlast.agents.calendars import Calendar, check_calendar_name, find_calendar
 from outlast.agents.durations import parse_duration
@@ -63,6 +62,9 @@ from outlast.agents.json_values import is_list, is_object
 from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
 
 ENVIRONMENT_VARIABLE: Final = "OUTLAST_APPROVALS"
 
@@ -131,7 +133,7 @@ class FilePolicy:
     """
 
     key: Key
-    table: KeyPath
+    table: "KeyPath"
     asks: bool = True
     named: Mapping[str, Any] = field(default_factory=dict[str, Any])
     loosens: bool = False
@@ -230,7 +232,7 @@ class ApprovalFile:
             read = tomllib.loads(self.text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise UserError(_syntax_problem(self.source, self.text, str(error))) from None
-        reader = _FileReader(self.source, TomlPlaces(self.text))
+        reader = _reader_of(self.source, self.text)
         entries = {entry.key: entry for entry in reader.entries(read)}
         reader.raise_problems()
         object.__setattr__(self, "entries", entries)
@@ -339,7 +341,7 @@ class ApprovalFile:
 
     def check(self, known: ApprovalPoints) -> FileReport:
         """Check the file's names against a worker's agents and tools."""
-        reader = _FileReader(self.source, TomlPlaces(self.text))
+        reader = _reader_of(self.source, self.text)
         found = {
             entry.title: tuple(dict.fromkeys(_compare(self, entry, known, reader)))
             for entry in self.entries.values()
@@ -413,7 +415,7 @@ def calendar_of_file(name: str) -> Calendar:
 class _FileReader:
     """Collects the entries and the mistakes of a file."""
 
-    def __init__(self, source: str, places: TomlPlaces) -> None:
+    def __init__(self, source: str, places: "TomlPlaces") -> None:
         self._source = source
         self._places = places
         self._problems: list[tuple[tuple[int, int], str]] = []
@@ -432,7 +434,7 @@ class _FileReader:
             for (line, column), problem in sorted(self._problems)
         )
 
-    def add(self, path: KeyPath, problem: str, place: tuple[int, int] | None = None) -> None:
+    def add(self, path: "KeyPath", problem: str, place: tuple[int, int] | None = None) -> None:
         """Add a mistake at a key or table; one of a tier says which tier it is."""
         tier = next((at + 1 for at, part in enumerate(path) if isinstance(part, int)), 0)
         title = f"{_title(path[:tier])}: " if tier else ""
@@ -533,7 +535,7 @@ class _FileReader:
                     f"as [{header}.NAME].",
                 )
 
-    def _entry(self, key: Key, path: KeyPath, table: JsonObject) -> FilePolicy:
+    def _entry(self, key: Key, path: "KeyPath", table: JsonObject) -> FilePolicy:
         is_tier = isinstance(path[-1], int)
         keys = _TIER_KEYS if is_tier else KEYS
         for name in table:
@@ -558,7 +560,7 @@ class _FileReader:
         }
         return FilePolicy(key=key, table=path, asks=asks, named=named, loosens=loosens)
 
-    def _tiers(self, key: Key, path: KeyPath, value: object) -> tuple[FilePolicy, ...]:
+    def _tiers(self, key: Key, path: "KeyPath", value: object) -> tuple[FilePolicy, ...]:
         listed = cast("list[object]", value) if isinstance(value, list) else []
         if not listed or not all(isinstance(one, dict) for one in listed):
             header = _title(path)
@@ -579,14 +581,14 @@ class _FileReader:
             names |= {name} - {""}
         return tuple(tiers)
 
-    def _flag(self, path: KeyPath, table: JsonObject, name: str, *, default: bool) -> bool:
+    def _flag(self, path: "KeyPath", table: JsonObject, name: str, *, default: bool) -> bool:
         value: object = table.get(name, default)
         if isinstance(value, bool):
             return value
         self.add((*path, name), f"{name} must be true or false.")
         return default
 
-    def _checked(self, path: KeyPath, make: Callable[[], Any]) -> Any:
+    def _checked(self, path: "KeyPath", make: Callable[[], Any]) -> Any:
         try:
             return make()
         except ConditionError as error:
@@ -798,7 +800,14 @@ def _without_class(message: str) -> str:
     return re.sub(r"\b[A-Z]\w+\((?:[^()]*, )?(\w+)=\.\.\.\)", r"\1", message)
 
 
-def _title(table: KeyPath) -> str:
+def _reader_of(source: str, text: str) -> _FileReader:
+    """Return a reader of a file; few workers have one."""
+    from outlast.agents.approvals.toml_places import TomlPlaces
+
+    return _FileReader(source, TomlPlaces(text))
+
+
+def _title(table: "KeyPath") -> str:
     """Return a table as people write it, or the number of a tier in its table."""
     *around, last = table
     if isinstance(last, int):

@@ -3,60 +3,72 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from outlast.loop.actions import LONGEST_NAME, TeamReport
 from outlast.loop.team.state import TeamTerms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunReported:
-    """A run says how it stands with the team; its newest report replaces all before.
-
-    Attributes:
-        chain_id: the first execution of the run.
-        run_id: its workflow id.
-        report: the number of the report, which grows with each one.
-        waits: whether the conversation is the team's; False gives it up.
-        to: for whom it is, where a person has said so, or who has taken it.
-        taken: whether that person works on it.
-        at_ms: when it came, in milliseconds since the epoch.
-    """
-
-    chain_id: str
-    run_id: str
-    report: int
-    waits: bool = True
-    to: str = ""
-    taken: bool = False
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DutyChanged:
-    """A person is on duty from now on, or not any more.
+class DutyRecord:
+    """A person goes on duty, or leaves it: the payload of `duty`.
 
     Attributes:
         subject: who.
         on_duty: whether conversations are assigned to them.
         capacity: how many they have at most; None for the team's number.
-        at_ms: when, in milliseconds since the epoch.
+        until_ms: when they leave duty by themselves, in milliseconds since the epoch; None if they
+            say so.
+        by: who says it.
+
+    Raises:
+        ValueError: there is no name, or one that is too long, or a number is negative.
     """
 
     subject: str
     on_duty: bool = True
     capacity: int | None = None
+    until_ms: int | None = None
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what names nobody."""
+        if not self.subject.strip() or len(self.subject) > LONGEST_NAME:
+            raise ValueError(f"subject must be a name of at most {LONGEST_NAME} characters")
+        if self.capacity is not None and self.capacity < 0:
+            raise ValueError(f"capacity must be 0 or more, not {self.capacity}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermsRecord:
+    """The team gets other terms: the payload of `terms`."""
+
+    terms: TeamTerms
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReported(TeamReport):
+    """A run says how it stands with the team; its newest report replaces all before."""
+
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TermsChanged:
+class DutyChanged(DutyRecord):
+    """A person is on duty from now on, or not any more."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermsChanged(TermsRecord):
     """The team assigns by other terms from now on; who has a conversation keeps it."""
 
-    terms: TeamTerms
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGone:
-    """A run that was told something has ended."""
+    """A run of the team has ended without a word."""
 
     chain_id: str
     at_ms: int
@@ -64,7 +76,7 @@ class RunGone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeCame:
-    """A time came at which a conversation goes on to the next person."""
+    """A time came at which a conversation goes on to the next person, or somebody's duty ends."""
 
     at_ms: int
 

@@ -6,6 +6,8 @@ all before, so what comes twice, late or never does no harm.
 
 A conversation that its person does not take in time goes on to somebody who has not had it, and
 once everybody has, begins anew. Whoever leaves duty hands over what they have not taken.
+
+An id may be used again. The run that started last has it; one before it has ended.
 """
 
 from dataclasses import replace
@@ -30,7 +32,7 @@ def advance(state: TeamState, event: TeamEvent) -> tuple[TeamState, tuple[TellRu
         event: what happened.
     """
     at_ms = max(event.at_ms, state.at_ms)
-    after = _assigned(_take_event(_returned(replace(state, at_ms=at_ms)), event))
+    after = _assigned(_take_event(_due_passed(replace(state, at_ms=at_ms)), event))
     before = {one.chain_id: one for one in state.cases}
     return after, tuple(
         _told(one) for one in after.cases if _has_news(before.get(one.chain_id), one)
@@ -52,54 +54,75 @@ def _take_event(state: TeamState, event: TeamEvent) -> TeamState:
 
 
 def _reported(state: TeamState, event: RunReported) -> TeamState:
-    known = next((one for one in state.cases if one.chain_id == event.chain_id), None)
+    known = next((one for one in state.cases if one.run_id == event.run_id), None)
+    if known is not None and known.chain_id != event.chain_id:
+        if event.began_ms < known.began_ms or event.gone:
+            return state
+        state, known = _without(state, known.chain_id), None
     if known is not None and event.report <= known.report:
         return state
-    if not event.waits:
+    if event.gone:
         return _without(state, event.chain_id)
     case = known or TeamCase(
-        chain_id=event.chain_id, run_id=event.run_id, report=0, since_ms=state.at_ms
+        chain_id=event.chain_id,
+        run_id=event.run_id,
+        report=0,
+        began_ms=event.began_ms,
+        since_ms=state.at_ms,
     )
     case = replace(case, report=event.report)
     if event.to:
         due = None if event.taken else _due(state)
         case = replace(case, to=event.to, taken=event.taken, due_ms=due, passed=())
-    elif case.taken:  # they gave it back
-        case = replace(case, to="", taken=False)
+    else:
+        case = _passed_on(case)
     cases = state.cases if known is not None else (*state.cases, case)
-    return _with_cases(state, tuple(case if one is known else one for one in cases))
+    return replace(state, cases=tuple(case if one is known else one for one in cases))
 
 
 def _duty_changed(state: TeamState, event: DutyChanged) -> TeamState:
     known = next((one for one in state.members if same_person(one.subject, event.subject)), None)
     member = known or Member(subject=event.subject)
-    newer = replace(member, on_duty=event.on_duty, capacity=event.capacity)
+    newer = replace(member, on_duty=event.on_duty, capacity=event.capacity, until_ms=event.until_ms)
     members = state.members if known is not None else (*state.members, newer)
     state = replace(state, members=tuple(newer if one is known else one for one in members))
-    if event.on_duty:
-        return state
-    return _with_cases(
+    return state if event.on_duty else _handed_over(state, event.subject)
+
+
+def _handed_over(state: TeamState, subject: str) -> TeamState:
+    """Take back what a person who has left duty has not taken."""
+    return replace(
         state,
-        tuple(
+        cases=tuple(
             replace(one, to="", due_ms=None)
-            if one.to and not one.taken and same_person(one.to, event.subject)
+            if one.to and not one.taken and same_person(one.to, subject)
             else one
             for one in state.cases
         ),
     )
 
 
-def _returned(state: TeamState) -> TeamState:
-    """Take back what its person has not taken in time."""
-    return _with_cases(
+def _due_passed(state: TeamState) -> TeamState:
+    """Take back what its person has not taken in time, and end the duty of whoever leaves now."""
+    state = replace(
         state,
-        tuple(
-            replace(one, to="", due_ms=None, passed=(*one.passed, canonical_name(one.to)))
-            if one.due_ms is not None and one.due_ms <= state.at_ms
-            else one
+        cases=tuple(
+            _passed_on(one) if one.due_ms is not None and one.due_ms <= state.at_ms else one
             for one in state.cases
         ),
     )
+    for member in state.members:
+        if member.on_duty and member.until_ms is not None and member.until_ms <= state.at_ms:
+            left = replace(member, on_duty=False, until_ms=None)
+            members = tuple(left if one is member else one for one in state.members)
+            state = _handed_over(replace(state, members=members), member.subject)
+    return state
+
+
+def _passed_on(case: TeamCase) -> TeamCase:
+    """Return a case that goes on to somebody else than its person, if there is anybody."""
+    passed = (*case.passed, canonical_name(case.to)) if case.to else case.passed
+    return replace(case, to="", taken=False, due_ms=None, passed=passed)
 
 
 def _assigned(state: TeamState) -> TeamState:
@@ -142,11 +165,7 @@ def _due(state: TeamState) -> int | None:
 
 
 def _without(state: TeamState, chain_id: str) -> TeamState:
-    return _with_cases(state, tuple(one for one in state.cases if one.chain_id != chain_id))
-
-
-def _with_cases(state: TeamState, cases: tuple[TeamCase, ...]) -> TeamState:
-    return replace(state, cases=cases)
+    return replace(state, cases=tuple(one for one in state.cases if one.chain_id != chain_id))
 
 
 def _has_news(before: TeamCase | None, after: TeamCase) -> bool:

@@ -43,12 +43,15 @@ class Member:
         subject: who it is.
         on_duty: whether conversations are assigned to them.
         capacity: how many they have at most; None for the team's number.
+        until_ms: when they leave duty by themselves, in milliseconds since the epoch; None if they
+            say so.
         newest: the number of the newest conversation that was assigned to them; 0 for none.
     """
 
     subject: str
     on_duty: bool = True
     capacity: int | None = None
+    until_ms: int | None = None
     newest: int = 0
 
 
@@ -60,6 +63,7 @@ class TeamCase:
         chain_id: the first execution of the run, which tells it from every other.
         run_id: its workflow id.
         report: the number of the run's newest report. What the team says answers this one.
+        began_ms: when the run started, in milliseconds since the epoch.
         since_ms: since when it is the team's, in milliseconds since the epoch.
         to: whose it is; empty while it waits.
         taken: whether they work on it.
@@ -70,6 +74,7 @@ class TeamCase:
     chain_id: str
     run_id: str
     report: int
+    began_ms: int = 0
     since_ms: int
     to: str = ""
     taken: bool = False
@@ -84,7 +89,7 @@ class TeamState:
     Attributes:
         terms: how it assigns.
         members: everybody who was ever on duty, in the order in which they came.
-        cases: its conversations, the oldest first.
+        cases: its conversations, the oldest first; a workflow id has one.
         assigned: how many conversations were assigned so far.
         at_ms: when the newest event happened, in milliseconds since the epoch.
     """
@@ -104,10 +109,15 @@ class TeamState:
         """Return how many conversations more a person may be assigned; 0 off duty."""
         if not member.on_duty:
             return 0
-        capacity = self.terms.capacity if member.capacity is None else member.capacity
-        return max(capacity - self.load_of(member.subject), 0)
+        return max(self.capacity_of(member) - self.load_of(member.subject), 0)
+
+    def capacity_of(self, member: Member) -> int:
+        """Return how many conversations a person has at most."""
+        return self.terms.capacity if member.capacity is None else member.capacity
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next conversation goes on to somebody else; None if none does."""
-        return min((one.due_ms for one in self.cases if one.due_ms is not None), default=None)
+        """When the next conversation goes on to somebody else, or a duty ends; None if none does."""
+        times = [one.due_ms for one in self.cases]
+        times += [one.until_ms for one in self.members if one.on_duty]
+        return min((one for one in times if one is not None), default=None)

@@ -87,6 +87,14 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.WORKFLOW_SCHEDULED: "ScheduledMessage",
         names.ACTIVITY_SCHEDULED: "send_scheduled_message",
         names.WORKFLOW_MONITOR: "Monitor",
+        names.WORKFLOW_TEAM: "Team",
+        names.SIGNAL_ASSIGNED: "assigned",
+        names.SIGNAL_REPORT: "report",
+        names.UPDATE_DUTY: "duty",
+        names.UPDATE_TERMS: "terms",
+        names.QUERY_TEAM: "team",
+        names.team_id("billing"): "outlast-team/billing",
+        names.team_id("a/b", "ac me"): "outlast-team/ac%20me/a%2Fb",
         names.MONITOR_QUEUE: "outlast-monitor",
         names.ACTIVITY_MONITOR: "count_runs",
         names.MEMO_MESSAGE: "outlast_message",
@@ -94,7 +102,7 @@ def test_recorded_names_stay_what_they_are() -> None:
     }
     assert all(name == value for name, value in recorded.items())
     of_people = {"claim", "hold", "say", "release", "set_aside", "case", "withdraw"}
-    of_programs = {"cancel", "nested", "lend", "line_reply", "deliver"}
+    of_programs = {"cancel", "nested", "lend", "line_reply", "assigned", "deliver"}
     assert {"decide", *of_programs, *of_people} == names.SIGNALS
     assert names.SEARCH_ATTRIBUTES == {
         "OutlastAgent": "Keyword",

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.actions import LONGEST_COMMENT, LONGEST_NAME, CaseAction
+from outlast.loop.actions import LONGEST_COMMENT, LONGEST_NAME, CaseAction, TeamReport
 from outlast.loop.approvals import ApprovalTerms, Audience
 from outlast.loop.case import COMMENTS_KEPT, Case, case_words
 from outlast.loop.case_acts import due_ms
+from outlast.loop.effects import ReportToTeam
 from outlast.loop.events import PersonActed
 from outlast.loop.human_actions import row_of
 from outlast.loop.start import Parent
@@ -223,3 +224,99 @@ def test_what_goes_back_has_words_too() -> None:
     assert case_words(Case(to="bob", team="billing"), Case(to="ann", team="billing")) == (
         "assigned to ann of billing"
     )
+
+
+# --- The team of a conversation ----------------------------------------------------------------------
+
+
+def reports(play: Play) -> list[tuple[str, TeamReport]]:
+    """What teams have heard since the last look."""
+    told = [(one.team, one.record) for one in play.commands if isinstance(one, ReportToTeam)]
+    play.commands.clear()
+    return told
+
+
+def report(number: int, **fields: Any) -> TeamReport:
+    began_ms = Play().state.start.started_at_ms
+    return TeamReport(chain_id="", run_id=Play.run_id, report=number, began_ms=began_ms, **fields)
+
+
+def test_a_team_says_whose_a_conversation_is_and_hears_when_they_take_it_and_give_it_back() -> None:
+    play = resting()
+    play.case("assign", team="billing")
+    assert reports(play) == [("billing", report(1))]
+    play.team_says("bob", due_ms=play.now_ms + HOUR)
+    case = play.state.case
+    assert (case.to, case.due_ms, case.since_ms) == (
+        "bob",
+        play.state.at_ms + HOUR,
+        play.state.at_ms,
+    )
+    assert reports(play) == []
+    play.holds("bob")
+    assert reports(play) == [("billing", report(2, to="bob"))]
+    assert play.state.case.due_ms is None
+    play.says("I look into it.", "bob")
+    assert reports(play) == [("billing", report(3, to="bob", taken=True))]
+    play.releases("bob")
+    assert reports(play) == [("billing", report(4, gone=True))]
+    assert (play.state.case.to, play.state.case.team) == ("bob", "billing")
+    play.holds("ann")
+    assert reports(play) == [("billing", report(5, to="ann"))]
+    assert play.state.case.to == "ann"
+
+
+def test_a_run_takes_only_the_answer_to_its_newest_report() -> None:
+    play = resting()
+    play.case("assign", team="billing")
+    play.case("assign", to="cid", team="billing")
+    before = play.state.case
+    for fields in ({"report": 1}, {"team": "leads"}, {"chain_id": "of another run"}):
+        play.team_says("bob", **fields)
+    assert play.state.case == before
+    assert play.state.ignored == ()
+    play.team_says("bob")
+    assert play.state.case.to == "bob"
+
+
+@pytest.mark.parametrize("how", ["resolve", "cancel", "assign"])
+def test_a_team_hears_that_it_has_nothing_more_to_do(how: str) -> None:
+    play = resting()
+    play.case("assign", team="billing")
+    reports(play)
+    if how == "cancel":
+        play.cancelled()
+    else:
+        play.case("resolve" if how == "resolve" else "assign")
+    assert reports(play) == [("billing", report(2, gone=True))]
+    play.hears("m2", "And now?") if how == "resolve" else None
+    assert reports(play) == []
+
+
+def test_another_team_gets_it_from_the_one_before() -> None:
+    play = resting()
+    play.case("assign", team="billing")
+    reports(play)
+    play.case("assign", team="leads", to="dan")
+    assert reports(play) == [
+        ("billing", report(2, gone=True)),
+        ("leads", report(2, to="dan")),
+    ]
+
+
+def test_what_is_put_off_does_not_go_on_to_the_next_person_until_it_is_back() -> None:
+    play = resting()
+    play.case("assign", team="billing", to="bob")
+    reports(play)
+    play.case("snooze", until_ms=play.now_ms + HOUR)
+    assert reports(play) == [("billing", report(2, to="bob", taken=True))]
+    play.passes(HOUR)
+    assert reports(play) == [("billing", report(3, to="bob"))]
+
+
+def test_a_conversation_without_a_team_tells_none() -> None:
+    play = resting()
+    play.case("assign", to="bob")
+    play.holds("bob")
+    play.case("resolve", by="bob")
+    assert reports(play) == []

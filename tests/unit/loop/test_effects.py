@@ -18,6 +18,7 @@ from outlast.loop.effects import (
     LendBudget,
     NotifyAfterEnd,
     NotifyParent,
+    ReportToTeam,
 )
 from tests.laws.driver import play_with_everything
 from tests.laws.step_laws import RESULT_OF
@@ -41,6 +42,7 @@ def test_the_unions_name_every_command_there_is() -> None:
         CancelEffect,
         NotifyParent,
         LendBudget,
+        ReportToTeam,
         NotifyAfterEnd,
         Finish,
     }

@@ -230,6 +230,8 @@ def test_reports_wait_for_each_other_unless_somebody_waits_or_there_are_many(
     patient = Patient()
     registration.add([patient])
     (receiver,) = registration.active
+    while not receiver._is_idle:  # its thread has just begun, and has not looked yet
+        time.sleep(0.001)
     receiver.call("on_span_end", "a")
     receiver.call("on_span_end", "b")
     assert patient.heard == []

@@ -67,7 +67,7 @@ def test_conversations_go_round_and_wait_where_nobody_has_room() -> None:
     team.duty("ann", "bob")
     told = [team.report(one) for one in "abcde"]
     assert [one.to for some in told for one in some] == ["ann", "bob", "ann", "bob", ""]
-    assert team.report("a", 2, waits=False) == (
+    assert team.report("a", 2, gone=True) == (
         TellRun(chain_id="x-e", run_id="e", report=1, to="ann"),
     )
     assert team.whose() == {"b": "bob", "c": "ann", "d": "bob", "e": "ann"}
@@ -146,7 +146,7 @@ def test_what_comes_late_or_twice_changes_nothing() -> None:
     team.duty("ann")
     team.report("a", 2)
     before = team.state
-    assert team.report("a", 1, waits=False) == ()
+    assert team.report("a", 1, gone=True) == ()
     assert team.report("a", 2, to="bob") == ()
     assert replace(team.state, at_ms=before.at_ms) == before
     assert team.take(RunGone(chain_id="x-other", at_ms=team.later())) == ()
@@ -154,12 +154,38 @@ def test_what_comes_late_or_twice_changes_nothing() -> None:
     assert team.state.cases == ()
 
 
-def test_a_run_with_the_id_of_another_is_another() -> None:
-    team = Team()
+def test_of_two_runs_with_an_id_the_one_that_started_last_has_it() -> None:
+    team = Team(capacity=1)
     team.duty("ann")
+    team.report("a", 7, began_ms=1_000)
+    [told] = team.report("a", chain_id="x-again", began_ms=2_000)
+    assert (told.chain_id, told.to, len(team.state.cases)) == ("x-again", "ann", 1)
+    before = team.state.cases
+    assert team.report("a", 8, began_ms=1_000) == ()
+    assert team.report("a", 9, began_ms=1_000, gone=True) == ()
+    assert team.state.cases == before
+
+
+def test_a_duty_that_ends_by_itself_hands_over_what_waits() -> None:
+    team = Team()
+    team.take(DutyChanged(subject="ann", until_ms=60_000, at_ms=1_000))
     team.report("a")
-    [told] = team.report("a", chain_id="x-again")
-    assert (told.chain_id, len(team.state.cases)) == ("x-again", 2)
+    assert team.state.next_due_ms == 60_000
+    [told] = team.take(TimeCame(at_ms=60_000))
+    assert (told.to, team.state.members[0].on_duty, team.state.next_due_ms) == ("", False, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"subject": " "}, "must be a name of at most 500 characters"),
+        ({"subject": "a" * 501}, "must be a name of at most 500 characters"),
+        ({"subject": "ann", "capacity": -1}, "capacity must be 0 or more, not -1"),
+    ],
+)
+def test_a_duty_of_nobody_is_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        DutyChanged(at_ms=0, **fields)
 
 
 def test_new_terms_count_for_what_is_assigned_from_then_on() -> None:
@@ -182,7 +208,15 @@ def test_terms_by_which_nobody_could_have_a_conversation_are_refused(terms: dict
 # --- Laws -------------------------------------------------------------------------------------------
 
 PEOPLE = st.sampled_from(["ann", "bob", "cid", "Ann "])
-RUNS = st.sampled_from("abcdef")
+CHAINS = [(run, again) for run in "abcd" for again in (0, 1)]
+"""Each id is used twice."""
+
+
+def reported(chain: tuple[str, int], **fields: Any) -> RunReported:
+    run, again = chain
+    return RunReported(chain_id=f"{run}{again}", run_id=run, began_ms=again, **fields)
+
+
 RULES: st.SearchStrategy[Rule] = st.sampled_from(("round_robin", "least_busy"))
 TERMS = st.builds(
     TeamTerms,
@@ -193,18 +227,16 @@ TERMS = st.builds(
 TIMES = st.integers(0, 200)
 EVENTS: st.SearchStrategy[TeamEvent] = st.one_of(
     st.builds(
-        RunReported,
-        chain_id=RUNS,
-        run_id=RUNS,
+        reported,
+        st.sampled_from(CHAINS),
         report=st.integers(1, 20),
-        waits=st.booleans(),
+        gone=st.booleans(),
         to=st.just("") | PEOPLE,
         at_ms=TIMES,
     ),
     st.builds(
-        RunReported,
-        chain_id=RUNS,
-        run_id=RUNS,
+        reported,
+        st.sampled_from(CHAINS),
         report=st.integers(1, 20),
         to=PEOPLE,
         taken=st.just(True),
@@ -215,10 +247,11 @@ EVENTS: st.SearchStrategy[TeamEvent] = st.one_of(
         subject=PEOPLE,
         on_duty=st.booleans(),
         capacity=st.none() | st.integers(0, 3),
+        until_ms=st.none() | TIMES,
         at_ms=TIMES,
     ),
     st.builds(TermsChanged, terms=TERMS, at_ms=TIMES),
-    st.builds(RunGone, chain_id=RUNS, at_ms=TIMES),
+    st.builds(RunGone, chain_id=st.sampled_from([f"{a}{b}" for a, b in CHAINS]), at_ms=TIMES),
     st.builds(TimeCame, at_ms=TIMES),
 )
 
@@ -239,11 +272,14 @@ def _holds(
     before: TeamState, event: TeamEvent, after: TeamState, told: Told, heard: dict[str, TellRun]
 ) -> None:
     cases = {one.chain_id: one for one in after.cases}
-    assert len(cases) == len(after.cases), "a conversation is there once"
+    assert len({one.run_id for one in after.cases}) == len(after.cases), (
+        "an id has one conversation"
+    )
     names = [canonical_name(one.subject) for one in after.members]
     assert len(set(names)) == len(names), "a person is there once"
     assert after.at_ms == max(event.at_ms, before.at_ms)
-    assert not [one for one in after.cases if one.due_ms is not None and one.due_ms <= after.at_ms]
+    due = after.next_due_ms
+    assert due is None or due > after.at_ms or isinstance(event, DutyChanged)
     free = [one for one in after.members if after.room_of(one)]
     assert not (free and any(not one.to for one in after.cases)), "nobody waits where there is room"
     for old, new in pairwise(after.cases):

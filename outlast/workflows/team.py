@@ -1,0 +1,119 @@
+"""The workflow of a team: an interpreter of the team machine's commands.
+
+Runs report to it by signal, and it tells them by signal whose they are. People change who is on duty
+and how it assigns by update. One team has one workflow, so two runs never get one person's last
+place, and the time at which a conversation goes on to the next person comes while no worker runs.
+
+Every worker hosts this workflow, and few have teams: the machine is imported when a team begins.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import FailureError
+
+from outlast.contract import names, records
+from outlast.contract.failures import USER_ERROR
+from outlast.loop.values import JsonObject
+from outlast.workflows.agent_run import described_update
+from outlast.workflows.translation import check_size, received_json, typed_error
+
+if TYPE_CHECKING:
+    from outlast.loop.team.events import TellRun
+
+
+@workflow.defn(name=names.WORKFLOW_TEAM, sandboxed=False)
+class Team:
+    """Says whose the conversations of a team are."""
+
+    @workflow.init
+    def __init__(self, payload: RawValue) -> None:
+        """Read the input here, so that early signals find a team."""
+        from outlast.contract.team_records import TeamHistory
+
+        self._events = TeamHistory(received_json(payload), self._now_ms())
+        self._news = True
+
+    @workflow.run
+    async def run(self, payload: RawValue) -> None:
+        """Tell runs whose they are, until somebody ends the workflow.
+
+        Raises:
+            ApplicationError: the input is unreadable.
+        """
+        del payload
+        if self._events.problem:
+            raise typed_error(USER_ERROR, self._events.problem)
+        while True:
+            while self._events.commands:
+                await self._tell(self._events.commands.pop(0))
+            if workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished():
+                workflow.continue_as_new(self._events.carried())
+            await self._until_there_is_news()
+
+    async def _until_there_is_news(self) -> None:
+        due_ms = self._events.state.next_due_ms
+        left = None if due_ms is None else max(due_ms - self._now_ms(), 1) / 1000
+        try:
+            await workflow.wait_condition(
+                lambda: self._news, timeout=left, timeout_summary="Something is due"
+            )
+        except TimeoutError:
+            self._events.time_came(self._now_ms())
+        self._news = False
+
+    async def _tell(self, command: "TellRun") -> None:
+        """Tell a run whose it is; a run that has ended is the team's no more."""
+        run = workflow.get_external_workflow_handle(command.run_id)
+        try:
+            await run.signal(names.SIGNAL_ASSIGNED, self._events.answer(command))
+        except FailureError:
+            self._events.gone(command.chain_id, self._now_ms())
+
+    @workflow.signal(dynamic=True)
+    def signal_any(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Take a report, or what a person sends from the Temporal UI."""
+        payload = received_json(arguments[0]) if arguments else None
+        self._events.take(name, payload, self._now_ms())
+        self._news = True
+
+    update_duty = described_update(
+        names.UPDATE_DUTY, 'Go on duty, or leave it: {"subject": "...", "on_duty": true}'
+    )
+    update_terms = described_update(
+        names.UPDATE_TERMS,
+        'Assign otherwise: {"terms": {"rule": "round_robin" or "least_busy", "capacity": 5}}',
+    )
+
+    def take_update(self, name: str, arguments: Sequence[RawValue]) -> JsonObject:
+        """Take an accepted update, and return the state after it."""
+        self.signal_any(name, arguments)
+        return self.query_team()
+
+    def validate_update(self, name: str, arguments: Sequence[RawValue]) -> None:
+        """Refuse an update that is unreadable, before it is written into history.
+
+        Raises:
+            ApplicationError: it is refused; the message says why.
+        """
+        for argument in arguments:
+            check_size(argument)
+        refused = self._events.refusal(name, received_json(arguments[0]), self._now_ms())
+        if refused is not None:
+            raise typed_error(USER_ERROR, refused)
+
+    @workflow.query(
+        name=names.QUERY_TEAM, description="Who is on duty, and whose each conversation is"
+    )
+    def query_team(self) -> JsonObject:
+        """Return the state."""
+        return records.write(self._events.state)
+
+    def current_details(self) -> str:
+        """Return who is on duty, and whose each conversation is, in Markdown."""
+        return self._events.details()
+
+    def _now_ms(self) -> int:
+        return workflow.time_ns() // 1_000_000
