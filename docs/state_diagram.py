@@ -76,7 +76,7 @@ from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
 from outlast.loop.open_hours import Durations, Hours, HoursCounted
-from outlast.loop.start import Budget, Customer, Parent, Start
+from outlast.loop.start import Budget, Customer, Parent, ReplyTimes, Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
 from outlast.loop.values import Failure, JsonObject
@@ -286,6 +286,7 @@ def _starts() -> Iterator[RunStarted]:
         replace(start, previous_response_id="resp_0"),
         replace(start, handled=("*",)),
         replace(start, keep_open=True, budgets=asking),
+        replace(start, reply_times=ReplyTimes(first_ms=ONE_DAY_MS, next_ms=ONE_DAY_MS)),
         replace(start, budgets=(Budget(of="model_calls", limit=1),)),
         replace(
             start,

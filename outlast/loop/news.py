@@ -12,6 +12,7 @@ from outlast.loop.run_changes import (
     HoldReleased,
     HoldTaken,
     Reminded,
+    ReplyDue,
     RequestChange,
     RequestCreated,
     RequestSettled,
@@ -52,25 +53,12 @@ def notices(before: LoopState, after: LoopState, at_ms: int) -> tuple[Notice, ..
                 found.append(Notice(event="released", number=at_ms, by=by, at_ms=at_ms))
             case HolderAwaited(by=by) if after.notifies_later:
                 found.append(Notice(event="waiting", number=at_ms, by=by, at_ms=at_ms))
+            case ReplyDue(by=by, since_ms=since_ms, due_ms=due_ms, late=late):
+                name: NoticeEvent = "reply_late" if late else "reply_due"
+                found.append(Notice(event=name, number=since_ms, by=by, at_ms=due_ms))
             case _:
                 pass
-    return (*found, *_of_reply(before, after))
-
-
-def _of_reply(before: LoopState, after: LoopState) -> Iterator[Notice]:
-    """Yield that the time for a reply is nearly over, or over; one of the two at a time."""
-    was, now = before.case.reply, after.case.reply
-    if (
-        now is None
-        or not now.warned
-        or (was is not None and (was.warned, was.late) == (now.warned, now.late))
-    ):
-        return
-    event: NoticeEvent = "reply_late" if now.late else "reply_due"
-    due_ms = now.due_ms if now.late else now.warn_ms
-    case = after.case
-    by = after.hold.by if after.hold is not None else case.to or case.team
-    yield Notice(event=event, number=now.since_ms, by=by, at_ms=due_ms or now.since_ms)
+    return tuple(found)
 
 
 def _notices_of(update: RequestUpdated) -> Iterator[Notice]:

@@ -22,7 +22,7 @@ _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturda
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyTimes:
-    """How soon a person replies in a conversation that is held or assigned.
+    """The times in which a person replies where a conversation is held or assigned.
 
     Durations are `timedelta`s or seconds, to a year.
 
