@@ -223,3 +223,20 @@ def test_the_end_of_a_run_stops_the_count() -> None:
     play.cancelled()
     assert play.state.phase == "closed"
     assert not asks(play)
+
+
+def test_people_who_are_asked_for_a_value_are_reminded_in_hours_and_the_request_never_expires() -> (
+    None
+):
+    play = asking()
+    play.counted()
+    play.decided("a1")
+    play.parks("c1", timeout_ms=HOUR, on_timeout="ask")
+    play.passes(HOUR)
+    second = play.state.approvals[1]
+    assert second.wait == "courier"
+    (effect,) = asks(play)
+    assert effect.requests[0].open == Durations(remind_in_ms=HOUR)
+    play.counted()
+    second = play.state.approvals[1]
+    assert (second.expires_at_ms, second.remind_at_ms) == (None, second.requested_at_ms + 3 * HOUR)
