@@ -55,6 +55,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
+    ConversationRated,
     EffectBlocked,
     Event,
     LineAttached,
@@ -321,6 +322,7 @@ def _events(state: LoopState, depth: int) -> Iterator[Event]:
     if state.run_id == "large" or state.start.parent is not None:  # people do the same with these
         yield BudgetLent(at_ms=0, index=0, share=2)
         yield TeamAnswered(at_ms=0, team="billing", chain_id="", report=1)
+        yield ConversationRated(at_ms=0, score=5)
         return
     yield from _of_people(state, depth)
     yield from _of_the_outside(state)

@@ -14,5 +14,9 @@ from outlast.client.runs import RunPage as RunPage
 from outlast.client.runs import list_runs as list_runs
 from outlast.client.start.options import RunOptions as RunOptions
 from outlast.client.start.runner import Runner as Runner
+from outlast.client.teams import Team as Team
+from outlast.client.teams import TeamConversation as TeamConversation
+from outlast.client.teams import TeamMember as TeamMember
+from outlast.client.teams import TeamView as TeamView
 from outlast.client.timeline import Step as Step
 from outlast.client.transport.connection import connect as connect

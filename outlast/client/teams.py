@@ -1,7 +1,7 @@
 """A team that shares conversations: who is on duty, how it assigns, and whose each conversation is."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -29,6 +29,7 @@ from outlast.client.transport.outages import (
 from outlast.contract import names, records
 from outlast.contract.team_records import TeamInput
 from outlast.edges.rendering import engine_summary, named
+from outlast.loop.canonical import same_person
 from outlast.loop.team.events import DutyRecord, TermsRecord
 from outlast.loop.team.state import Rule, TeamState, TeamTerms
 from outlast.loop.values import JsonObject
@@ -97,6 +98,23 @@ class TeamView:
     return_after: timedelta | None
     members: tuple[TeamMember, ...] = ()
     conversations: tuple[TeamConversation, ...] = ()
+
+    def member(self, person: str) -> TeamMember | None:
+        """Return a person of the team, however their name is written; None if there is none."""
+        return next((one for one in self.members if same_person(one.subject, person)), None)
+
+    def record(self) -> JsonObject:
+        """Return it as JSON; times are in ISO 8601, durations in seconds."""
+        return {
+            "name": self.name,
+            "rule": self.rule,
+            "capacity": self.capacity,
+            "return_after_seconds": None
+            if self.return_after is None
+            else self.return_after.total_seconds(),
+            "members": [_written(one) for one in self.members],
+            "conversations": [_written(one) for one in self.conversations],
+        }
 
 
 class Team:
@@ -322,6 +340,13 @@ class Team:
 
 class _NoTeam(Exception):
     """There is no workflow of the team."""
+
+
+def _written(one: TeamMember | TeamConversation) -> JsonObject:
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in asdict(one).items()
+    }
 
 
 def _name(person: By) -> str:

@@ -47,6 +47,7 @@ from outlast.loop.effects import Effect, EffectAnswered, EffectFailed, NotifyPeo
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
+    ConversationRated,
     EffectBlocked,
     Event,
     LineAttached,
@@ -143,6 +144,7 @@ _UPDATES: Final[Mapping[str, type[Event]]] = {
     names.WITHDRAW: MessageWithdrawn,
     names.UPDATE_RETRY: RetryRequested,
     names.UPDATE_ATTACH_LINE: LineAttached,
+    names.UPDATE_RATE: ConversationRated,
 }
 """The events of signals and updates that programs send, by name. Each inherits its payload's record."""
 

@@ -67,6 +67,7 @@ SIGNAL_ASSIGNED: Final = "assigned"
 UPDATE_SEND: Final = "send"
 UPDATE_RETRY: Final = "retry"
 UPDATE_ATTACH_LINE: Final = "attach_line"
+UPDATE_RATE: Final = "rate"
 DELIVER: Final = "deliver"
 """Delivers a value from outside: an update, which is refused in words; or a signal, which the server
 keeps where no worker runs."""

@@ -9,6 +9,7 @@ from outlast.contract.records import Unreadable, read
 from outlast.loop import human_actions
 from outlast.loop.actions import AttachLineRecord, DeliverRecord
 from outlast.loop.events import (
+    ConversationRated,
     Event,
     LineAttached,
     MessageReceived,
@@ -18,7 +19,13 @@ from outlast.loop.events import (
     ValueDelivered,
 )
 from outlast.loop.outside import delivery_problem, is_checked_now, is_repeated
-from outlast.loop.problems import is_known, line_problem, retry_problem, withdraw_problem
+from outlast.loop.problems import (
+    is_known,
+    line_problem,
+    rating_problem,
+    retry_problem,
+    withdraw_problem,
+)
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
 
@@ -116,6 +123,8 @@ def _problem_of(state: LoopState, event: Event) -> str | None:
             return retry_problem(state, answers)
         case LineAttached():
             return line_problem(state)
+        case ConversationRated():
+            return rating_problem(state)
         case ValueDelivered():
             return None if is_repeated(state, event) else delivery_problem(state, event)
         case _:

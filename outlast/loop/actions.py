@@ -149,7 +149,7 @@ class CaseAction(PersonRecord):
         text: the words (`comment`), or why (`resolve`).
         comment_id: a second comment with the same id is the same comment.
         until_ms: when it comes back, in milliseconds since the epoch (`snooze`).
-        add: tags that it has from now on (`tag`), or ids of conversations (`link`).
+        add: tags that it has from now on (`tag`, `comment`), or ids of conversations (`link`).
         remove: tags or ids that it has no more.
 
     Raises:
@@ -319,6 +319,33 @@ class LendRecord:
 
     index: int
     share: int
+
+
+HIGHEST_SCORE: Final = 5
+LONGEST_RATING: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingRecord:
+    """What the customer thinks of the conversation; the newest replaces all before.
+
+    Attributes:
+        score: from 1, the worst, to 5.
+        text: why, in their words.
+
+    Raises:
+        ValueError: the score is another number, or the text is too long.
+    """
+
+    score: int
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what nobody can compare."""
+        if not 1 <= self.score <= HIGHEST_SCORE:
+            raise ValueError(f"score must be 1 to {HIGHEST_SCORE}, not {self.score}")
+        if len(self.text) > LONGEST_RATING:
+            raise ValueError(f"text must have at most {LONGEST_RATING:,} characters")
 
 
 # --- Between a run and a team --------------------------------------------------------------------

@@ -427,6 +427,7 @@ class ToolResult:
         wait: the call has no result yet: it waits for something outside of the run.
         unproven: why what came for that wait does not count, in the worker's words; empty if
             nothing came.
+        team: the team of people that gets the conversation; empty for none.
     """
 
     output: Json
@@ -442,6 +443,7 @@ class ToolResult:
     custom_data: JsonObject | None = None
     wait: OutsideWait | None = None
     unproven: str = ""
+    team: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

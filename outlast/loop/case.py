@@ -55,6 +55,21 @@ class ReplyClock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """What the customer thinks of the conversation.
+
+    Attributes:
+        score: from 1, the worst, to 5.
+        text: why, in their words.
+        at_ms: when they said so, in milliseconds since the epoch.
+    """
+
+    score: int
+    text: str = ""
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Whose a conversation is, and how it stands.
 
@@ -75,6 +90,7 @@ class Case:
         recounted_ms: when a person last let the times of open requests be counted anew.
         reply: the customer waits for a person; None while the last word is ours, and without targets.
         replied: a customer who waited has had a reply.
+        rating: what the customer thinks of it; None if they have not said.
     """
 
     team: str = ""
@@ -92,6 +108,7 @@ class Case:
     recounted_ms: int | None = None
     reply: ReplyClock | None = None
     replied: bool = False
+    rating: Rating | None = None
 
 
 NO_CASE: Final = Case()
@@ -108,10 +125,15 @@ def case_words(before: Case, after: Case) -> str:
         said.append("reopened" if after.resolved_ms is None else "resolved")
     elif before.snoozed_until_ms != after.snoozed_until_ms:
         said.append("back" if after.snoozed_until_ms is None else "snoozed")
-    for what, old, new in (("tag", before.tags, after.tags), ("link", before.links, after.links)):
+    comments = new_comments(before, after)
+    words = (("tag", before.tags, after.tags), ("link", before.links, after.links))
+    for what, old, new in () if comments else words:  # the tags of a comment are in its text
         said += [f"{what} {one}" for one in new if one not in old]
         said += [f"no {what} {one}" for one in old if one not in new]
-    said += [f"comment: {one.text}" for one in new_comments(before, after)]
+    if after.rating is not None and after.rating != before.rating:
+        why = f": {after.rating.text}" if after.rating.text else ""
+        said.append(f"rated {after.rating.score} of 5{why}")
+    said += [f"comment: {one.text}" for one in comments]
     said += ["times counted anew"] if before.recounted_ms != after.recounted_ms else []
     return "; ".join(said)
 

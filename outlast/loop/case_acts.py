@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from outlast.loop import hours, reply_clock, votes
 from outlast.loop.actions import CaseAction, TeamReport
 from outlast.loop.canonical import same_person
-from outlast.loop.case import COMMENTS_KEPT, Case, Comment
+from outlast.loop.case import COMMENTS_KEPT, Case, Comment, Rating
 from outlast.loop.effects import ReportToTeam
 from outlast.loop.endings import close, next_question
-from outlast.loop.events import Event, PersonActed, TeamAnswered
+from outlast.loop.events import ConversationRated, Event, PersonActed, TeamAnswered
+from outlast.loop.problems import rating_problem
 from outlast.loop.revision import revised
 from outlast.loop.state import LoopState, rests
 
@@ -47,7 +48,9 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:  # noqa: PLR0911
             if any(one.id == action.comment_id for one in case.comments):
                 return case
             comment = Comment(id=action.comment_id, by=by, text=action.text, at_ms=at_ms)
-            return replace(case, comments=(*case.comments, comment)[-COMMENTS_KEPT:])
+            # A mention of a colleague is a tag, too, so that they find the conversation by it.
+            tags = _changed(case.tags, action)
+            return replace(case, tags=tags, comments=(*case.comments, comment)[-COMMENTS_KEPT:])
         case "resolve":
             if case.resolved_ms is not None:
                 return case
@@ -80,6 +83,20 @@ def roused(state: LoopState) -> LoopState:
     if case.resolved_ms is None and case.snoozed_until_ms is None:
         return state
     return revised(state, case=_opened(case))
+
+
+def rated(state: LoopState, event: ConversationRated) -> LoopState:
+    """Keep what the customer thinks of the conversation; the newest rating counts."""
+    if rating_problem(state) is not None:
+        return state
+    case = state.case
+    if case.rating is not None and (case.rating.score, case.rating.text) == (
+        event.score,
+        event.text,
+    ):
+        return state
+    rating = Rating(score=event.score, text=event.text, at_ms=event.at_ms)
+    return revised(state, case=replace(case, rating=rating))
 
 
 # --- The team of a conversation --------------------------------------------------------------------
@@ -118,6 +135,13 @@ def taken_over(state: LoopState, by: str, at_ms: int) -> LoopState:
     if not case.team or (case.waits and same_person(case.to, by)):
         return state
     return revised(state, case=replace(case, to=by or case.to, since_ms=at_ms, waits=True))
+
+
+def given_to_team(state: LoopState, team: str, at_ms: int) -> LoopState:
+    """Assign the case to a team, which says whose it is."""
+    state = roused(state)
+    case = replace(state.case, team=team, to="", since_ms=at_ms, due_ms=None, waits=True)
+    return revised(state, case=case)
 
 
 def given_back(state: LoopState) -> LoopState:

@@ -15,6 +15,7 @@ from outlast.loop.actions import (
     LendRecord,
     LineReplyRecord,
     NestedRecord,
+    RatingRecord,
     RetryRecord,
     WithdrawRecord,
 )
@@ -168,6 +169,13 @@ class BudgetLent(LendRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationRated(RatingRecord):
+    """The customer rated the conversation."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TeamAnswered(AssignedRecord):
     """The team said whose the conversation is."""
 
@@ -238,6 +246,7 @@ Event: TypeAlias = (
     | NestedReported
     | BudgetLent
     | TeamAnswered
+    | ConversationRated
     | LineAttached
     | LineReplied
     | CancelRequested

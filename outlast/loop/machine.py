@@ -100,6 +100,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
+    ConversationRated,
     EffectBlocked,
     Event,
     LineAttached,
@@ -354,6 +355,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
             return turns.budget_lent(state, event)
         case TeamAnswered():
             return case_acts.assigned(state, event)
+        case ConversationRated():
+            return case_acts.rated(state, event)
         case LineAttached():
             return lines.line_attached(state, event)
         case LineReplied():

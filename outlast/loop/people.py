@@ -233,14 +233,28 @@ def hold_conversation(state: LoopState, event: PersonActed[HoldAction]) -> LoopS
         state = revised(state, hold=handed, given_up=given_up)
         return case_acts.taken_over(state, by, event.at_ms)
     state = case_acts.roused(state)  # it must not end under the person
-    state = case_acts.taken_over(state, by, event.at_ms)
-    pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
-    state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
+    state = _held(case_acts.taken_over(state, by, event.at_ms), by, event.at_ms)
     if state.phase == "idle":
         return revised(state, phase="turned")
     if state.phase == "thinking" and event.action.mode == "immediate" and line_call(state) is None:
         return stop_thinking(state)
     return state
+
+
+def _held(state: LoopState, by: str, at_ms: int) -> LoopState:
+    pending = tuple(votes.paused(one, at_ms) for one in state.approvals)
+    return revised(state, hold=Hold(by=by, at_ms=at_ms), approvals=pending)
+
+
+def hold_for_team(state: LoopState, team: str, at_ms: int) -> LoopState:
+    """Give the conversation to a team, as soon as the turn is over: whoever of it takes it has it.
+
+    A nested run has no conversation to give. Who has the conversation already keeps it.
+    """
+    if state.start.parent is not None:
+        return state
+    state = case_acts.given_to_team(state, team, at_ms)
+    return state if state.hold is not None else _held(state, "", at_ms)
 
 
 def _given_up(hold: Hold, event: PersonActed[HoldAction] | PersonActed[ReleaseAction]) -> GivenUp:

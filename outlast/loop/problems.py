@@ -55,6 +55,15 @@ def retry_problem(state: LoopState, answers: int) -> str | None:
     return None
 
 
+def rating_problem(state: LoopState) -> str | None:
+    """Return why the conversation cannot be rated, or None if it can."""
+    if state.phase in {"new", "closing", "closed"}:
+        return "The run has ended. A conversation is rated while it is open."
+    if state.start.parent is not None:
+        return f"The run works for {state.start.parent.run_id}, which is rated."
+    return None
+
+
 def line_problem(state: LoopState) -> str | None:
     """Return why no realtime line can be attached, or None if one can."""
     if state.phase in {"closing", "closed"}:
@@ -147,6 +156,8 @@ def hold_problem(state: LoopState, event: PersonActed[HoldAction]) -> str | None
     problem = _takeover_problem(state, event, action.to)
     if problem is not None or action.force or state.hold is None:
         return problem
+    if not state.hold.by and state.case.team:  # it waits for anybody of the team
+        return None
     return None if _holds(state.hold, event.person) else _of_another(state.hold)
 
 

@@ -41,6 +41,7 @@ from outlast.loop.people import (
     ask_people,
     ask_to_go_on,
     covers,
+    hold_for_team,
     leave_to_person,
     rejected,
     remembered,
@@ -487,7 +488,8 @@ def tool_finished(state: LoopState, effect: RunTool, result: ToolResult, at_ms: 
     state = revised(state, guardrails=(*state.question.guardrails, *result.checks))
     if result.failure is not None:
         return _fail_with_call(state, effect, result.output, result.failure)
-    return _settle(_with_clashes(state, effect, result, at_ms), effect, result)
+    state = _settle(_with_clashes(state, effect, result, at_ms), effect, result)
+    return hold_for_team(state, result.team, at_ms) if result.team else state
 
 
 def _ask_again(state: LoopState, index: int, required: RequiredApproval, at_ms: int) -> LoopState:

@@ -379,6 +379,16 @@ class RunsQuery(_Paged):
     agent: str | None = Field(default=None, description="The active agent.")
     tenant: str | None = None
     customer: str | None = Field(default=None, description="The id of the customer.")
+    assignee: str | None = Field(default=None, description="The person that it is assigned to.")
+    team: str | None = Field(default=None, description="The team that it is assigned to.")
+    tag: str | None = Field(
+        default=None, description="A tag; `@name` for what mentions a colleague."
+    )
+    attention: bool = Field(
+        default=False,
+        description="Only what needs attention: overdue, failed in the last days, unanswered, or "
+        "without a worker.",
+    )
     waiting: bool = Field(default=False, description="Only what waits for a person's decision.")
     group: str | None = Field(default=None, description="Only what this group may decide.")
     risk: Risk | None = None
@@ -398,6 +408,10 @@ class RunsQuery(_Paged):
             nested=self.nested,
             tenant=self.tenant,
             customer=self.customer,
+            assignee=self.assignee,
+            team=self.team,
+            tag=self.tag,
+            attention=self.attention,
             group=self.group,
             risk=self.risk,
             due_before=_due(self.due),
@@ -518,7 +532,9 @@ def _sentence(error: ValidationError, kind: type[BaseModel], what: str, part: st
             reason = problem["msg"].removeprefix("Value error, ")
             return f"The {part} {name!r} does not fit. {reason}" if name else reason
         case _:
-            reason = problem["msg"].removeprefix("Input ").removeprefix("List ")
+            reason = problem["msg"]
+            for word in ("Input ", "List ", "String "):
+                reason = reason.removeprefix(word)
             reason = reason.replace(" after validation", "")
             where = "".join(f"[{one!r}]" for one in problem["loc"][1:])
             place = f"The {part} {name!r}{where:.200}" if name else what

@@ -45,6 +45,7 @@ from outlast.serve.access import (
     scopes_for,
     seen_at,
 )
+from outlast.serve.case_feed import CaseFeed
 from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
@@ -108,6 +109,7 @@ class Desk:
         origins: other addresses whose pages may call the API with a token.
         temporal_ui: the address of Temporal's web UI; empty for none.
         inboxes: the live inboxes.
+        cases: the conversations that colleagues share.
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
     """
@@ -124,6 +126,7 @@ class Desk:
     origins: frozenset[str] = frozenset()
     temporal_ui: str = ""
     inboxes: InboxFeed = field(default_factory=InboxFeed)
+    cases: CaseFeed = field(default_factory=CaseFeed)
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
 
@@ -131,6 +134,7 @@ class Desk:
         """End all live streams: readers come back, to this process or another one."""
         await self.feed.close()
         await self.inboxes.close()
+        await self.cases.close()
 
     async def forks(self, run_id: str) -> tuple[str, ...]:
         """Return the newest forks of a run; none if the server cannot search just now."""

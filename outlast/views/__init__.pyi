@@ -6,6 +6,8 @@ from outlast.views.customer import CustomerMessage as CustomerMessage
 from outlast.views.customer import CustomerView as CustomerView
 from outlast.views.customer import customer_view as customer_view
 from outlast.views.records import Answer as Answer
+from outlast.views.records import Case as Case
+from outlast.views.records import Comment as Comment
 from outlast.views.records import Failure as Failure
 from outlast.views.records import Hold as Hold
 from outlast.views.records import Ignored as Ignored

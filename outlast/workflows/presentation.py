@@ -118,7 +118,7 @@ def _attributes_of_case(case: Case) -> Attributes:
         names.ATTRIBUTE_ASSIGNEE: searchable(case.to) or None,
         names.ATTRIBUTE_TAGS: searchable_list(case.tags, names.MORE_TAGS) or None,
         names.ATTRIBUTE_CASE_DUE: _datetime(min(due)) if due else None,
-        names.ATTRIBUTE_RATING: None,
+        names.ATTRIBUTE_RATING: None if case.rating is None else case.rating.score,
     }
 
 

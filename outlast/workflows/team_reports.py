@@ -66,7 +66,7 @@ async def _started_with(report: ReportToTeam) -> bool:
     if report.record.gone:
         return True  # a team that does not exist has nothing to give up
     try:
-        await workflow.start_child_workflow(
+        started = await workflow.start_child_workflow(
             names.WORKFLOW_TEAM,
             records.write(TeamInput(team=report.team, report=report.record)),
             id=_id_of(report.team),
@@ -77,4 +77,5 @@ async def _started_with(report: ReportToTeam) -> bool:
         )
     except (FailureError, WorkflowAlreadyStartedError):
         return False
+    started.add_done_callback(lambda team: team.cancelled() or team.exception())  # of no interest
     return True

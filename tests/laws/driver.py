@@ -63,6 +63,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
+    ConversationRated,
     EffectBlocked,
     Event,
     LineAttached,
@@ -697,6 +698,10 @@ class Play:
         action = CaseAction(do=do, by=by, **fields)
         return self.take(PersonActed(at_ms=self.now_ms, action=action))
 
+    def rates(self, score: int, text: str = "") -> tuple[Command, ...]:
+        """The customer says what they think of the conversation."""
+        return self.take(ConversationRated(at_ms=self.now_ms, score=score, text=text))
+
     def team_says(
         self, to: str = "", team: str = "", report: int | None = None, **fields: Any
     ) -> tuple[Command, ...]:
@@ -805,6 +810,7 @@ class Play:
                 | NestedReported()
                 | BudgetLent()
                 | TeamAnswered()
+                | ConversationRated()
                 | CancelRequested()
                 | SignalUnreadable()
                 | EffectBlocked()

@@ -36,6 +36,7 @@ from outlast.loop.approvals import (
     VoteType,
 )
 from outlast.loop.events import (
+    ConversationRated,
     Event,
     MessageReceived,
     MessageWithdrawn,
@@ -219,6 +220,8 @@ def deed(  # noqa: C901, PLR0911  a row for each move
             return _set_aside(play, a, b)
         case "case":
             return _case(play, a, b)
+        case "team" if a % 6 == 5:
+            return ConversationRated(at_ms=play.now_ms, score=1 + b % 5)
         case "team":
             return _team_answer(play, a, b)
         case _:
@@ -519,8 +522,8 @@ def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
         or one in {"assign", "comment", "tag", "link"}
     ]
     do = "reopen" if "reopen" in fitting and b % 3 else fitting[a % len(fitting)]
-    words = {"tag": ("vip", "refund"), "link": ("support-7",)}.get(do, ())
-    gone = bool(case.tags if do == "tag" else case.links) and b % 3 == 0
+    words = {"tag": ("vip", "refund"), "link": ("support-7",), "comment": ("@cid",)}.get(do, ())
+    gone = bool(case.links if do == "link" else case.tags) and b % 3 == 0
     return PersonActed(
         at_ms=play.now_ms,
         action=CaseAction(

@@ -58,6 +58,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
+    ConversationRated,
     EffectBlocked,
     Event,
     LineAttached,
@@ -243,6 +244,10 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             )
         case TeamAnswered():
             return _is_no_answer(state, event)
+        case ConversationRated():
+            rating = state.case.rating
+            same = rating is not None and (rating.score, rating.text) == (event.score, event.text)
+            return same or refusal_of(state, event) is not None
         case BudgetLent():
             return all(one.lent != event.index for one in state.start.budgets)
         case LineAttached():

@@ -551,7 +551,10 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
                 unproven = "The delivery does not count." if came else ""
                 result = ToolResult(output=None, wait=wait, changes=kept, unproven=unproven)
             else:
-                result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
+                team = "leads" if b % 16 == 15 else ""
+                result = ToolResult(
+                    output=f"output {b}", changes=changes, failure=broken, team=team
+                )
             return EffectAnswered(at_ms=at_ms, effect=number, result=result)
         case RunHandoff():
             chosen = "Orders" if b % 6 == 0 else None

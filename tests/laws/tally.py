@@ -21,6 +21,7 @@ from outlast.loop.effects import EffectFailed
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
+    ConversationRated,
     EffectBlocked,
     Event,
     LineAttached,
@@ -139,6 +140,8 @@ def label(before: LoopState, event: Event, last_ms: int) -> str:  # noqa: C901, 
             return "nested run reports"
         case BudgetLent():
             return "the parent lends more"
+        case ConversationRated():
+            return "the customer rates it"
         case TeamAnswered():
             return "the team answers"
         case SignalUnreadable():

@@ -46,7 +46,8 @@ AREAS = {
     "serve": Area(
         ["outlast/serve"],
         ["tests/unit/serve"],
-        "desk_api desk_pages desk_wires wires chat_page conversation_page inbox a2a feeds",
+        "desk_api desk_pages desk_wires wires chat_page conversation_page inbox a2a feeds case "
+        "same_outcome",
     ),
     "notifications": Area(["outlast/notifications"], ["tests/unit/notifications"], "notifications"),
     "worker": Area(

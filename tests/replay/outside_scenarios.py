@@ -122,6 +122,7 @@ async def _case(handle: RunHandle) -> None:
     await handle.reopen(by=ANN)
     await handle.resolve(by=ANN)
     await (await handle.send("One more thing.")).answer()
+    await handle.rate(4, "Quick.")
     await handle.cancel(mode="after_turn")
     await handle.client.get_workflow_handle(names.team_id("billing")).terminate()
 

@@ -10,7 +10,9 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.common import WorkflowIDConflictPolicy
 
 from outlast.agents.agent import Agent
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.teams import Team, TeamView
 from outlast.contract import names, records
@@ -18,7 +20,7 @@ from outlast.contract.team_records import TeamInput
 from outlast.loop.team.events import DutyChanged
 from outlast.loop.team.machine import advance
 from outlast.loop.team.state import TeamState
-from outlast.testing import ScriptedModel, say
+from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 from tests.workflow.laws import replay
 from tests.workflow.test_long_runs import true_in_the_end
@@ -52,7 +54,7 @@ async def ended(team: Team, desk: Desk) -> None:
     """Replay what the team's workflow did, and end it."""
     handle = desk.client.get_workflow_handle(team._id)
     events = (await handle.fetch_history()).events
-    await replay(desk.client, [(team._id, events)])
+    await replay(desk.client, [(team._id, list(events))])
     await handle.terminate()
 
 
@@ -154,6 +156,43 @@ async def timers_fired(desk: Desk, team: Team) -> int:
     return sum(one.HasField("timer_fired_event_attributes") for one in history.events)
 
 
+@function_tool
+async def ask_people(ctx: ToolContext[Any], team: str) -> str:
+    """Give the conversation to people."""
+    ctx.hand_to_team(team)
+    return "A colleague takes over."
+
+
+async def test_an_agent_gives_the_conversation_to_a_team_whose_person_takes_it(desk: Desk) -> None:
+    team = team_of(desk)
+    clerk = Agent[Any](name="Clerk", tools=[ask_people])
+    hands_over = call("ask_people", "c1", team=team.name)
+    await desk.open(clerk, model=ScriptedModel([hands_over], "Back with the agent."))
+    await team.on_duty("ann")
+    handle = await desk.start(clerk, "I want to speak with somebody.", keep_open=True)
+    assert await is_with(desk, handle, "ann") == "ann"
+    state = await desk.until_status(handle, "held")
+    assert state.hold is not None
+    assert state.hold.by == ""
+
+    with pytest.raises(UserError, match="A person has the conversation"):
+        await handle.say("Hello.", by="ann")
+    await handle.hold(by="ann")  # without force: it waits for anybody of the team
+    with pytest.raises(UserError, match="ann has the conversation"):
+        await handle.hold(by="bob")
+    await handle.say("Ann here. What can I do?", by="ann")
+    sent = await handle.send("Thank you, the bot may go on.")
+    await handle.release(by="ann")
+    answer = await sent.answer()
+    assert answer.final_output == "Back with the agent."
+
+    async def is_over() -> bool:
+        return await whose(team) == {}
+
+    await true_in_the_end(is_over)
+    await ended(team, desk)
+
+
 async def test_teams_of_two_tenants_with_one_name_are_two(desk: Desk) -> None:
     await opened(desk)
     team = team_of(desk)
@@ -230,7 +269,7 @@ async def test_nonsense_from_the_temporal_ui_is_refused_and_the_team_goes_on(
     for name in ("report", "duty", "nothing like it"):
         await handle.signal(name, payload)
     with pytest.raises(WorkflowUpdateFailedError) as refused:
-        await handle.execute_update("duty", payload)
+        await handle.execute_update("duty", payload)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
     assert why in str(refused.value.cause)
     assert [one.subject for one in (await team.view()).members] == ["ann"]
     await ended(team, desk)

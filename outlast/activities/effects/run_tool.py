@@ -42,7 +42,7 @@ from outlast.agents.callables import call
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.shared import Borrower
 from outlast.agents.context.waits import Wait, WaitBegins, Waits, arrived_value
-from outlast.agents.context.wrapper import ToolContext, set_waits, waits_of
+from outlast.agents.context.wrapper import ToolContext, set_waits, team_of, waits_of
 from outlast.agents.errors import (
     AgentsException,
     MCPTaskEnded,
@@ -394,7 +394,8 @@ async def _invoke(this: _Attempt) -> ToolResult:
         if isinstance(value, Wait):
             wait = _checked_wait(this, value.begun(is_output=True))
             return ToolResult(output=None, wait=wait, changes=changes)
-        return _result(this, value, changes)
+        result, team = _result(this, value, changes), team_of(this.context)
+        return replace(result, team=team) if team else result
     except WaitDropped:
         return ToolResult(output=None)
     except TimeoutError as error:

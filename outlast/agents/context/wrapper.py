@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ca
 
 from outlast.agents.calendars import Calendar
 from outlast.agents.callables import call
+from outlast.agents.checks import check_printable
 from outlast.agents.context.wait_address import WaitAddress
 from outlast.agents.context.wait_urls import LIFETIME, wait_url
 from outlast.agents.context.waits import NOTHING, Wait, Waits, checked_name, outside_wait
@@ -16,6 +17,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.items.raw_items import HeldRaw, copies
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.usage import Usage
+from outlast.loop.actions import LONGEST_NAME
 from outlast.loop.values import JsonObject
 
 T = TypeVar("T")
@@ -64,6 +66,9 @@ _SHOWN = "_shown"
 
 _WAITS = "_waits"
 """The attribute of a tool's context that holds its `Waits`."""
+
+_TEAM = "_team"
+"""The attribute of a tool's context that names the team which gets the conversation."""
 
 
 def show_turn(wrapper: "RunContextWrapper[Any]", raws: Callable[[], Sequence[JsonObject]]) -> None:
@@ -432,6 +437,23 @@ class ToolContext(RunContextWrapper[TContext]):
         )
         return Wait[Any](waits_of(self), wait, adapter, default)
 
+    def hand_to_team(self, team: str) -> None:
+        """Give the conversation to a team of people, once the call has returned.
+
+        The agent stops after the calls of this reply. The team says whose the conversation is, who
+        answers the customer until they give it back to an agent. A call that fails gives nothing;
+        a call in a run that works for another run has no conversation to give.
+
+        Raises:
+            UserError: the team has no name, or one that is too long or cannot be printed.
+        """
+        check_printable("hand_to_team(team)", team)
+        if not team.strip() or len(team) > LONGEST_NAME:
+            raise UserError(
+                f"hand_to_team(team) must be a name of at most {LONGEST_NAME} characters."
+            )
+        vars(self)[_TEAM] = team
+
     def wait_token(self, name: str = "result") -> str:
         """Return the token with which a wait of this call is finished, before or while it waits.
 
@@ -505,6 +527,12 @@ class ToolContext(RunContextWrapper[TContext]):
         """Return True for this call if a person approved it; else None."""
         is_this = (tool_name, call_id) == (self.tool_name, self.tool_call_id)
         return True if self.approved and is_this else None
+
+
+def team_of(context: ToolContext[Any]) -> str:
+    """Return the team to which a call gives the conversation; empty for none."""
+    team: str = vars(context).get(_TEAM, "")
+    return team
 
 
 def waits_of(context: ToolContext[Any]) -> Waits:

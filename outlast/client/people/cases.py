@@ -10,8 +10,10 @@ from outlast.agents.calendars import Calendar
 from outlast.agents.checks import check_printable
 from outlast.agents.errors import UserError
 from outlast.client.people.actions import By, People, person_of
+from outlast.contract import names, records
 from outlast.edges.clock import ms_of, now, now_ms
-from outlast.loop.actions import CaseAction, CaseDeed, fields_of
+from outlast.loop.actions import CaseAction, CaseDeed, RatingRecord, fields_of
+from outlast.views.mentions import mention_tag, mention_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +64,18 @@ class Cases(People):
     async def comment(self, text: str, *, by: By, comment_id: str | None = None) -> CaseReceipt:
         """Write something for colleagues; a `comment_id` makes a repeated call the same comment.
 
+        `@name` mentions a colleague: the conversation gets the tag `@name`, by which they find it,
+        until they comment on it themselves or somebody removes the tag.
+
         Raises:
             UserError: the text is empty or longer than 10,000 characters, the run has ended, or this
                 person may not do it.
         """
         check_printable("comment(comment_id=...)", comment_id or "")
         name = comment_id or f"c-{secrets.token_hex(8)}"
-        return await self._act("comment", by, text=text, comment_id=name)
+        tags, answered = mention_tags(text), mention_tag(person_of(by).subject)
+        done = () if answered in tags or answered == "@" else (answered,)
+        return await self._act("comment", by, text=text, comment_id=name, add=tags, remove=done)
 
     async def resolve(self, *, by: By, why: str = "") -> CaseReceipt:
         """Say that nothing is left to do.
@@ -132,6 +139,24 @@ class Cases(People):
             UserError: the run has ended, or this person may not do it.
         """
         return await self._act("recount", by)
+
+    async def rate(self, score: int, text: str = "") -> None:
+        """Keep what the customer thinks of the conversation; the newest rating counts.
+
+        Args:
+            score: from 1, the worst, to 5.
+            text: why, in their words.
+
+        Raises:
+            UserError: the score is another number, the text is longer than 2,000 characters, or the
+                run has ended.
+        """
+        try:
+            record = RatingRecord(score=score, text=text)
+        except ValueError as error:
+            raise UserError(f"rate(): {error}.") from None
+        name = f"rate-{secrets.token_hex(8)}"
+        await self._address.update(names.UPDATE_RATE, records.write(record), name)
 
     async def _act(self, do: CaseDeed, by: By, **fields: Any) -> CaseReceipt:
         try:

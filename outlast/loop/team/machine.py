@@ -83,7 +83,9 @@ def _reported(state: TeamState, event: RunReported) -> TeamState:
 def _duty_changed(state: TeamState, event: DutyChanged) -> TeamState:
     known = next((one for one in state.members if same_person(one.subject, event.subject)), None)
     member = known or Member(subject=event.subject)
-    newer = replace(member, on_duty=event.on_duty, capacity=event.capacity, until_ms=event.until_ms)
+    capacity = event.capacity if event.on_duty else member.capacity
+    until_ms = event.until_ms if event.on_duty else None
+    newer = replace(member, on_duty=event.on_duty, capacity=capacity, until_ms=until_ms)
     members = state.members if known is not None else (*state.members, newer)
     state = replace(state, members=tuple(newer if one is known else one for one in members))
     return state if event.on_duty else _handed_over(state, event.subject)

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from outlast.edges import rendering
 from outlast.pricing import dollars
+from outlast.views.mentions import mention_parts, mention_tag
 from outlast.views.proofs import PROOF_WORDS
 from outlast.views.records import VoteType
 from outlast.views.trouble import trouble_words
@@ -81,6 +82,20 @@ def _argument_pairs(arguments: str) -> tuple[tuple[rendering.Shown, rendering.Sh
     if len(arguments) > rendering.LONGEST_READ:
         return None
     return rendering.argument_pairs(arguments)
+
+
+def mentioning(text: str, me: str = "") -> Markup:
+    """Return a comment with its mentions marked, those of the reader most of all."""
+    parts = mention_parts(rendering.cut(text, LONGEST_SHOWN))
+    own = mention_tag(me)
+    return Markup("").join(
+        Markup('<b class="mention{}">{}</b>').format(
+            " is-me" if me and mention_tag(part[1:]) == own else "", rendering.visible_text(part)
+        )
+        if is_mention
+        else escape(rendering.visible_text(part))
+        for part, is_mention in parts
+    )
 
 
 def initials(name: str) -> str:
@@ -278,6 +293,7 @@ def rows(field: Any) -> int:
 
 GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "marked": marked,
+    "mention_tag": mention_tag,
     "posts": posts,
     "status_class": status_class,
     "unable": unable,
@@ -296,6 +312,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "initials": initials,
     "json_text": _json_text,
     "markdown": markdown,
+    "mentioning": mentioning,
     "money": money,
     "named": rendering.named,
     "number": number,

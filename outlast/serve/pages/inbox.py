@@ -24,8 +24,10 @@ from outlast.client.people.nested_requests import found_requests
 from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
 from outlast.deliveries.problems import Refused
 from outlast.edges.rendering import counted
+from outlast.serve.access import redaction_for
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
+from outlast.serve.pages.conversation_view import customer_name
 from outlast.serve.pages.decisions import Refusal, act, line_of, problems_of
 from outlast.serve.pages.page import (
     Form,
@@ -200,7 +202,7 @@ async def _requests_of(
     """Return the requests of a run as a piece of the list, read from its history."""
     views: list[tuple[RequestView, str]] = []
     hold: HeldConversation | None = None
-    problem = ""
+    problem = customer = ""
     trouble: tuple[Trouble, ...] = ()
     try:
         async with asyncio.timeout(READ_SECONDS):
@@ -209,6 +211,7 @@ async def _requests_of(
             hold = held_conversation(state)
             proofs = await asked.desk.proofs()
             trouble = await asked.desk.troubles.of(run_id, state, asked.caller)
+            customer = customer_name(state, redaction_for(asked.caller, state))
         see = partial(request_view, caller=asked.caller, proofs=proofs)
         shown = map(see, found)
         views = [(view, line_of(one.request, view)) for view, one in zip(shown, found, strict=True)]
@@ -221,6 +224,7 @@ async def _requests_of(
         views=views,
         problems_of=problems_of,
         hold=hold,
+        customer=customer,
         problem=problem,
         trouble=trouble,
         refusal=refusal,

@@ -19,6 +19,7 @@ from outlast.serve.access import groups_of, redaction_for, request_for
 from outlast.serve.api import find
 from outlast.serve.budgets import extension_of
 from outlast.serve.login import ThisMachine
+from outlast.serve.pages.conversation_view import customer_name
 from outlast.serve.pages.decisions import (
     CLAIM_LENGTHS,
     Done,
@@ -206,6 +207,7 @@ async def _shown(
         "able": problems_of(view),
         "other_person": _other_person(asked, found),
         "run_id": asked.run_id,
+        "customer": customer_name(root, hides[0]),
         "request_id": request.id,
         "arguments": _arguments(view),
         "repeated": rendering.repeated_keys(request.arguments),

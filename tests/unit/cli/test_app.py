@@ -41,6 +41,10 @@ TALKS_TO_A_SERVER = {
     "release",
     "set-aside",
     "take-back",
+    *(
+        f"case {verb}"
+        for verb in ("assign", "tag", "link", "resolve", "reopen", "snooze", "comment")
+    ),
     "run",
     "send",
     "retry",
@@ -66,6 +70,7 @@ TALKS_TO_A_SERVER = {
         f"schedule {verb}"
         for verb in ("create", "list", "show", "pause", "resume", "trigger", "delete")
     ),
+    *(f"team {verb}" for verb in ("show", "on", "off", "rule")),
 }
 
 

@@ -61,7 +61,9 @@ ELSEWHERE: Final = {
     *("archive verify", "archive list", "archive delete", "inbox approve", "inbox edit"),
     *("inbox reject", "inbox respond", "inbox ask", "inbox withdraw", "inbox approve-all"),
     *("inbox reject-all", "inbox claim", "inbox unclaim", "monitor", "archive run"),
-    "archive compare",
+    *("archive compare", "team show", "team on", "team off", "team rule"),
+    *("case assign", "case tag", "case link", "case resolve", "case reopen", "case snooze"),
+    "case comment",
 }
 
 SHOWS: Final = {

@@ -91,6 +91,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.SIGNAL_ASSIGNED: "assigned",
         names.SIGNAL_REPORT: "report",
         names.UPDATE_DUTY: "duty",
+        names.UPDATE_RATE: "rate",
         names.UPDATE_TERMS: "terms",
         names.QUERY_TEAM: "team",
         names.team_id("billing"): "outlast-team/billing",

@@ -4,16 +4,24 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.actions import LONGEST_COMMENT, LONGEST_NAME, CaseAction, TeamReport
+from outlast.contract.refusals import refusal_of
+from outlast.loop.actions import (
+    LONGEST_COMMENT,
+    LONGEST_NAME,
+    CaseAction,
+    RatingRecord,
+    TeamReport,
+)
 from outlast.loop.approvals import ApprovalTerms, Audience
-from outlast.loop.case import COMMENTS_KEPT, Case, case_words
+from outlast.loop.case import COMMENTS_KEPT, NO_CASE, Case, Rating, case_words
 from outlast.loop.case_acts import due_ms
 from outlast.loop.effects import ReportToTeam
-from outlast.loop.events import PersonActed
+from outlast.loop.events import ConversationRated, PersonActed
 from outlast.loop.human_actions import row_of
 from outlast.loop.start import Parent
+from outlast.loop.state import Hold
 from outlast.loop.values import JsonObject
-from tests.laws.driver import Play, play_in, said
+from tests.laws.driver import Play, play_in, said, tool
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -51,6 +59,19 @@ def test_comments_are_for_colleagues_each_once_and_the_newest_are_kept() -> None
     assert (len(kept), kept[0].id, kept[-1].by) == (COMMENTS_KEPT, "c1", "ann")
     assert "Again" not in {one.text for one in kept}
     assert play.state.items == items
+
+
+def test_a_comment_tags_whom_it_mentions_and_its_words_say_so_already() -> None:
+    play = resting()
+    play.case("comment", text="Look, @cid.", comment_id="c1", add=("@cid",))
+    before = play.state.case
+    assert before.tags == ("@cid",)
+    assert case_words(Case(), before) == "comment: Look, @cid."
+    play.case("comment", text="Done.", comment_id="c2", remove=("@cid",))
+    assert play.state.case.tags == ()
+    assert case_words(before, play.state.case) == "comment: Done."
+    play.case("comment", text="Again.", comment_id="c2", add=("@eve",))
+    assert play.state.case.tags == ()
 
 
 def test_tags_and_links_come_and_go_one_by_one() -> None:
@@ -271,8 +292,9 @@ def test_a_run_takes_only_the_answer_to_its_newest_report() -> None:
     play.case("assign", team="billing")
     play.case("assign", to="cid", team="billing")
     before = play.state.case
-    for fields in ({"report": 1}, {"team": "leads"}, {"chain_id": "of another run"}):
-        play.team_says("bob", **fields)
+    play.team_says("bob", report=1)
+    play.team_says("bob", team="leads")
+    play.team_says("bob", chain_id="of another run")
     assert play.state.case == before
     assert play.state.ignored == ()
     play.team_says("bob")
@@ -320,3 +342,79 @@ def test_a_conversation_without_a_team_tells_none() -> None:
     play.holds("bob")
     play.case("resolve", by="bob")
     assert reports(play) == []
+
+
+def handed_over(**start: Any) -> Play:
+    """A run whose tool gives the conversation to a team."""
+    play = Play.ready(**start)
+    play.replies(tool("ask_people", "c1"), tool("look_up", "c2"))
+    play.returns("c1", "A colleague takes over.", team="billing")
+    return play
+
+
+def test_a_tool_gives_the_conversation_to_a_team_once_its_turn_is_over() -> None:
+    play = handed_over(keep_open=True)
+    assert reports(play) == [("billing", report(1))]
+    assert play.state.phase == "acting"
+    play.returns("c2", "Found.")
+    assert (play.state.status, play.state.hold) == ("held", Hold(by="", at_ms=1_003_000))
+    play.holds("bob")
+    assert play.state.ignored == ()
+    assert play.state.case.to == "bob"
+    play.holds("cid")
+    assert "bob has the conversation" in refused(play)
+
+
+def test_who_has_the_conversation_keeps_it_and_a_nested_run_has_none_to_give() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("ask_people", "c1"))
+    play.holds("ann", mode="after_turn")
+    play.returns("c1", "A colleague takes over.", team="billing")
+    assert play.state.hold is not None
+    assert (play.state.hold.by, play.state.case.team) == ("ann", "billing")
+    nested = handed_over(parent=Parent(run_id="root", prefix="e1."))
+    assert (nested.state.hold, nested.state.case) == (None, NO_CASE)
+
+
+# --- Ratings -----------------------------------------------------------------------------------------
+
+
+def test_the_newest_rating_counts_until_the_conversation_ends() -> None:
+    play = resting()
+    play.rates(2, "It took long.")
+    play.rates(4)
+    assert play.state.case.rating == Rating(score=4, at_ms=play.state.at_ms)
+    before = play.state
+    play.rates(4)
+    assert play.state.case == before.case
+    play.cancelled()
+    assert refusal_of(play.state, ConversationRated(at_ms=play.now_ms, score=1)) is not None
+
+
+def test_a_nested_run_is_not_rated() -> None:
+    play = resting(parent=Parent(run_id="root", prefix="e1."))
+    play.rates(1)
+    assert play.state.case == NO_CASE
+    problem = refusal_of(play.state, ConversationRated(at_ms=play.now_ms, score=1))
+    assert problem is not None
+    assert problem.message == "The run works for root, which is rated."
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"score": 0}, "score must be 1 to 5, not 0"),
+        ({"score": 6}, "score must be 1 to 5, not 6"),
+        ({"score": 1, "text": "x" * 2_001}, "text must have at most 2,000 characters"),
+    ],
+)
+def test_what_is_no_rating_is_refused(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        RatingRecord(**fields)
+
+
+def test_people_see_a_rating() -> None:
+    rated = Case(rating=Rating(score=1, text="Rude."))
+    assert case_words(NO_CASE, rated) == "rated 1 of 5: Rude."
+    assert case_words(rated, rated) == ""
+    assert case_words(rated, Case(rating=Rating(score=5))) == "rated 5 of 5"

@@ -69,7 +69,7 @@ EFFECTIVE = (
     *("deliver", "deliver, while nothing waits", "set aside", "take back"),
     *("message, queue", "message, steer", "message, interrupt"),
     *(f"case: {do}" for do in get_args(CaseDeed)),
-    "the team answers",
+    *("the team answers", "the customer rates it"),
 )
 """What people do in random runs; see `tests/laws/tally.py`, which prints the whole table."""
 

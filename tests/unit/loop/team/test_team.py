@@ -166,6 +166,15 @@ def test_of_two_runs_with_an_id_the_one_that_started_last_has_it() -> None:
     assert team.state.cases == before
 
 
+def test_who_leaves_duty_keeps_their_number_until_they_say_another() -> None:
+    team = Team()
+    team.duty("ann", capacity=2)
+    team.duty("ann", on=False)
+    assert team.state.capacity_of(team.state.members[0]) == 2
+    team.duty("ann")
+    assert team.state.capacity_of(team.state.members[0]) == 5
+
+
 def test_a_duty_that_ends_by_itself_hands_over_what_waits() -> None:
     team = Team()
     team.take(DutyChanged(subject="ann", until_ms=60_000, at_ms=1_000))
