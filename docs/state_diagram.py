@@ -38,6 +38,7 @@ from outlast.loop.effects import (
     CheckInput,
     CleanUp,
     CompactView,
+    CountHours,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -75,7 +76,8 @@ from outlast.loop.human_actions import ACTION_NAMED, row_of
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
-from outlast.loop.start import Budget, Customer, Parent, Start
+from outlast.loop.open_hours import Durations, Hours, HoursCounted
+from outlast.loop.start import Budget, Customer, Parent, ReplyTimes, Start
 from outlast.loop.state import LoopState
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload
 from outlast.loop.values import Failure, JsonObject
@@ -92,6 +94,7 @@ complete a level earlier. Trying two more levels takes twice as long and finds n
 ANN = Person(subject="ann")
 ONE_DAY_MS = 86_400_000
 SHORT = ApprovalTerms(expires_in_ms=ONE_DAY_MS)
+WITHIN = ApprovalTerms(hours=Hours(within="support-hours", open=Durations()))
 FATAL = replace(SHORT, on_expiry="fail")
 
 LARGE = "x" * 2 * OFFLOAD_ABOVE
@@ -284,6 +287,7 @@ def _starts() -> Iterator[RunStarted]:
         replace(start, previous_response_id="resp_0"),
         replace(start, handled=("*",)),
         replace(start, keep_open=True, budgets=asking),
+        replace(start, reply_times=ReplyTimes(first_ms=ONE_DAY_MS, next_ms=ONE_DAY_MS)),
         replace(start, budgets=(Budget(of="model_calls", limit=1),)),
         replace(
             start,
@@ -381,6 +385,8 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901, PLR0912  a table
     """Yield what an effect may come to, besides its failure."""
     number = effect.effect
     match effect:
+        case CountHours():
+            yield EffectAnswered(at_ms=0, effect=number, result=HoursCounted())
         case OffloadItems():
             yield EffectAnswered(at_ms=0, effect=number, result=Offload())
         case PrepareRun():
@@ -459,6 +465,7 @@ def _replies() -> Iterator[ModelReply]:
         PlannedCall(item=0, kind="tool"),
         PlannedCall(item=0, kind="tool", approval=RequiredApproval()),
         PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=SHORT)),
+        PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=WITHIN)),
         PlannedCall(item=0, kind="tool", approval=RequiredApproval(terms=FATAL)),
         PlannedCall(item=0, kind="tool", fatal=True),
         PlannedCall(item=0, kind="tool", final=True),

@@ -13,9 +13,11 @@ from outlast.agents.approvals.budget import Budget as Budget
 from outlast.agents.approvals.policy import ApprovalPolicy as ApprovalPolicy
 from outlast.agents.approvals.policy import Audience as Audience
 from outlast.agents.approvals.policy import Escalation as Escalation
+from outlast.agents.calendars import Calendar as Calendar
 from outlast.agents.config.compaction import Compaction as Compaction
 from outlast.agents.config.fallback_model import FallbackModel as FallbackModel
 from outlast.agents.config.model_settings import ModelSettings as ModelSettings
+from outlast.agents.config.reply_times import ReplyTimes as ReplyTimes
 from outlast.agents.config.retry import ModelRetryAdvice as ModelRetryAdvice
 from outlast.agents.config.retry import ModelRetryAdviceRequest as ModelRetryAdviceRequest
 from outlast.agents.config.retry import ModelRetryBackoffSettings as ModelRetryBackoffSettings

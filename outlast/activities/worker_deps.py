@@ -1,13 +1,17 @@
 """The definitions, model provider and blob store that a worker's effects use."""
 
+from collections.abc import Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
 from outlast.activities.worker_memory import WorkerMemory
 from outlast.agents.agent import Agent
+from outlast.agents.approval_points import calendars_of
 from outlast.agents.approvals.policy_file import ApprovalFile
+from outlast.agents.calendars import Calendar, find_calendar
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.encoding import absent_class
 from outlast.agents.context.factories import ContextFactories
@@ -51,6 +55,7 @@ class WorkerDeps:
         key: the execution that these dependencies serve, or that it is nested in; None for all.
         caller: the context variables of the program that runs it in this process, if one does.
         approvals: the operators' file, which changes the policies of the definitions.
+        calendars: the calendars of the worker, by name; those of the operators' file come first.
         shared_contexts: the context objects of calls that run beside each other.
         model_patience: how long a failing model call is retried; None for all its attempts.
         identity: what proofs of people are checked with; None where there are no keys.
@@ -68,6 +73,7 @@ class WorkerDeps:
     started_here: bool = False
     caller: Context | None = field(default=None, compare=False)
     approvals: ApprovalFile | None = None
+    calendars: Mapping[str, Calendar] = field(default_factory=dict[str, Calendar], compare=False)
     shared_contexts: SharedContexts = field(default_factory=SharedContexts, compare=False)
     notifiers: tuple[Notifier, ...] = ()
     model_patience: timedelta | None = None
@@ -185,6 +191,16 @@ class WorkerDeps:
         other = object.__new__(WorkerDeps)
         vars(other).update(vars(self), **changes)
         return other
+
+    def calendar(self, name: str, own: Mapping[str, Calendar] = MappingProxyType({})) -> Calendar:
+        """Return a calendar: of the operators' file, of the worker, `own`, or of a policy of an agent.
+
+        Raises:
+            UserError: this worker does not have it.
+        """
+        file = self.approvals
+        of_file = file.calendars if file is not None else dict[str, Calendar]()
+        return find_calendar(name, of_file, self.calendars, own or calendars_of(self.registry))
 
     def borrow(self, value: Json, type_name: str | None, annotated: Any = None) -> BorrowedContext:
         """Return the run's context for callables, as `Registry.context_type` says.

@@ -1,15 +1,23 @@
 """The tools, handoffs and answers that an operators' policy file can name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS, policy_of
+from outlast.agents.approvals.policy import (
+    ANSWER_DECISIONS,
+    WITHOUT_ARGUMENTS,
+    ApprovalPolicy,
+    policy_of,
+)
 from outlast.agents.approvals.policy_file import ApprovalFile, ApprovalPoint, ApprovalPoints
+from outlast.agents.calendars import Calendar, find_calendar
+from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry, effect_of, handoffs_of
 from outlast.agents.tools.definition import decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, function_tools
 from outlast.agents.tools.local import LocalTool
+from outlast.edges import clock
 
 
 def approval_points(registry: Registry) -> ApprovalPoints:
@@ -32,11 +40,47 @@ def unproven_policies(registry: Registry, file: ApprovalFile | None) -> list[str
     found: list[str] = []
     for one in approval_points(registry).points:
         policy = policy_of(one.setting if file is None else file.needs_approval(one))
-        parts = () if policy is None else (policy, *policy.tiers)
-        if any(not part.allows_unverified(one.effect) for part in parts):
+        if any(not part.allows_unverified(one.effect) for part in _parts(policy)):
             what = f"the {one.kind} {one.name!r}" if one.name else "answers"
             found.append(f"The approval policy of {what} of agent {one.agent!r}")
     return found
+
+
+def calendars_of(registry: Registry) -> dict[str, Calendar]:
+    """Return the calendars that policies of the code have as objects, by name."""
+    return {
+        part.within.name: part.within
+        for one in approval_points(registry).points
+        for part in _parts(policy_of(one.setting))
+        if isinstance(part.within, Calendar)
+    }
+
+
+def check_calendars(
+    registry: Registry, file: ApprovalFile | None, calendars: Mapping[str, Calendar]
+) -> None:
+    """Refuse policies whose calendar is not there, or in whose hours a duration does not end.
+
+    Raises:
+        UserError: a policy of the code or of the operators' file cannot be counted.
+    """
+    of_file = file.calendars if file is not None else dict[str, Calendar]()
+    tables = (of_file, calendars, calendars_of(registry))
+    for one in approval_points(registry).points:
+        policy = policy_of(one.setting if file is None else file.needs_approval(one))
+        for part in _parts(policy):
+            if part.calendar_name is None:
+                continue
+            try:
+                calendar = find_calendar(part.calendar_name, *tables)
+                for length in part.durations:
+                    calendar.after(clock.now(), length)
+            except UserError as error:
+                raise UserError(f"The approval policy of {one.title}: {error.message}") from None
+
+
+def _parts(policy: ApprovalPolicy | None) -> tuple[ApprovalPolicy, ...]:
+    return () if policy is None else (policy, *policy.tiers)
 
 
 def _points_of(name: str, agent: Agent[Any]) -> Iterator[ApprovalPoint]:

@@ -164,9 +164,10 @@ _add(evaluations, "Evaluations", evals.dataset, evals.run)
 app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
 
 policies: Final = typer.Typer(
-    help="Check and try a file of approval policies.", no_args_is_help=True
+    help="Check, try and apply a file of approval policies.", no_args_is_help=True
 )
 _add(policies, "Policies", policy.check, **{"try": policy.try_on_runs})
+_add(policies, "Policies", policy.apply)
 
 identities: Final = typer.Typer(
     help="Make identity keys, and show which ones are used.", no_args_is_help=True

@@ -12,12 +12,14 @@ import typer
 from outlast.agents.approvals.dry_run import DryRun, Tally
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileReport
-from outlast.cli import options, terminal
-from outlast.cli.caller import Caller, on_server, say_limit
+from outlast.agents.errors import UserError
+from outlast.cli import options, server, terminal
+from outlast.cli.caller import By, Caller, on_server, say_limit, sender
 from outlast.cli.durations import past_time
 from outlast.cli.terminal import Column
 from outlast.contract import names
 from outlast.edges.clock import now
+from outlast.edges.rendering import counted, joined
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -56,7 +58,13 @@ def check(
     if as_json:
         rows = [_record(entry, report) for entry in entries]
         terminal.print_json(
-            {"file": str(file), "policies": rows, "agents": agents, "warnings": warnings}
+            {
+                "file": str(file),
+                "policies": rows,
+                "calendars": [*policies.calendars],
+                "agents": agents,
+                "warnings": warnings,
+            }
         )
         return
     if entries:
@@ -65,7 +73,11 @@ def check(
         terminal.say_table(terminal.out(), columns, rows)
     for warning in warnings:
         terminal.warn(warning)
-    terminal.say(terminal.err(), ("ok", "bold green"), f": {len(entries)} policies in {file}.")
+    calendars = [f"{one.name} ({one.zone})" for one in policies.calendars.values()]
+    found = f"; calendars: {', '.join(calendars)}" if calendars else ""
+    terminal.say(
+        terminal.err(), ("ok", "bold green"), f": {len(entries)} policies in {file}{found}."
+    )
     if agents is None:
         terminal.say(
             terminal.err(),
@@ -130,7 +142,8 @@ def _course(entry: FilePolicy, table: FilePolicy, report: FileReport | None) -> 
     elif "expires_in" in entry.named or "escalate" in entry.named:
         policies = (entry.changed(ApprovalPolicy()),)
     else:
-        return _AS_IN_THE_CODE
+        within = entry.named.get("within")
+        return _AS_IN_THE_CODE + (f", within {within}" if within else "")
     if table is not entry:
         policies = [one for policy in policies for one in policy.tiers if _is_tier(table, one)]
     return "; or ".join(dict.fromkeys(course(one.terms()) for one in policies))
@@ -197,6 +210,75 @@ def _asked(tally: Tally) -> str:
     if not tally.table:
         return _AS_IN_THE_CODE
     return f"{'at most ' if tally.at_most else ''}{tally.asked:,} of {tally.calls:,}"
+
+
+@on_server
+async def apply(
+    caller: Caller,
+    within: str | None = None,
+    limit: options.Limit = 1_000,
+    *,
+    by: By = None,
+) -> None:
+    """Count the times of open requests anew, because a calendar has changed.
+
+    A request keeps its times when a calendar changes. Start the workers with the new calendar first:
+    they count. Requests whose policy has no `within` stay as they are.
+
+    Command line:
+        within (CALENDAR): Only requests whose times count the hours of this calendar.
+    """
+    from outlast.client.handle import RunHandle
+
+    connection = await caller.connect()
+    async with terminal.waiting(terminal.err(), "reading runs that wait"):
+        found, unread = await _counted_by_hours(connection.client, within, limit)
+    person, refused = sender(by), list[tuple[str, str]]()
+    for run_id, _ in found:
+        handle = RunHandle(connection.client, run_id)
+        try:
+            async with server.waiting_for_worker(handle, f"waiting for {run_id}"):
+                await handle.recount(by=person)
+        except UserError as error:  # it ends meanwhile, or has other people
+            refused.append((run_id, error.message))
+    gone = {run_id for run_id, _ in refused}
+    rows = [
+        {"run_id": run_id, "requests": requests} for run_id, requests in found if run_id not in gone
+    ]
+    if caller.as_json:
+        not_done = [{"run_id": run_id, "why": why} for run_id, why in refused]
+        terminal.print_json({"counted": rows, "refused": not_done, "unread_runs": unread})
+        return
+    for run_id, why in refused:
+        terminal.warn(joined(run_id, ": ", why))
+    if unread:
+        terminal.warn(f"{unread:,} runs could not be read.")
+    requests = sum(len(one["requests"]) for one in rows)
+    terminal.say(
+        terminal.err(),
+        f"{counted(requests, 'request')} of {counted(len(rows), 'run')} counted anew.",
+    )
+
+
+async def _counted_by_hours(
+    client: "Client", within: str | None, limit: int
+) -> tuple[list[tuple[str, list[str]]], int]:
+    """Return the open requests whose times count hours of a calendar, by run; and the unread runs."""
+    from outlast.client import runs
+    from outlast.client.read.in_turn import read_each
+
+    listed = await runs.find_runs(client, runs.RunFilter(waiting=True, nested=True), limit=limit)
+    if len(listed) == limit:
+        say_limit(limit, " runs")
+    states = await read_each(
+        listed, lambda one: runs.state_of(client, one.run_id, one.execution_id)
+    )
+    found: list[tuple[str, list[str]]] = []
+    for one, state in zip(listed, states, strict=True):
+        named_hours = ((a.id, a.terms.hours) for a in state.own_requests) if state else ()
+        requests = [name for name, hours in named_hours if hours and within in {None, hours.within}]
+        found += [(one.run_id, requests)] if requests else []
+    return found, states.count(None)
 
 
 async def try_policies(

@@ -93,6 +93,8 @@ class RunFilter:
         risk: the highest risk of what the run waits for.
         due_before: only runs with a request that expires or goes to further people before this
             time.
+        case_due_before: only runs in which a person has to act before this time: to reply to the
+            customer, or to take the conversation.
         scopes: only runs of one of these scopes; empty for any.
         listed_customers: what the customer may be listed as, as `on` says, in the place of its id.
         since: only open runs, and those that ended since this time.
@@ -115,6 +117,7 @@ class RunFilter:
     group: str | None = None
     risk: Risk | None = None
     due_before: datetime | None = None
+    case_due_before: datetime | None = None
     scopes: tuple[RunScope, ...] = ()
     listed_customers: tuple[str, ...] = ()
     since: datetime | None = None
@@ -210,6 +213,9 @@ class RunFilter:
             # Runs that have ended keep the attributes that they had.
             terms.append("ExecutionStatus = 'Running'")
             terms += request_terms(self.group, self.risk, self.due_before)
+        if self.case_due_before is not None:
+            terms += ["ExecutionStatus = 'Running'"]
+            terms += [before(names.ATTRIBUTE_CASE_DUE, self.case_due_before)]
         if self.since is not None:
             at = time_text(self._since)
             terms.append(f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')")

@@ -114,6 +114,12 @@ def _notice_line(_state: LoopState, effect: effects.NotifyPeople) -> str:
     return joined("notify people: ", ", ".join(told))
 
 
+def _hours_line(_state: LoopState, effect: effects.CountHours) -> str:
+    asked = [*effect.requests, *([effect.reply] if effect.reply is not None else [])]
+    within = dict.fromkeys(one.within for one in asked)
+    return joined("count the hours of ", ", ".join(within))
+
+
 def _never_inline(effect: Any) -> bool:
     del effect
     return False
@@ -261,6 +267,15 @@ ROWS: Final = (
         failure_code=failures.INTERNAL,
         line=_notice_line,
         policy=lambda _: policies.NOTIFY,
+    ),
+    EffectKind(
+        effect=effects.CountHours,
+        activity=names.ACTIVITY_HOURS,
+        function="outlast.activities.effects.count_hours:count_hours",
+        label=lambda _: "The count of a calendar's hours",
+        failure_code=failures.USER_ERROR,
+        line=_hours_line,
+        policy=lambda _: policies.HOURS,
     ),
 )
 

@@ -36,6 +36,7 @@ from outlast.contract.records import (
     message_of,
     read,
     read_carried,
+    reply_times_of,
     resolved_stays_of,
     takeover_of,
 )
@@ -95,6 +96,7 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         takeover=takeover_of(record.settings),
         budgets=budgets_of(record.settings),
         resolved_stays_ms=resolved_stays_of(record.settings),
+        reply_times=reply_times_of(record.settings),
     )
     return RunStarted(
         at_ms=at_ms,

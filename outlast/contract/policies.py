@@ -60,6 +60,9 @@ OFFLOAD: Final = ExecutionOptions(timeout_ms=120_000, attempts=5, maximum_interv
 NOTIFY: Final = ExecutionOptions(timeout_ms=120_000, attempts=20, maximum_interval_ms=600_000)
 """No run waits for a notification, so that a receiver may be down for two hours."""
 
+HOURS: Final = ExecutionOptions(timeout_ms=10_000, attempts=5, fast=True)
+"""It reads calendars, and nothing else."""
+
 SCHEDULED: Final = ExecutionOptions(
     timeout_ms=15_000, attempts=0, initial_interval_ms=1_000, maximum_interval_ms=60_000
 )

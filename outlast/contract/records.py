@@ -21,6 +21,7 @@ from outlast.contract.names import (
     SETTING_AS_TOOL,
     SETTING_BUDGETS,
     SETTING_CUSTOMER,
+    SETTING_REPLY_TIMES,
     SETTING_RESOLVED_STAYS,
     SETTING_TAKEOVER,
     SETTINGS_OF_TRACE,
@@ -44,7 +45,14 @@ from outlast.loop.items import Message, SendMode
 from outlast.loop.notices import Notice
 from outlast.loop.redacted import Redacted
 from outlast.loop.spending import model_uses, spent_of_parent
-from outlast.loop.start import NOBODY, RESOLVED_STAYS_MS, Budget, Customer, Parent
+from outlast.loop.start import (
+    NOBODY,
+    RESOLVED_STAYS_MS,
+    Budget,
+    Customer,
+    Parent,
+    ReplyTimes,
+)
 from outlast.loop.state import LoopState, redacted_in
 from outlast.loop.values import (
     DEFAULT_MAX_TURNS,
@@ -384,6 +392,16 @@ def resolved_stays_of(settings: JsonObject | None) -> int:
     """
     written: Json = (settings or {}).get(SETTING_RESOLVED_STAYS)
     return RESOLVED_STAYS_MS if written is None else read(int, written)
+
+
+def reply_times_of(settings: JsonObject | None) -> ReplyTimes | None:
+    """Return how soon a person replies; None without targets.
+
+    Raises:
+        UnreadableRecordError: the setting does not fit.
+    """
+    written: Json = (settings or {}).get(SETTING_REPLY_TIMES)
+    return None if written is None else read(ReplyTimes, written)
 
 
 def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:

@@ -14,7 +14,9 @@ from outlast.loop.values import Json, JsonObject
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
 HoldMode: TypeAlias = Literal["immediate", "after_turn"]
-CaseDeed: TypeAlias = Literal["assign", "comment", "resolve", "reopen", "snooze", "tag", "link"]
+CaseDeed: TypeAlias = Literal[
+    "assign", "comment", "resolve", "reopen", "snooze", "tag", "link", "recount"
+]
 
 LONGEST_COMMENT: Final = 10_000
 LONGEST_NAME: Final = 500
@@ -140,7 +142,8 @@ class CaseAction(PersonRecord):
     """Something about the case of a conversation: whose it is, and how it stands.
 
     Attributes:
-        do: what is done; the fields below belong to one of these each.
+        do: what is done; the fields below belong to one of these each. `recount` counts the times of
+            open requests anew, because a calendar has changed.
         to: who gets it (`assign`); empty for nobody, or for whom the team chooses.
         team: the team that gets it (`assign`); empty for none.
         text: the words (`comment`), or why (`resolve`).

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast
 
 from outlast.loop.canonical import canonical_name, digest, digest_of
+from outlast.loop.open_hours import Hours
 from outlast.loop.values import Json, JsonObject
 
 RequestKind: TypeAlias = Literal["tool", "handoff", "output", "budget", "worker"]
@@ -91,6 +92,7 @@ class ApprovalTerms:
         title: what people call the tool; empty for its name.
         headline: what a call asks for, with places for its arguments; empty for the title.
         labels: what people call the arguments, by their names; None for the names.
+        hours: the durations, where they count only the hours of a calendar; `loop/hours.py`.
     """
 
     effect: str | None = None
@@ -114,6 +116,7 @@ class ApprovalTerms:
     title: str = ""
     headline: str = ""
     labels: JsonObject | None = None
+    hours: Hours | None = None
 
 
 DEFAULT_TERMS: Final = ApprovalTerms()

@@ -28,6 +28,33 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyClock:
+    """A customer waits for a person's reply.
+
+    Attributes:
+        since_ms: since when, in milliseconds since the epoch.
+        lasts_ms: how long the reply may take, in hours of the calendar if there is one.
+        due_ms: when the time is over; None while no worker has counted the hours.
+        warn_ms: when people are warned; None for no warning.
+        away: what the customer reads because nobody is there; empty for nothing.
+        back_ms: when somebody is there again.
+        is_counted: the times need no worker any more.
+        warned: people have been warned.
+        late: the time is over.
+    """
+
+    since_ms: int
+    lasts_ms: int
+    due_ms: int | None = None
+    warn_ms: int | None = None
+    away: str = ""
+    back_ms: int | None = None
+    is_counted: bool = False
+    warned: bool = False
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
     """What the customer thinks of the conversation.
 
@@ -60,6 +87,9 @@ class Case:
         tags: the words by which people find it.
         comments: the newest comments, in order.
         links: the ids of other conversations about the same.
+        recounted_ms: when a person last let the times of open requests be counted anew.
+        reply: the customer waits for a person; None while the last word is ours, and without targets.
+        replied: a customer who waited has had a reply.
         rating: what the customer thinks of it; None if they have not said.
     """
 
@@ -75,6 +105,9 @@ class Case:
     tags: tuple[str, ...] = ()
     comments: tuple[Comment, ...] = ()
     links: tuple[str, ...] = ()
+    recounted_ms: int | None = None
+    reply: ReplyClock | None = None
+    replied: bool = False
     rating: Rating | None = None
 
 
@@ -101,6 +134,7 @@ def case_words(before: Case, after: Case) -> str:
         why = f": {after.rating.text}" if after.rating.text else ""
         said.append(f"rated {after.rating.score} of 5{why}")
     said += [f"comment: {one.text}" for one in comments]
+    said += ["times counted anew"] if before.recounted_ms != after.recounted_ms else []
     return "; ".join(said)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from outlast.loop import votes
+from outlast.loop import hours, reply_clock, votes
 from outlast.loop.actions import CaseAction, TeamReport
 from outlast.loop.canonical import same_person
 from outlast.loop.case import COMMENTS_KEPT, Case, Comment, Rating
@@ -16,6 +16,8 @@ from outlast.loop.state import LoopState, rests
 
 def act_on_case(state: LoopState, event: PersonActed[CaseAction]) -> LoopState:
     """Apply what a person did with the case."""
+    if event.action.do == "recount":
+        state = hours.uncounted(state)
     case = _after(state.case, event)
     if case == state.case:
         return state
@@ -28,7 +30,7 @@ def act_on_case(state: LoopState, event: PersonActed[CaseAction]) -> LoopState:
     return next_question(revised(state, hold=None, given_up=None, starts=True, approvals=pending))
 
 
-def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
+def _after(case: Case, event: PersonActed[CaseAction]) -> Case:  # noqa: PLR0911  a row each
     action, by, at_ms = event.action, event.person.subject, event.at_ms
     match action.do:
         case "assign":
@@ -58,6 +60,8 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
             return _opened(case)
         case "snooze":
             return replace(case, snoozed_until_ms=action.until_ms)
+        case "recount":
+            return replace(case, recounted_ms=at_ms)
         case "tag":
             return replace(case, tags=_changed(case.tags, action))
         case _:  # link
@@ -193,7 +197,12 @@ def reports(before: LoopState, after: LoopState) -> list[ReportToTeam]:
 
 
 def due_ms(state: LoopState) -> int | None:
-    """Return when the case comes back, or ends; None if it does neither by itself."""
+    """Return when the case comes back, or ends, or a reply is due; None for never."""
+    times = (_comes_back_ms(state), reply_clock.next_ms(state))
+    return min((one for one in times if one is not None), default=None)
+
+
+def _comes_back_ms(state: LoopState) -> int | None:
     case = state.case
     if case.resolved_ms is not None and rests(state):
         return case.resolved_ms + state.start.resolved_stays_ms
@@ -201,8 +210,9 @@ def due_ms(state: LoopState) -> int | None:
 
 
 def pass_time(state: LoopState, at_ms: int) -> LoopState:
-    """End a conversation that was resolved long ago, and bring back one that was put off."""
-    due = due_ms(state)
+    """End a conversation that was resolved long ago, bring back one that was put off, and warn."""
+    state = reply_clock.aged(state, at_ms)
+    due = _comes_back_ms(state)
     if due is None or due > at_ms:
         return state
     if state.case.resolved_ms is None:

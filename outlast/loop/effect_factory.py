@@ -315,14 +315,16 @@ def value_request(state: LoopState, call: Call, wait: OutsideWait, at_ms: int) -
     The name is no tool's, so that no decision about the tool is remembered from here. Who may answer
     is as for the tool's approval, if it has one; one person is enough, as nothing is approved.
     """
+    terms = (call.plan.approval or NO_APPROVAL).terms
     return _request(
         state,
         at_ms,
         replace(
-            (call.plan.approval or NO_APPROVAL).terms,
+            terms,
             allow=("respond", "reject") if wait.question else ("respond", "approve", "reject"),
             quorum=1,
             expires_in_ms=None,
+            hours=terms.hours and terms.hours.without_expiry,
             bulk=False,
             takeover=False,
             response_schema=wait.schema,
@@ -357,6 +359,7 @@ def blocked_effect(
             expires_in_ms=None,
             remind_every_ms=None,
             escalations=(),
+            hours=None,
         ),
         kind="worker",
         call_id="" if call is None else call.call_id,
@@ -478,6 +481,8 @@ def _request(
 ) -> ApprovalRequest:
     prefix = state.start.parent.prefix if state.start.parent else ""
     lasts, every = terms.expires_in_ms, terms.remind_every_ms
+    if terms.hours is not None and terms.hours.remind_in_ms is not None:
+        every = terms.hours.remind_in_ms
     return ApprovalRequest(
         **fields,
         id=f"{prefix}a{len(state.approvals) + 1}",

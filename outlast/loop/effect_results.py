@@ -8,6 +8,7 @@ from outlast.loop import (
     effect_factory,
     endings,
     fallback,
+    hours,
     ledger,
     lines,
     people,
@@ -23,6 +24,7 @@ from outlast.loop.effects import (
     CheckInput,
     CleanUp,
     CompactView,
+    CountHours,
     Effect,
     EffectEvent,
     EffectFailed,
@@ -80,6 +82,7 @@ _DONE: Final[Mapping[type[Effect], Callable[[LoopState, Any, Any, int], LoopStat
     SaveSession: lambda rest, effect, result, at_ms: ledger.saved(rest),
     OffloadItems: lambda rest, effect, result, at_ms: take_offload(rest, effect, result),
     KeepLineOpen: lambda rest, effect, result, at_ms: lines.reroute_model_call(rest),
+    CountHours: lambda rest, effect, result, at_ms: hours.counted(rest, result, at_ms),
     NotifyPeople: lambda rest, effect, result, at_ms: _with_undelivered(rest, result.undelivered),
 }
 """What the result of each kind of effect does: from the state without it, itself, result and time."""
@@ -113,6 +116,8 @@ def _effect_failed(  # noqa: C901, PLR0911, PLR0912  a row for each effect
         case NotifyPeople():  # a run does not depend on who hears of it
             lost = tuple(undelivered(one, failure.message) for one in effect.notices)
             return _with_undelivered(state, lost)
+        case CountHours():
+            return hours.not_counted(state, effect, failure, at_ms)
         case OffloadItems():  # large content stays inline until a worker can store it
             return revised(state, stores=False)
         case CompactView():  # the next reply asks for it again

@@ -31,6 +31,7 @@ from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAns
 from outlast.loop.fork import Fork, ForkedCall
 from outlast.loop.items import Item
 from outlast.loop.notices import Notice, NoticeReceipt
+from outlast.loop.open_hours import HoursCounted, HoursOfReply, HoursOfRequest
 from outlast.loop.redacted import Redacted
 from outlast.loop.start import Budget
 from outlast.loop.stored import Offload
@@ -424,6 +425,19 @@ class NotifyPeople(AnyEffect):
     of_source = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountHours(AnyEffect):
+    """Count the times of requests, and of a reply, by calendars. Its result is an `HoursCounted`."""
+
+    run_id: str
+    requests: tuple[HoursOfRequest, ...] = ()
+    reply: HoursOfReply | None = None
+    kind: Literal["count_hours"] = "count_hours"
+    result = HoursCounted
+    beside = True
+    ends_with_run = True
+
+
 Result: TypeAlias = (
     PreparedRun
     | CheckResult
@@ -434,6 +448,7 @@ Result: TypeAlias = (
     | FinalizedAnswer
     | Offload
     | NoticeReceipt
+    | HoursCounted
     | ViewSummary
     | None
 )
@@ -526,6 +541,7 @@ Effect: TypeAlias = (
     | OffloadItems
     | KeepLineOpen
     | NotifyPeople
+    | CountHours
 )
 EffectEvent: TypeAlias = EffectAnswered[Result] | EffectFailed
 """The events that answer effects."""

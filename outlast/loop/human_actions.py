@@ -152,6 +152,8 @@ def _case_note(event: PersonActed[CaseAction]) -> str:
             return "reopened"
         case "snooze":
             return "snoozed"
+        case "recount":
+            return "times counted anew"
         case _:
             words = [*action.add, *(f"not {one}" for one in action.remove)]
             return f"{action.do} {', '.join(words)}"

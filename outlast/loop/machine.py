@@ -75,11 +75,13 @@ from outlast.loop import (
     effect_factory,
     effect_results,
     endings,
+    hours,
     human_actions,
     lines,
     outside,
     people,
     phrases,
+    reply_clock,
     spending,
     turns,
     votes,
@@ -194,7 +196,7 @@ def _rest(before: LoopState, state: LoopState, at_ms: int) -> LoopState:
         state = newer
 
 
-def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row each
+def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: C901, PLR0911  a row each
     """Do the next thing that needs no event; the same state if there is none."""
     kinds = {effect.kind for effect in state.pending}
     gate = state.gate
@@ -222,6 +224,10 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
         return revised(state, phase="closed", outcome=state.closing, closing=None)
     if state.closing is not None and all(one.ends_with_run for one in state.pending):
         return endings.cancel_pending(state, phrases.CANCELLED)
+    if (newer := reply_clock.kept(state, at_ms)) is not state:
+        return newer
+    if "count_hours" not in kinds and (newer := hours.begun(state)) is not state:
+        return newer
     if needs_offload(state) and "offload_items" not in kinds:
         return effect_factory.issue(state, effect_factory.offload(state))
     return state
@@ -230,7 +236,7 @@ def _go_on(state: LoopState, at_ms: int) -> LoopState:  # noqa: PLR0911  a row e
 def _pass_time(state: LoopState, at_ms: int) -> LoopState:
     """Apply what is due by a time: reminders, escalation, expiry, and ends of waits."""
     before, expired = state, list[ApprovalRequest]()
-    if state.case.resolved_ms or state.case.snoozed_until_ms:
+    if state.case.resolved_ms or state.case.snoozed_until_ms or state.case.reply:
         state = case_acts.pass_time(state, at_ms)
     if not state.calls and state.gate is None:
         return _rest(before, state, at_ms)

@@ -12,6 +12,7 @@ from outlast.loop.run_changes import (
     HoldReleased,
     HoldTaken,
     Reminded,
+    ReplyDue,
     RequestChange,
     RequestCreated,
     RequestSettled,
@@ -52,6 +53,9 @@ def notices(before: LoopState, after: LoopState, at_ms: int) -> tuple[Notice, ..
                 found.append(Notice(event="released", number=at_ms, by=by, at_ms=at_ms))
             case HolderAwaited(by=by) if after.notifies_later:
                 found.append(Notice(event="waiting", number=at_ms, by=by, at_ms=at_ms))
+            case ReplyDue(by=by, since_ms=since_ms, due_ms=due_ms, late=late):
+                name: NoticeEvent = "reply_late" if late else "reply_due"
+                found.append(Notice(event=name, number=since_ms, by=by, at_ms=due_ms))
             case _:
                 pass
     return tuple(found)

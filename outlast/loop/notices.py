@@ -16,6 +16,8 @@ NoticeEvent: TypeAlias = Literal[
     "held",
     "released",
     "waiting",
+    "reply_due",
+    "reply_late",
 ]
 
 LONGEST_REASON: Final = 500
@@ -31,7 +33,7 @@ class Notice:
     Attributes:
         event: what happened. `changed`: a person has edited the arguments of a request that still
             needs votes, so that earlier votes are void. `waiting`: the user wrote, and a person has
-            the conversation.
+            the conversation. `reply_due`, `reply_late`: the time for a reply is nearly over, or over.
         number: tells repeated events apart. For those of a request from 1: the number of the
             reminder, of the step of the escalation, or of the vote that changed the arguments. For
             a takeover its time.

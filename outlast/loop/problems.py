@@ -243,7 +243,7 @@ def case_problem(state: LoopState, event: PersonActed[CaseAction]) -> str | None
     action = event.action
     if state.phase in {"new", "closing", "closed"}:
         return "The run has ended. Start a new one."
-    if state.start.parent is not None:
+    if state.start.parent is not None and action.do != "recount":  # it has requests of its own
         return f"The run works for {state.start.parent.run_id}, which has the case."
     problem = _takeover_problem(state, event, what="What colleagues do with a conversation")
     if problem is not None:

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
 from outlast.loop.aside import Aside
 from outlast.loop.calls import Call, Parked, TriedModel, ViewSummary
-from outlast.loop.case import Case
+from outlast.loop.case import Case, ReplyClock
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.items import Item
@@ -286,6 +286,23 @@ class HoldReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyDue:
+    """The time for a person's reply is nearly over, or over.
+
+    Attributes:
+        by: who has the conversation: a person, or a team.
+        since_ms: since when the customer waits.
+        due_ms: when that was due.
+        late: the time is over.
+    """
+
+    by: str
+    since_ms: int
+    due_ms: int
+    late: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CaseChanged:
     """The conversation is another person's, was commented, put off or resolved, or came back.
 
@@ -312,7 +329,7 @@ class NoticeDelivered:
 
 
 HoldChange: TypeAlias = HoldTaken | HolderSpoke | HolderAwaited | HoldReleased
-PeopleChange: TypeAlias = RequestUpdated | HoldChange
+PeopleChange: TypeAlias = RequestUpdated | HoldChange | ReplyDue
 RunChange: TypeAlias = (
     ItemsRecorded
     | ItemsShown
@@ -381,6 +398,18 @@ def people_changes(before: LoopState, after: LoopState) -> Iterator[PeopleChange
         yield from _hold_changes(before, after, after.hold)
     elif before.hold is not None:
         yield HoldReleased(before.hold.by)
+    if after.case.reply is not None and after.case is not before.case:
+        yield from _reply_changes(before, after, after.case.reply)
+
+
+def _reply_changes(before: LoopState, after: LoopState, clock: ReplyClock) -> Iterator[ReplyDue]:
+    earlier = before.case.reply
+    known = (False, False) if earlier is None else (earlier.warned, earlier.late)
+    if not clock.warned or known == (clock.warned, clock.late):
+        return
+    due_ms = clock.due_ms if clock.late else clock.warn_ms
+    by = after.hold.by if after.hold is not None else after.case.to or after.case.team
+    yield ReplyDue(by, clock.since_ms, due_ms or clock.since_ms, clock.late)
 
 
 def _conversation_changes(before: LoopState, after: LoopState) -> Iterator[RunChange]:

@@ -61,6 +61,28 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyTimes:
+    """How soon a person replies to a customer who waits for one.
+
+    Attributes:
+        first_ms: how long the first reply may take.
+        next_ms: how long every other one may take.
+        warn_ms: how long before the target people are warned; None for no warning.
+        within: the calendar whose hours count; empty for all hours.
+        away: what the customer reads while nobody is there, with `{day}`, `{date}` and `{time}` of
+            the next opening; empty for nothing.
+        days: the names of the days in it, from Monday; empty for English ones.
+    """
+
+    first_ms: int
+    next_ms: int
+    warn_ms: int | None = None
+    within: str = ""
+    away: str = ""
+    days: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
     """The parent of a nested run.
 
@@ -98,6 +120,7 @@ class Start:
         takeover: who may take the conversation over.
         budgets: what the run may spend before a person decides whether it goes on.
         resolved_stays_ms: how long a resolved conversation stays open.
+        reply_times: how soon a person replies; None for no targets.
     """
 
     max_turns: int | None = None
@@ -114,6 +137,7 @@ class Start:
     takeover: ApprovalTerms = DEFAULT_TERMS
     budgets: tuple[Budget, ...] = ()
     resolved_stays_ms: int = RESOLVED_STAYS_MS
+    reply_times: ReplyTimes | None = None
 
 
 NOT_STARTED: Final = Start()

@@ -51,6 +51,8 @@ _HEADLINES: Final[dict[NoticeEvent, str]] = {
     "held": "A person has taken a conversation over",
     "released": "A person has given a conversation back to the agent",
     "waiting": "The user has written, and waits for the person who has the conversation",
+    "reply_due": "A customer waits for a reply, and the time is nearly over",
+    "reply_late": "A customer waits for a reply, and the time is over",
 }
 
 

@@ -156,6 +156,12 @@ async def _reopen(asked: DeskRequest, _body: NoBody) -> CaseReceiptView:
     return await _receipt(asked.handle.reopen(by=asked.person))
 
 
+@post(f"{_RUN}/recount", "recount")
+async def _recount(asked: DeskRequest, _body: NoBody) -> CaseReceiptView:
+    """Count the times of open requests anew, because the hours of a calendar have changed."""
+    return await _receipt(asked.handle.recount(by=asked.person))
+
+
 @post(f"{_RUN}/snooze", "snooze")
 async def _snooze(asked: DeskRequest, body: SnoozeBody) -> CaseReceiptView:
     """Put a conversation off; it comes back then, or with the customer's next word."""

@@ -96,7 +96,9 @@ def customer_view(run: AnyState) -> CustomerView:
         for at, raw in enumerate(message.content)
     )
     has_ended = state.phase in {"closing", "closed"}
-    texts = (request.terms.customer_text for request in state.pending_approvals)
+    texts = [request.terms.customer_text for request in state.pending_approvals]
+    if state.case.reply is not None:
+        texts.append(state.case.reply.away or None)
     return CustomerView(
         messages=tuple(_messages(state)),
         unread=tuple(one for one in unread if one is not None),

@@ -62,6 +62,8 @@ def facts(
             yield "", _vote(vote, proof, request)
     if request.status == "pending":
         yield from _times(request, now_ms)
+    if terms.hours is not None:
+        yield "hours", joined("its times count the hours of ", named(terms.hours.within), " only")
     if set(terms.allow) != set(ALL_DECISIONS):
         yield "decisions", ", ".join(terms.allow)
     if terms.policy:

@@ -266,6 +266,7 @@ _EFFECTS: Final = {
     "offload_items": "storing large content",
     "keep_line_open": "the line",
     "notify_people": "notifying people",
+    "count_hours": "counting the hours of a calendar",
 }
 """Effects in words; the name of a tool or an agent follows."""
 

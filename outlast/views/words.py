@@ -6,7 +6,7 @@ Words may change in any release; what decides something is elsewhere.
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, cast
 
@@ -229,8 +229,16 @@ def void_words(again: ApprovalRequest) -> str:
 def course(terms: ApprovalTerms) -> str:
     """Return what becomes of a request under terms that nobody decides.
 
-    For example `leads too after 4h, rejected after 12h`.
+    For example `leads too after 4h, rejected after 12h`, or `rejected after 8h of support-hours`.
     """
+    within, hours = "", terms.hours
+    if hours is not None:
+        within = joined(" of ", named(hours.within))
+        steps_ms = zip(terms.escalations, hours.open.escalations_ms, strict=False)
+        escalations = tuple(replace(step, after_ms=after_ms) for step, after_ms in steps_ms)
+        terms = replace(
+            terms, expires_in_ms=hours.open.expires_in_ms, escalations=escalations, hours=None
+        )
     request = ApprovalRequest(
         id="",
         call_id="",
@@ -244,7 +252,7 @@ def course(terms: ApprovalTerms) -> str:
     )
     steps: list[str] = []
     while request.status == "pending" and (at_ms := deadline_ms(request)) is not None:
-        after, taken = exact(timedelta(milliseconds=at_ms)), request.escalated
+        after, taken = f"{exact(timedelta(milliseconds=at_ms))}{within}", request.escalated
         request = aged(request, at_ms)
         joining = terms.escalations[taken : request.escalated]
         steps += [f"{audience_text((one.audience,))} too after {after}" for one in joining]

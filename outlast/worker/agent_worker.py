@@ -12,6 +12,7 @@ from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ApprovalFile
+from outlast.agents.calendars import Calendar
 from outlast.agents.checks import check_name
 from outlast.agents.context.factories import ContextFactory
 from outlast.agents.errors import UserError, no_namespace
@@ -47,6 +48,7 @@ class AgentWorkerConfig(TypedDict, total=False):
         notifiers: deliver notices about approvals and takeovers.
         codec: encodes and decodes the payloads of runs.
         approvals: a TOML file that changes the approval policies of the code.
+        calendars: whose hours count where policies and waits say `within=`.
         archive: keeps histories when the server's retention has passed.
         graceful_shutdown_timeout: how long running effects may take to finish at the end.
         max_concurrent_activities: how many effects may run at once.
@@ -65,6 +67,7 @@ class AgentWorkerConfig(TypedDict, total=False):
     notifiers: Iterable[Notifier]
     codec: PayloadCodec | None
     approvals: str | Path | None
+    calendars: Iterable[Calendar]
     archive: "Archive | str | Path | None"
     graceful_shutdown_timeout: timedelta
     max_concurrent_activities: int | None
@@ -97,6 +100,7 @@ class AgentWorker:
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
+        calendars: Iterable[Calendar] = (),
         archive: "Archive | str | Path | None" = None,
         **worker_options: Any,
     ) -> None:
@@ -115,14 +119,14 @@ class AgentWorker:
             notifiers: deliver notices about approvals and takeovers; see `outlast.notifications`.
             codec: encodes and decodes the payloads of runs; default: the client's.
             approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
+            calendars: whose hours count for `within=`; those of the operators' file come first.
             archive: keeps histories after retention; default: that of `OUTLAST_ARCHIVE`, if any.
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
             UserError: no agents, two agents with one name, or an invalid argument.
         """
-        check_client(client, what="AgentWorker(client)")
-        check_name("task_queue=", task_queue)
+        _check_place(client, task_queue)
         self.task_queue = task_queue
         self._plugin = plugin = OutlastPlugin(
             agents,
@@ -135,13 +139,12 @@ class AgentWorker:
             notifiers=notifiers,
             codec=codec,
             approvals=approvals,
+            calendars=calendars,
             archive=archive,
         )
         self.registry: Registry = plugin.registry
-        worker_options["plugins"] = [*worker_options.get("plugins", ()), plugin]
         self._namespace = getattr(client, "namespace", "default")
-        with _in_words(task_queue, self._namespace):
-            self._worker = Worker(client, task_queue=task_queue, **worker_options)
+        self._worker = _worker_of(client, task_queue, plugin, worker_options)
 
     async def check_models(self) -> tuple[str, ...]:
         """Check the keys of the agents' models, and return where the models are.
@@ -189,6 +192,19 @@ class AgentWorker:
         """
         with _in_words(self.task_queue, self._namespace):
             await self._worker.__aexit__(kind, *rest)
+
+
+def _check_place(client: object, task_queue: object) -> None:
+    check_client(client, what="AgentWorker(client)")
+    check_name("task_queue=", task_queue)
+
+
+def _worker_of(
+    client: Client, task_queue: str, plugin: OutlastPlugin, options: dict[str, Any]
+) -> Worker:
+    options["plugins"] = [*options.get("plugins", ()), plugin]
+    with _in_words(task_queue, getattr(client, "namespace", "default")):
+        return Worker(client, task_queue=task_queue, **options)
 
 
 def _store(

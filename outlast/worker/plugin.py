@@ -26,8 +26,13 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.heartbeats.fallback_poller import begin_attempts_like_this
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.approval_points import approval_points, unproven_policies
+from outlast.agents.approval_points import (
+    approval_points,
+    check_calendars,
+    unproven_policies,
+)
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
+from outlast.agents.calendars import Calendar
 from outlast.agents.context import wait_urls
 from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
@@ -109,6 +114,7 @@ class OutlastPlugin(SimplePlugin):
         notifiers: Iterable[Notifier] = (),
         codec: PayloadCodec | None = None,
         approvals: str | Path | ApprovalFile | None = None,
+        calendars: Iterable[Calendar] = (),
         archive: "Archive | str | Path | None" = None,
     ) -> None:
         """Register agents.
@@ -125,16 +131,14 @@ class OutlastPlugin(SimplePlugin):
             notifiers: deliver notices about approvals and takeovers.
             codec: encodes and decodes the payloads of runs; default: the client's.
             approvals: a TOML file of approval policies; default: that of `OUTLAST_APPROVALS`.
+            calendars: whose hours count for `within=`; those of the operators' file come first.
             archive: keeps histories after retention; default: that of `OUTLAST_ARCHIVE`, if any.
 
         Raises:
-            UserError: no agents, two agents with one name, or an invalid argument.
+            UserError: no agents, two with one name, an unknown calendar, or an invalid argument.
         """
-        _prepare_process()
-        self.registry: Registry = _registry_of(agents)
-        _add_context_types(self.registry, context_types)
-        self.registry.add_references(references)
-        _allow_sessions(sessions)
+        _prepare_process(sessions)
+        self.registry: Registry = _registry_of(agents, context_types, references)
         self.models: ModelProvider = _checked_provider(model_provider) or MultiProvider()
         self._codec, self._archive = _checked_codec(codec), _checked_archive(archive)
         self._identity = WorkerIdentity()
@@ -144,12 +148,13 @@ class OutlastPlugin(SimplePlugin):
             content=large_content(blob_store),
             contexts=as_factories(context),
             approvals=_approvals_of(approvals, self.registry),
+            calendars=_checked_calendars(calendars),
             notifiers=_checked_notifiers(notifiers),
             model_patience=_model_patience(agents),
             identity=self._identity,
             hosts_runs=isinstance(agents, Registry),
         )
-        self._deps.state.on_end = _forget_objects
+        _check_and_tell(self._deps)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
             workflows=[AgentRun, PeopleNotices, ScheduledMessage, Errand, Team],
@@ -300,11 +305,22 @@ class _Observed(Interceptor):
         return Details
 
 
+def _check_and_tell(worker: WorkerDeps) -> None:
+    """Check that the worker has the calendars of its policies, and be told when a run ends.
+
+    Raises:
+        UserError: a calendar is unknown, or a duration does not end in its hours.
+    """
+    check_calendars(worker.registry, worker.approvals, worker.calendars)
+    worker.state.on_end = _forget_objects
+
+
 def _forget_objects(namespace: str, chain_id: str) -> None:
     RUN_OBJECTS.has_ended(RunKey(namespace, chain_id))
 
 
-def _prepare_process() -> None:
+def _prepare_process(sessions: object) -> None:
+    _allow_sessions(sessions)
     wait_for_native_threads()
     log_failures_in_lines()
     try:
@@ -352,9 +368,18 @@ def _flush_seconds(agents: Iterable[Agent[Any]] | Registry) -> float:
     return SETTLE_SECONDS if isinstance(agents, Registry) else WORKER_END_SECONDS
 
 
-def _registry_of(agents: Iterable[Agent[Any]] | Registry) -> Registry:
-    if isinstance(agents, Registry):  # of a process that hosts its own runs
-        return agents
+def _registry_of(
+    agents: Iterable[Agent[Any]] | Registry,
+    context_types: object,
+    references: Iterable[object] | Mapping[str, object],
+) -> Registry:
+    registry = agents if isinstance(agents, Registry) else _registered(agents)
+    _add_context_types(registry, context_types)
+    registry.add_references(references)
+    return registry
+
+
+def _registered(agents: Iterable[Agent[Any]]) -> Registry:
     value = cast("object", agents)
     if isinstance(value, Agent | str) or not isinstance(value, Iterable):
         shown = repr(value) if isinstance(value, str) else type(cast("object", value)).__name__
@@ -403,6 +428,16 @@ def _checked_notifiers(notifiers: object) -> tuple[Notifier, ...]:
             )
         checked[name] = one
     return tuple(checked.values())
+
+
+def _checked_calendars(calendars: object) -> dict[str, Calendar]:
+    own = "a Calendar, such as Calendar('support-hours', zone='Europe/Berlin', hours={...})"
+    checked: dict[str, Calendar] = {}
+    for one in _listed("calendars", calendars, Calendar, "calendars", own):
+        if one.name in checked:
+            raise UserError(f"Two calendars have the name {one.name!r}. Give each its own.")
+        checked[one.name] = one
+    return checked
 
 
 def _checked_provider(provider: ModelProvider | None) -> ModelProvider | None:

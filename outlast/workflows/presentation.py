@@ -111,11 +111,13 @@ def _attributes_of(pending: Sequence[ApprovalRequest]) -> Attributes:
 
 def _attributes_of_case(case: Case) -> Attributes:
     """Return the search attributes by which colleagues find the conversations that they share."""
+    times = (case.due_ms, None if case.reply is None else case.reply.due_ms)
+    due = [one for one in times if one is not None]
     return {
         names.ATTRIBUTE_TEAM: searchable(case.team) or None,
         names.ATTRIBUTE_ASSIGNEE: searchable(case.to) or None,
         names.ATTRIBUTE_TAGS: searchable_list(case.tags, names.MORE_TAGS) or None,
-        names.ATTRIBUTE_CASE_DUE: None if case.due_ms is None else _datetime(case.due_ms),
+        names.ATTRIBUTE_CASE_DUE: _datetime(min(due)) if due else None,
         names.ATTRIBUTE_RATING: None if case.rating is None else case.rating.score,
     }
 
@@ -198,6 +200,7 @@ def waits(state: LoopState) -> list[Wait]:
         bars.append(Wait(summary=engine_summary(line)))
     if (due := case_acts.due_ms(state)) is not None:
         line = "Resolved: ends unless somebody writes" if state.case.resolved_ms else "Snoozed"
+        line = "A reply is due" if state.case.reply is not None else line
         bars.append(Wait(summary=engine_summary(line), due_ms=due))
     return bars
 

@@ -21,7 +21,7 @@ from outlast.loop.actions import (
     ReleaseAction,
     SayAction,
 )
-from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
+from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision, DecisionType
 from outlast.loop.calls import (
     AgentResult,
     BegunResponse,
@@ -41,6 +41,7 @@ from outlast.loop.effects import (
     CancelEffect,
     CheckInput,
     Command,
+    CountHours,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -84,6 +85,14 @@ from outlast.loop.invariants import check, violations
 from outlast.loop.items import Item, Message, SendMode
 from outlast.loop.machine import advance
 from outlast.loop.notices import ALL_DELIVERED
+from outlast.loop.open_hours import (
+    CountedHours,
+    CountedReply,
+    Durations,
+    Hours,
+    HoursCounted,
+    HoursOfReply,
+)
 from outlast.loop.problems import judged_at_ms
 from outlast.loop.revision import revised
 from outlast.loop.start import Start
@@ -276,6 +285,49 @@ def everything_stored(
     return EffectAnswered(at_ms=at_ms, effect=effect.effect, result=result)
 
 
+WITHIN = ApprovalTerms(
+    remind_every_ms=3_600_000,
+    hours=Hours(
+        within="support-hours",
+        open=Durations(expires_in_ms=4 * 3_600_000, remind_in_ms=3_600_000),
+    ),
+)
+"""Terms whose times count the hours of a calendar, which nobody has counted yet."""
+
+
+def clock_of(effect: CountHours, factor: int = 3) -> HoursCounted:
+    """Return what a calendar of short days makes of durations."""
+    return HoursCounted(
+        requests=tuple(
+            CountedHours(
+                request_id=one.request_id,
+                clock=Durations(
+                    expires_in_ms=one.open.expires_in_ms and one.open.expires_in_ms * factor,
+                    escalations_ms=tuple(ms * factor for ms in one.open.escalations_ms),
+                    remind_in_ms=one.open.remind_in_ms
+                    and one.open.remind_in_ms * factor * (one.reminders + 1),
+                ),
+                from_ms=one.from_ms,
+                reminders=one.reminders,
+            )
+            for one in effect.requests
+        ),
+        reply=None if effect.reply is None else reply_of_calendar(effect.reply, factor),
+    )
+
+
+def reply_of_calendar(asked: HoursOfReply, factor: int = 3) -> CountedReply:
+    """Return what that calendar makes of a reply: people are back half way to its time."""
+    due_ms = asked.since_ms + asked.lasts_ms * factor
+    return CountedReply(
+        since_ms=asked.since_ms,
+        due_ms=due_ms,
+        warn_ms=None if asked.warn_ms is None else max(due_ms - asked.warn_ms, asked.since_ms),
+        away=asked.away,
+        back_ms=(asked.since_ms + due_ms) // 2 if asked.away else None,
+    )
+
+
 def play_with_everything() -> "Play":
     """Return a run that asked for one effect of every kind at least."""
     play = Play(session=True, said=message("start", "x" * (OFFLOAD_ABOVE + 1)))
@@ -299,6 +351,12 @@ def play_with_everything() -> "Play":
     play.notified()
     play.replies(begun=BegunResponse(response_id="resp_1", number=1))
     play.hears("m3", mode="interrupt")
+    play.replies(gated("look_up", "c3", terms=WITHIN))
+    play.notified()
+    play.counted()
+    play.decided("a1")
+    play.notified()
+    play.returns("c3")
     play.replies(said("Done."), required_steps=("finalize_answer",))
     return play
 
@@ -562,6 +620,12 @@ class Play:
         """People have heard of it."""
         effect = self.only(NotifyPeople).effect
         return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect, result=ALL_DELIVERED))
+
+    def counted(self, factor: int = 3) -> tuple[Command, ...]:
+        """A worker has counted hours of a calendar: the clock takes several times as long."""
+        effect = self.only(CountHours)
+        result = clock_of(effect, factor)
+        return self.take(EffectAnswered(at_ms=self.now_ms, effect=effect.effect, result=result))
 
     def hung_up(self) -> tuple[Command, ...]:
         """The realtime line ends."""

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
+from outlast.agents.approvals.hours import within_hours
 from outlast.contract import names, records
 from outlast.loop.actions import (
     CaseAction,
@@ -45,7 +46,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.human_actions import problem_of
 from outlast.loop.items import SendMode
-from outlast.loop.start import Budget
+from outlast.loop.start import Budget, ReplyTimes
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal
@@ -123,7 +124,7 @@ def terms(draw: st.DrawFn) -> ApprovalTerms:
     """Terms that a policy accepts: every audience, quorum and expiry."""
     is_open = draw(st.booleans())
     steps = () if is_open else draw(st.sampled_from([(), *STEPS]))
-    return ApprovalTerms(
+    made = ApprovalTerms(
         audience=draw(st.sampled_from(OPEN_AUDIENCES if is_open else AUDIENCES)),
         quorum=draw(st.sampled_from([1, 1, 2, 3])),
         allow=draw(st.sampled_from(ALLOWED)),
@@ -135,6 +136,7 @@ def terms(draw: st.DrawFn) -> ApprovalTerms:
         redact=draw(st.sampled_from([(), (), ("secret",)])),
         response_schema=draw(st.sampled_from([None, None, OK_SCHEMA])),
     )
+    return within_hours(made, "support-hours") if draw(st.integers(0, 3)) == 3 else made
 
 
 BUDGETS = st.sampled_from(
@@ -152,6 +154,13 @@ BUDGETS = st.sampled_from(
 )
 
 
+REPLY_TIMES = (
+    ReplyTimes(first_ms=9_000, next_ms=40_000),
+    ReplyTimes(first_ms=40_000, next_ms=4_000_000, warn_ms=60_000),
+    ReplyTimes(first_ms=40_000, next_ms=9_000, warn_ms=9_000, within="nights", away="{day}"),
+)
+
+
 @st.composite
 def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
     """For whom a run works, who may take it over, and what it may spend, as its settings say."""
@@ -163,6 +172,8 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
             audience=draw(st.sampled_from(AUDIENCES)), unverified=draw(st.booleans())
         )
         wanted[names.SETTING_TAKEOVER] = records.write(takeover)
+    if draw(st.integers(0, 2)) == 2:
+        wanted[names.SETTING_REPLY_TIMES] = records.write(draw(st.sampled_from(REPLY_TIMES)))
     budgets = draw(BUDGETS)
     if budgets:
         decides = draw(st.none() | terms())
@@ -174,6 +185,7 @@ def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
         "customer": records.customer_of(wanted),
         "takeover": records.takeover_of(wanted),
         "budgets": records.budgets_of(wanted),
+        "reply_times": records.reply_times_of(wanted),
     }
 
 

@@ -6,6 +6,7 @@ from the terms alone: it must not use `outlast.loop.votes`, which is what it che
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from outlast.loop import phrases
@@ -87,6 +88,7 @@ class PeopleLaws:
             after: the state after it.
             commands: what the loop asks for.
         """
+        check_reply_clock(before, after)
         if before.approvals is not after.approvals:
             check_requests_settle_once(before, after)
             check_votes(timed, event, after)
@@ -127,7 +129,8 @@ def at_time_of(before: LoopState, event: Event) -> LoopState:
 def check_requests_settle_once(before: LoopState, after: LoopState) -> None:
     """L11: a request settles at most once; what was settled, voted or escalated stays.
 
-    Votes are only added; its terms, its call and its times of asking never change.
+    Votes are only added; its terms, its call and its times of asking never change. Only times that
+    count the hours of a calendar do, when a worker has counted them.
     """
     assert len(after.approvals) >= len(before.approvals), "a request was lost"
     for old, new in zip(before.approvals, after.approvals, strict=False):
@@ -137,8 +140,43 @@ def check_requests_settle_once(before: LoopState, after: LoopState) -> None:
         assert new.votes[: len(old.votes)] == old.votes, "a vote was changed"
         assert (new.escalated, new.reminders) >= (old.escalated, 0)
         assert new.reminders >= old.reminders
-        fixed = ("id", "kind", "call_id", "name", "agent", "terms", "schema", "requested_at_ms")
+        fixed = ("id", "kind", "call_id", "name", "agent", "schema", "requested_at_ms")
         assert all(getattr(old, name) == getattr(new, name) for name in fixed)
+        assert untimed(old.terms) == untimed(new.terms)
+
+
+def untimed(terms: ApprovalTerms) -> ApprovalTerms:
+    """Return terms without the times that a worker counts, where they count a calendar's hours."""
+    if terms.hours is None:
+        return terms
+    return replace(
+        terms,
+        expires_in_ms=None,
+        escalations=tuple(replace(step, after_ms=0) for step in terms.escalations),
+        hours=replace(terms.hours, from_ms=None, reminders=0, remind_in_ms=None),
+    )
+
+
+def check_reply_clock(before: LoopState, after: LoopState) -> None:
+    """L24: a clock runs exactly while a customer waits for a person, and goes one way."""
+    clock, was, case = after.case.reply, before.case.reply, after.case
+    if after.phase in {"closing", "closed"}:
+        assert clock is None or after.phase == "closed"
+        return
+    is_theirs = after.hold is not None or case.to or case.team
+    waits = is_theirs and case.resolved_ms is None and (after.inbox or after.question.answering)
+    assert (clock is not None) == bool(after.start.reply_times and waits), "the clock is wrong"
+    if clock is None:
+        return
+    assert clock.warned or not clock.late, "nobody was warned"
+    assert clock.due_ms is None or clock.due_ms > clock.since_ms
+    assert clock.since_ms <= max(after.at_ms, before.at_ms)
+    if was is not None and was.since_ms == clock.since_ms:
+        assert (clock.warned, clock.late, clock.is_counted) >= (
+            was.warned,
+            was.late,
+            was.is_counted,
+        )
 
 
 def check_redacted(after: LoopState) -> None:

@@ -39,6 +39,7 @@ from outlast.loop.effects import (
     CleanUp,
     Command,
     CompactView,
+    CountHours,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -78,6 +79,7 @@ from outlast.loop.events import (
 from outlast.loop.items import INTERNAL_KINDS, Message, call_id_of
 from outlast.loop.news import notices
 from outlast.loop.notices import NoticeReceipt
+from outlast.loop.open_hours import HoursCounted
 from outlast.loop.problems import line_problem
 from outlast.loop.state import CALL_KINDS, LoopState, has_message, visible_item_count
 from outlast.loop.stored import Offload, weight
@@ -100,6 +102,7 @@ RESULT_OF: dict[type, type] = {
     OffloadItems: Offload,
     KeepLineOpen: NoneType,
     NotifyPeople: NoticeReceipt,
+    CountHours: HoursCounted,
 }
 
 
@@ -112,11 +115,16 @@ def is_due(state: LoopState, at_ms: int) -> bool:
 
 
 def case_due_ms(state: LoopState) -> int | None:
-    """When a conversation that was put off comes back, or one that was resolved ends."""
-    case = state.case
-    if case.resolved_ms is None:
-        return case.snoozed_until_ms
-    return case.resolved_ms + state.start.resolved_stays_ms if is_at_rest(state) else None
+    """When a conversation comes back or ends by itself, or a reply is nearly due, due, or promised."""
+    case, clock = state.case, state.case.reply
+    times = [case.snoozed_until_ms]
+    if case.resolved_ms is not None:
+        ends = case.resolved_ms + state.start.resolved_stays_ms
+        times = [ends if is_at_rest(state) else None]
+    if clock is not None:
+        times += [None if clock.warned else clock.warn_ms, None if clock.late else clock.due_ms]
+        times += [clock.back_ms if clock.away else None]
+    return min((one for one in times if one is not None), default=None)
 
 
 def is_at_rest(state: LoopState) -> bool:
@@ -136,8 +144,9 @@ def _is_no_answer(state: LoopState, event: TeamAnswered) -> bool:
     return (event.to, event.due_ms) == (case.to, case.due_ms)
 
 
-def _changes_nothing(case: Case, action: CaseAction) -> bool:
+def _changes_nothing(state: LoopState, action: CaseAction) -> bool:
     """Whether a person says again what is so."""
+    case: Case = state.case
     match action.do:
         case "assign":
             same = (case.team, case.to) == (action.team, action.to)
@@ -150,6 +159,8 @@ def _changes_nothing(case: Case, action: CaseAction) -> bool:
             return case.resolved_ms is None and case.snoozed_until_ms is None
         case "snooze":
             return case.snoozed_until_ms == action.until_ms
+        case "recount":
+            return False
         case _:
             words = set(case.tags if action.do == "tag" else case.links)
             return (words | {*action.add}) - {*action.remove} == words
@@ -225,7 +236,7 @@ def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
             said = () if state.hold is None else state.hold.said
             return message_id in said or refusal_of(state, event) is not None
         case PersonActed(action=CaseAction() as action):
-            return refusal_of(state, event) is not None or _changes_nothing(state.case, action)
+            return refusal_of(state, event) is not None or _changes_nothing(state, action)
         case NestedReported():
             return not any(
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id

@@ -44,6 +44,7 @@ from outlast.loop.effects import (
     CancelResponse,
     CheckInput,
     CompactView,
+    CountHours,
     Effect,
     EffectAnswered,
     EffectFailed,
@@ -79,6 +80,7 @@ from tests.laws import people
 from tests.laws.driver import (
     Part,
     Play,
+    clock_of,
     everything_stored,
     hosted,
     nested,
@@ -695,6 +697,8 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
             return EffectAnswered(at_ms=at_ms, effect=number, result=done)
         case KeepLineOpen():
             return EffectAnswered(at_ms=at_ms, effect=number, result=None)
+        case CountHours():
+            return EffectAnswered(at_ms=at_ms, effect=number, result=clock_of(effect, 1 + b % 4))
         case NotifyPeople():
             return EffectAnswered(at_ms=at_ms, effect=number, result=ALL_DELIVERED)
         case CompactView():

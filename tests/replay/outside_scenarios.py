@@ -15,8 +15,10 @@ from outlast import (
     Agent,
     ApprovalPolicy,
     Budget,
+    Calendar,
     Escalation,
     ModelSettings,
+    ReplyTimes,
     RunConfig,
     RunHandle,
     ToolContext,
@@ -42,6 +44,10 @@ from tests.replay.scenarios import Scenario, billing, note, orders, refund
 ANN = Person(subject="ann", groups=("billing",))
 BOB = Person(subject="bob", groups=("billing",))
 LEA = Person(subject="lea", groups=("leads",))
+TARGETS = RunConfig(
+    takeover=ApprovalPolicy(unverified="allow"),
+    reply_times=ReplyTimes(first=2, next=9, warn=1, within="support-hours", away="Back at {time}."),
+)
 ANYBODY = RunConfig(takeover=ApprovalPolicy(unverified="allow"))
 
 
@@ -123,6 +129,46 @@ async def _case(handle: RunHandle) -> None:
 
 async def _team_of(_handle: RunHandle) -> dict[str, str]:
     return {names.WORKFLOW_TEAM: names.team_id("billing")}
+
+
+HOURS = Calendar("support-hours", zone="Europe/Berlin", hours={"mon-sun": "0:00-24:00"})
+
+
+@function_tool(
+    needs_approval=ApprovalPolicy(
+        audience="billing",
+        unverified="allow",
+        expires_in=timedelta(hours=8),
+        remind_every=timedelta(hours=4),
+        on_expiry="escalate",
+        escalate=[Escalation(after=timedelta(hours=2), to="leads")],
+        within=HOURS,
+    )
+)
+async def pay_back() -> str:
+    """Pay money back."""
+    return "paid back"
+
+
+async def _reply_late(handle: RunHandle) -> None:
+    """Let a customer wait for longer than the reply may take, and reply."""
+    await handle.wait(lambda state: state.status == "idle")
+    await handle.hold(by=ANN)
+    await handle.send("Where is it?")
+    await handle.wait(lambda state: bool((one := loop_state(state).case.reply) and one.late))
+    await handle.say("It is on its way.", by=ANN)
+    await handle.release(by=ANN)
+    await handle.cancel(mode="after_turn")
+    await handle.result()
+
+
+async def _count_anew(handle: RunHandle) -> None:
+    """Let the times of a request be counted anew, and decide it."""
+    await handle.wait_for_people()
+    await handle.recount(by=ANN)
+    await handle.wait(lambda state: state.approvals[0].terms.hours.from_ms is not None)
+    await handle.approve("a1", by=ANN)
+    await handle.result()
 
 
 async def _set_aside(handle: RunHandle) -> None:
@@ -389,6 +435,19 @@ SCENARIOS: dict[str, Scenario] = {
         play=_case,
         options={"run_config": ANYBODY},
         others=_team_of,
+    ),
+    "hours": Scenario(
+        agent=Agent[Any](name="Hourly", tools=[pay_back]),
+        steps=([call("pay_back", "c1")], "done"),
+        play=_count_anew,
+        options={"run_config": ANYBODY},
+    ),
+    "reply_times": Scenario(
+        steps=("hello",),
+        keep_open=True,
+        play=_reply_late,
+        options={"run_config": TARGETS},
+        worker=lambda _: {"calendars": [HOURS], "notifiers": [Ear()]},
     ),
     "set_aside": Scenario(
         steps=(REFUSED, "hello", "you are welcome"),

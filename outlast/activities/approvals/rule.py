@@ -11,11 +11,15 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 from outlast.activities.invocation import Invocation
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.activities.worker_memory import JudgedCall
 from outlast.agents.approvals.conditions import Condition
+from outlast.agents.approvals.hours import clock_durations
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS, ApprovalPolicy
+from outlast.agents.calendars import Calendar
 from outlast.agents.callables import call
 from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.items.raw_items import HeldRaw
 from outlast.agents.items.run_items import ToolApprovalItem
@@ -26,11 +30,13 @@ from outlast.agents.tools.definition import FunctionTool, decisions_of
 from outlast.agents.tools.hosted import HostedMCPTool, MCPToolApprovalRequest
 from outlast.agents.tools.local import LocalTool
 from outlast.contract.records import customer_of
+from outlast.edges import clock
 from outlast.edges.rendering import excerpt, json_text, named
-from outlast.loop.approvals import REDACTED, DecisionType
+from outlast.loop.approvals import REDACTED, ApprovalTerms, DecisionType
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.calls import RequiredApproval
 from outlast.loop.canonical import digest_of
+from outlast.loop.hours import counted_terms
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject
 
@@ -224,6 +230,8 @@ class _Point:
         if policy.binds is not None:
             values, bound = await _bound(policy.binds, policy.redact, self.invocation.wrapper)
             terms = replace(terms, bound=digest_of(values))
+        if terms.hours is not None:
+            terms = counted_now(policy, terms, self.invocation.worker)
         customer = customer_of(self.invocation.settings)
         is_unnamed = terms.audience.exclude_requester and not customer.id
         rule = RequiredApproval(
@@ -245,6 +253,22 @@ class _Point:
         except Exception as error:  # noqa: BLE001  user code
             kind = type(error).__name__
             return True, f"The approval rule failed ({kind}), so a person decides."
+
+
+def counted_now(policy: ApprovalPolicy, terms: ApprovalTerms, worker: WorkerDeps) -> ApprovalTerms:
+    """Return terms with their times from now on, as the calendar of the policy has its hours.
+
+    Terms that this worker cannot count stay as they are: the run then asks for their times.
+    """
+    hours, now_ms = terms.hours, clock.now_ms()
+    assert hours is not None  # noqa: S101  the caller checks it
+    own = {hours.within: policy.within} if isinstance(policy.within, Calendar) else {}
+    try:
+        calendar = worker.calendar(hours.within, own)
+        durations = clock_durations(calendar, hours.open, now_ms, now_ms)
+    except UserError:
+        return terms
+    return counted_terms(terms, durations, now_ms)
 
 
 async def _bound(

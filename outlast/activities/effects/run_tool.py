@@ -556,6 +556,7 @@ async def _waits(worker: WorkerDeps, request: RunTool, made: Attempt) -> Waits:
         dropped=isinstance(request, CleanUp),
         unproven=unproven,
         checks_proofs=made.execution is None or bool(identity.keys),
+        calendar=worker.calendar,
     )
 
 

@@ -80,6 +80,15 @@ def _on_expiry(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> 
     return f"calls that nobody decides run after {after.expires_in}" if runs else ""
 
 
+def _within(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
+    """Other hours, after which calls run or further people may decide, perhaps sooner."""
+    was, now = before.calendar_name, after.calendar_name
+    does_more = after.on_expiry == "approve" or after.escalate
+    if was is None or was == now or not does_more:
+        return ""
+    return f"times count the hours of {now} instead of {was}"
+
+
 def _escalate(before: ApprovalPolicy, after: ApprovalPolicy, _: str | None) -> str:
     """Further people of an escalation, or the same people earlier."""
     changes: dict[str, None] = {}
@@ -189,6 +198,7 @@ _COMPARED: Final[dict[str, Compare]] = {
     "quorum": _quorum,
     "expires_in": _expires_in,
     "on_expiry": _on_expiry,
+    "within": _within,
     "escalate": _escalate,
     "allow": _allow,
     "redact": _redact,

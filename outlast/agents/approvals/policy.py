@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
+from outlast.agents.approvals.hours import within_hours
+from outlast.agents.calendars import Calendar, check_calendar_name
 from outlast.agents.callables import called_with, check_callable
 from outlast.agents.checks import (
     Rule,
@@ -174,6 +176,8 @@ class ApprovalPolicy:
             waits, such as "A colleague checks this."; None: nothing.
         response_schema: JSON Schema of the answer of a `respond` decision; None: a text.
         name: a name of the policy, for reviewers and audits.
+        within: the calendar whose hours count for `expires_in`, `remind_every` and `escalate`, such as
+            `"support-hours"`: its name, or a `Calendar`; None: all hours count.
         tiers: other policies for some calls, the strictest first: the first one whose `when`
             applies holds instead of this one. They judge the arguments of an edit, too.
     """
@@ -199,6 +203,7 @@ class ApprovalPolicy:
     customer_text: str | None = None
     response_schema: JsonObject | None = None
     name: str = ""
+    within: Calendar | str | None = None
     tiers: Sequence["ApprovalPolicy"] = ()
 
     def __post_init__(self) -> None:
@@ -220,6 +225,11 @@ class ApprovalPolicy:
         self._check_response()
 
     def _check_times(self) -> None:
+        if self.within is not None and not self.durations:
+            raise UserError(
+                f"{_place('within')} says which hours count for expires_in, remind_every and escalate, "
+                "but the policy has none of them. Set one, or leave within out."
+            )
         if self.on_expiry != "reject" and self.expires_in is None:
             raise UserError(
                 f"{_place('on_expiry')} is {self.on_expiry!r}, but the policy has no expires_in, "
@@ -277,6 +287,17 @@ class ApprovalPolicy:
                 "allow does not list. Add 'respond' to allow, or leave response_schema out."
             )
 
+    @property
+    def calendar_name(self) -> str | None:
+        """The name of the calendar whose hours count; None if all hours do."""
+        return self.within.name if isinstance(self.within, Calendar) else self.within
+
+    @property
+    def durations(self) -> list[timedelta]:
+        """The durations that the policy has."""
+        own = [one for one in (self.expires_in, self.remind_every) if one is not None]
+        return [*own, *(step.after for step in self.escalate)]
+
     def risk_of(self, tool_effect: str | None) -> Risk:
         """Return the risk of calls; the policy's effect outranks the one that the tool declares."""
         return self.risk or RISK_OF_EFFECT[self.effect or tool_effect]
@@ -308,13 +329,14 @@ class ApprovalPolicy:
         """Return the terms of a request; `possible` are the types of decision that fit the call.
 
         `title` and `labels` are what people call the tool and its arguments.
+        Times that count a calendar's hours are not in them yet: see `agents/approvals/hours.py`.
         """
         risk = self.risk_of(tool_effect)
         audience = cast("Audience | None", self.audience)
         allow = possible if self.allow is None else self.allow
         if self.takeover:
             allow = [one for one in allow if one in WITHOUT_ARGUMENTS]
-        return ApprovalTerms(
+        terms = ApprovalTerms(
             effect=self.effect or tool_effect,
             risk=risk,
             audience=records.ANYBODY if audience is None else audience.record,
@@ -337,6 +359,7 @@ class ApprovalPolicy:
             headline=self.headline or "",
             labels=labels,
         )
+        return terms if self.calendar_name is None else within_hours(terms, self.calendar_name)
 
     def check_fits(
         self,
@@ -466,6 +489,11 @@ def _steps(place: str, value: object) -> tuple[Escalation, ...]:
     return tuple(sorted(cast("Sequence[Escalation]", value), key=lambda step: step.after))
 
 
+def _calendar(place: str, value: object) -> None:
+    if not isinstance(value, Calendar):
+        check_calendar_name(place, value)
+
+
 def _tiers(place: str, value: object) -> tuple[ApprovalPolicy, ...]:
     for tier in check_list(place, value):
         if not isinstance(tier, ApprovalPolicy):
@@ -510,6 +538,7 @@ _FIELD_CHECKS: Final[dict[str, Rule]] = {
     "reason": check_name,
     "customer_text": _check_customer_text,
     "response_schema": _check_schema,
+    "within": _calendar,
     "tiers": _tiers,
 }
 """Refuse a value, and return the form in which policies keep it; None: as it is."""

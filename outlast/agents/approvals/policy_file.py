@@ -15,6 +15,12 @@
     [group.billing]                  # people who belong to a group, in the code's policies, too
     subjects = ["ann", "bob"]
 
+    [calendar.support-hours]         # hours that count for `within = "support-hours"`
+    zone = "Europe/Berlin"
+    hours = { mon-thu = "9:00-17:00", fri = ["9:00-12:00", "13:00-15:00"] }
+    holidays = [2026-12-25]
+    half_days = { 2026-12-24 = "9:00-12:00" }
+
     [fallback]                       # what follows every agent's first model, where it does not answer
     models = ["gpt-5.5", "litellm/anthropic/claude-sonnet-4-5"]
     [agent.Desk.fallback]            # that of one agent; none with []
@@ -25,6 +31,7 @@ a person. A table changes the keys that it names and no others, and needs `loose
 what the policy did not allow. Mistakes are reported with their line and column, all at once.
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +55,7 @@ from outlast.agents.approvals.policy import (
     policy_of,
 )
 from outlast.agents.argument_names import near_name
+from outlast.agents.calendars import Calendar, check_calendar_name, find_calendar
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import is_list, is_object
@@ -69,7 +77,8 @@ Key: TypeAlias = tuple[PointKind, str, str]
 _POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy) if one.name != "binds"]  # code
 KEYS: Final = ["needs_approval", *_POLICY_KEYS, "loosens"]
 _TIER_KEYS: Final = [name for name in _POLICY_KEYS if name != "tiers"]
-_TABLES: Final = ["tool", "handoff", "answer", "agent", "group", "fallback"]
+_TABLES: Final = ["tool", "handoff", "answer", "agent", "group", "calendar", "fallback"]
+_CALENDAR_KEYS: Final = ["zone", "hours", "holidays", "half_days"]
 _OF_AGENT: Final = ["tool", "handoff", "answer", "fallback"]
 _DURATIONS: Final = "a duration such as '90s', '45m', '2h' or '3d'"
 
@@ -207,6 +216,7 @@ class ApprovalFile:
     Attributes:
         fallbacks: the names of the models that follow an agent's first one, by the agent's name;
             those of every agent have an empty name.
+        calendars: the calendars of the file, by name.
     """
 
     source: str
@@ -215,6 +225,7 @@ class ApprovalFile:
     groups: Mapping[str, tuple[str, ...]] = field(init=False)
     loosening: frozenset[str] = field(init=False)
     fallbacks: Mapping[str, tuple[str, ...]] = field(init=False)
+    calendars: Mapping[str, Calendar] = field(init=False)
 
     def __post_init__(self) -> None:
         try:
@@ -228,6 +239,7 @@ class ApprovalFile:
         object.__setattr__(self, "groups", reader.groups)
         object.__setattr__(self, "loosening", frozenset(reader.loosening))
         object.__setattr__(self, "fallbacks", reader.fallbacks)
+        object.__setattr__(self, "calendars", reader.calendars)
 
     @classmethod
     def load(cls, path: str | Path) -> "ApprovalFile":
@@ -389,6 +401,17 @@ class ApprovalFile:
         return reader.lines()
 
 
+def calendar_of_file(name: str) -> Calendar:
+    """Return a calendar of the operators' file that `OUTLAST_APPROVALS` names.
+
+    Raises:
+        UserError: it has no such calendar, or there is no file.
+    """
+    check_calendar_name("within", name)
+    place = os.environ.get(ENVIRONMENT_VARIABLE)
+    return find_calendar(name, ApprovalFile.load(place).calendars if place else {})
+
+
 class _FileReader:
     """Collects the entries and the mistakes of a file."""
 
@@ -399,6 +422,7 @@ class _FileReader:
         self.groups: dict[str, tuple[str, ...]] = {}
         self.loosening: set[str] = set()
         self.fallbacks: dict[str, tuple[str, ...]] = {}
+        self.calendars: dict[str, Calendar] = {}
 
     def raise_problems(self) -> None:
         if self._problems:
@@ -418,6 +442,7 @@ class _FileReader:
 
     def entries(self, read: JsonObject) -> Iterator[FilePolicy]:
         self.groups = self._read_groups(read.get("group", {}))
+        self._read_calendars(read.get("calendar", {}))
         for name, tables in read.items():
             if name not in _TABLES:
                 self.add((name,), _unknown("table", name, _TABLES))
@@ -425,7 +450,7 @@ class _FileReader:
                 yield from self._of_agents(tables)
             elif name == "fallback":
                 self._read_fallback("", (name,), tables)
-            elif name != "group":
+            elif name not in {"group", "calendar"}:
                 yield from self._of_kind(cast("PointKind", name), tables)
 
     def _read_groups(self, groups: object) -> dict[str, tuple[str, ...]]:
@@ -443,6 +468,18 @@ class _FileReader:
             people = partial(names_of, "Audience(subjects=...)", table.get("subjects", ()))
             found[name] = self._checked(path, people) or ()
         return found
+
+    def _read_calendars(self, calendars: object) -> None:
+        for name, table in self._tables(("calendar",), calendars):
+            path = ("calendar", name)
+            wrong = [key for key in table if key not in _CALENDAR_KEYS]
+            for key in wrong:
+                self.add((*path, key), _unknown("key", key, _CALENDAR_KEYS))
+            if missing := [key for key in ("zone", "hours") if key not in table]:
+                self.add(path, f"{_title(path)} needs {' and '.join(missing)}.")
+            elif not wrong:
+                found = self._checked(path, partial(Calendar, name, **table))
+                self.calendars |= {} if found is None else {name: found}
 
     def _read_fallback(self, agent: str, path: tuple[str, ...], table: object) -> None:
         header = ".".join(path)
@@ -559,7 +596,8 @@ class _FileReader:
             self.add(path, f"when: {error.message}.", place)
         except UserError as error:
             found = re.match(
-                r"(?:ApprovalPolicy|Audience|Escalation)\((\w+)=\.\.\.\)", error.message
+                r"(?:ApprovalPolicy|Audience|Escalation|Calendar)\((?:[^()]*, )?(\w+)=\.\.\.\)",
+                error.message,
             )
             key = found[1] if found else ""
             at = path if key in path else (*path, key)
@@ -759,7 +797,7 @@ def _missing(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def _without_class(message: str) -> str:
-    return re.sub(r"\b[A-Z]\w+\((\w+)=\.\.\.\)", r"\1", message)
+    return re.sub(r"\b[A-Z]\w+\((?:[^()]*, )?(\w+)=\.\.\.\)", r"\1", message)
 
 
 def _reader_of(source: str, text: str) -> _FileReader:

@@ -24,6 +24,7 @@ from outlast.agents.checks import (
 )
 from outlast.agents.config.fallback_model import check_models, choices_of
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.reply_times import ReplyTimes
 from outlast.agents.config.session_input import (
     ReasoningItemIdPolicy,
     SessionInputCallback,
@@ -242,6 +243,7 @@ class RunConfig:
         budgets: what the run may spend before a person decides whether it goes on.
         resolved_stays_open: how long a conversation that a person has resolved waits for another
             word of the customer before it ends, to a year; default 3 days.
+        reply_times: how soon a person replies in a conversation that is held or assigned.
     """
 
     model: Any = None
@@ -281,6 +283,7 @@ class RunConfig:
     takeover: ApprovalPolicy | None = None
     budgets: Sequence[Budget] | None = None
     resolved_stays_open: timedelta | None = None
+    reply_times: ReplyTimes | None = None
 
     def __new__(cls, **settings: Any) -> Self:
         """Refuse unknown fields; the message says where some of them belong."""

@@ -72,6 +72,7 @@ CONFIG_FIELDS: dict[str, str] = {
     "heartbeat_ms": "heartbeat_timeout",
     "stream_interval_ms": "stream_interval",
     "resolved_stays_ms": "resolved_stays_open",
+    "reply_times": "reply_times",
     "takeover": "takeover",
     "budgets": "budgets",
     "session_settings": "session_settings",
@@ -99,6 +100,8 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None, name_of: Name
         settings["stream_interval_ms"] = round(config.stream_interval.total_seconds() * 1000)
     if config.resolved_stays_open is not None:
         settings["resolved_stays_ms"] = round(config.resolved_stays_open.total_seconds() * 1000)
+    if config.reply_times is not None:
+        settings["reply_times"] = _sparse(config.reply_times.record)
     if config.takeover is not None:
         settings["takeover"] = _sparse(config.takeover.terms("external_reversible"))
     if config.budgets:

@@ -1,16 +1,18 @@
 """What a tool waits for outside of its run: a webhook, a reply, the end of a job."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
 
+from outlast.agents.calendars import Calendar, check_calendar_name, find_calendar
 from outlast.agents.callables import AwaitableResult
 from outlast.agents.checks import InvalidType
 from outlast.agents.errors import UserError, WaitDropped, WaitTimeout
 from outlast.agents.user_types import schema_errors
+from outlast.edges.clock import now
 from outlast.loop.calls import Arrival, OnWaitEnd, OutsideWait
 from outlast.loop.values import Json, JsonObject
 
@@ -52,6 +54,7 @@ class Waits:
         dropped: the call is dropped, and the tool runs to end what it began.
         unproven: why an arrival is no signed delivery that counts, by the names of the waits.
         checks_proofs: whether the worker can check signed deliveries; in memory, all of them count.
+        calendar: finds a calendar of the worker by its name.
     """
 
     arrivals: tuple[Arrival, ...] = ()
@@ -60,10 +63,38 @@ class Waits:
     dropped: bool = False
     unproven: Mapping[str, str] = field(default_factory=dict[str, str])
     checks_proofs: bool = True
+    calendar: Callable[[str], Calendar] = find_calendar
 
     def arrival(self, name: str) -> Arrival | None:
         """Return what came of a wait; None if it has not ended."""
         return next((one for one in self.arrivals if one.name == name), None)
+
+    def counted(
+        self, name: str, timeout: timedelta | None, within: Calendar | str | None
+    ) -> timedelta | None:
+        """Return how long a time in hours of a calendar lasts by the clock, from the first wait on.
+
+        Raises:
+            UserError: there is no such calendar, no time, or it does not end within three years.
+        """
+        if within is None:
+            return timeout
+        _check_duration(name, "timeout", timeout, timedelta())
+        if timeout is None:
+            raise UserError(
+                f"wait_for({name!r}): within= says which hours of timeout= count. Set it."
+            )
+        is_name = not isinstance(cast("object", within), Calendar)
+        if is_name:
+            check_calendar_name(f"wait_for({name!r}): within", within)
+        calendar = self.calendar(cast("str", within)) if is_name else cast("Calendar", within)
+        start, key = now(), f"{name}: {timeout} within {calendar.name}"
+        # The tool runs again while it waits: the time does not begin anew.
+        lasts = self.done.get(key)
+        if not isinstance(lasts, int):
+            lasts = (calendar.after(start, timeout) - start) // timedelta(milliseconds=1)
+            self.done[key] = lasts
+        return timedelta(milliseconds=lasts)
 
 
 class Wait(AwaitableResult, Generic[T_co]):

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
+from outlast.agents.calendars import Calendar
 from outlast.agents.callables import call
 from outlast.agents.checks import check_printable
 from outlast.agents.context.wait_address import WaitAddress
@@ -356,6 +357,7 @@ class ToolContext(RunContextWrapper[TContext]):
         every: timedelta | None = None,
         cleanup: bool = False,
         signed: bool = False,
+        within: Calendar | str | None = None,
     ) -> Wait[T]: ...
 
     @overload
@@ -371,6 +373,7 @@ class ToolContext(RunContextWrapper[TContext]):
         every: timedelta | None = None,
         cleanup: bool = False,
         signed: bool = False,
+        within: Calendar | str | None = None,
     ) -> Wait[Any]: ...
 
     def wait_for(  # noqa: PLR0913  the options of a wait
@@ -385,6 +388,7 @@ class ToolContext(RunContextWrapper[TContext]):
         every: timedelta | None = None,
         cleanup: bool = False,
         signed: bool = False,
+        within: Calendar | str | None = None,
     ) -> Wait[Any]:
         """Wait for something outside of the run, for days if need be, without a worker.
 
@@ -407,11 +411,10 @@ class ToolContext(RunContextWrapper[TContext]):
                 agent can answer; what is delivered after that is refused.
             every: run the tool again every so often, at least a second, so that it can look for
                 itself while nothing is delivered. The `timeout` counts from the first wait.
-            cleanup: if the call is dropped, such as when the run is cancelled or a message
-                interrupts it, run the tool once more: its wait then raises `WaitDropped`, and the
-                tool ends what it began outside. What it returns goes nowhere.
-            signed: only deliveries count that a process with an identity key has signed. The worker
-                checks them before the tool reads the value.
+            cleanup: run the tool once more if the call is dropped, such as when the run is cancelled:
+                its wait then raises `WaitDropped`, and the tool ends what it began outside.
+            signed: only deliveries count that a process with an identity key has signed.
+            within: the calendar whose hours count for `timeout`, or its name at the worker.
 
         Returns:
             The wait: return it or await it; with `every`, `cleanup` or `signed`, await it.
@@ -423,7 +426,7 @@ class ToolContext(RunContextWrapper[TContext]):
         """
         wait, adapter = outside_wait(
             name,
-            timeout,
+            waits_of(self).counted(name, timeout, within),
             schema,
             default,
             ask=ask,

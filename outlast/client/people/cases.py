@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from outlast.agents.approvals.policy_file import calendar_of_file
+from outlast.agents.calendars import Calendar
 from outlast.agents.checks import check_printable
 from outlast.agents.errors import UserError
 from outlast.client.people.actions import By, People, person_of
 from outlast.contract import names, records
-from outlast.edges.clock import now_ms
+from outlast.edges.clock import ms_of, now, now_ms
 from outlast.loop.actions import CaseAction, CaseDeed, RatingRecord, fields_of
 from outlast.views.mentions import mention_tag, mention_tags
 
@@ -95,18 +97,22 @@ class Cases(People):
         """
         return await self._act("reopen", by)
 
-    async def snooze(self, until: datetime | timedelta, *, by: By) -> CaseReceipt:
+    async def snooze(
+        self, until: datetime | timedelta, *, by: By, within: Calendar | str | None = None
+    ) -> CaseReceipt:
         """Put a conversation off; it comes back then, or with the customer's next word.
 
         Args:
             until: when, as a time with a zone or as a duration from now.
             by: who puts it off.
+            within: the calendar whose hours count for a duration, or its name in the operators' file
+                that `OUTLAST_APPROVALS` names; None: all hours count.
 
         Raises:
-            UserError: the time has no zone or has passed, something still waits for an answer, the
+            UserError: the time has no zone or has passed, the calendar is not there, something still waits for an answer, the
                 run has ended, or this person may not do it.
         """
-        return await self._act("snooze", by, until_ms=_time_ms(until))
+        return await self._act("snooze", by, until_ms=_time_ms(until, within))
 
     async def tag(self, *tags: str, by: By, remove: tuple[str, ...] = ()) -> CaseReceipt:
         """Add tags, by which people find the conversation, and remove others.
@@ -123,6 +129,16 @@ class Cases(People):
             UserError: there is no id, the run has ended, or this person may not do it.
         """
         return await self._act("link", by, add=run_ids, remove=tuple(remove))
+
+    async def recount(self, *, by: By) -> CaseReceipt:
+        """Count the times of open requests anew, because the hours of a calendar have changed.
+
+        Only those count whose policy has `within=`. A worker with the new calendar has to run.
+
+        Raises:
+            UserError: the run has ended, or this person may not do it.
+        """
+        return await self._act("recount", by)
 
     async def rate(self, score: int, text: str = "") -> None:
         """Keep what the customer thinks of the conversation; the newest rating counts.
@@ -164,7 +180,14 @@ def _time(at_ms: int | None) -> datetime | None:
     return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
-def _time_ms(until: datetime | timedelta) -> int:
+def _time_ms(until: datetime | timedelta, within: Calendar | str | None = None) -> int:
+    if within is not None:
+        if not isinstance(until, timedelta):
+            raise UserError(
+                f"snooze(within=...) counts the hours of a timedelta, not of {until!r:.80}."
+            )
+        calendar = within if isinstance(within, Calendar) else calendar_of_file(within)
+        return ms_of(calendar.after(now(), until))
     if isinstance(until, timedelta):
         return now_ms() + round(until.total_seconds() * 1000)
     is_time = isinstance(cast("object", until), datetime)

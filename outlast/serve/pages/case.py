@@ -79,6 +79,12 @@ async def _reopen(asked: DeskRequest, form: Form) -> str:
     return ""
 
 
+async def _recount(asked: DeskRequest, form: Form) -> str:
+    del form
+    await asked.handle.recount(by=asked.person)
+    return ""
+
+
 async def _snooze(asked: DeskRequest, form: Form) -> str:
     end = _end(form)
     await asked.handle.snooze(end, by=asked.person)
@@ -124,6 +130,7 @@ DEEDS: Final[dict[CaseDeed, Deed]] = {
     "comment": _comment,
     "resolve": _resolve,
     "reopen": _reopen,
+    "recount": _recount,
     "snooze": _snooze,
     "tag": _tag,
     "link": _link,

@@ -11,6 +11,7 @@ from openai import AsyncOpenAI
 from outlast.agents.approvals.budget import Budget
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.reply_times import ReplyTimes
 from outlast.agents.config.run_config import (
     CallModelData,
     ModelInputData,
@@ -109,6 +110,7 @@ EVERYTHING: dict[str, Any] = {
     "takeover": ApprovalPolicy(audience="support"),
     "budgets": [Budget(tokens=50_000)],
     "resolved_stays_open": timedelta(days=1),
+    "reply_times": ReplyTimes(first=timedelta(hours=1)),
 }
 
 

@@ -68,6 +68,7 @@ TALKS_TO_A_SERVER = {
     "cancel",
     "doctor",
     "worker",
+    "policy apply",
     "policy try",
     *(
         f"schedule {verb}"

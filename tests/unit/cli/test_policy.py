@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.calendars import Calendar
+from outlast.agents.tools.function_tool import function_tool
+from outlast.client.handle import RunHandle
 from outlast.client.start.runner import Runner
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Invoke, Open
+from tests.workflow.test_long_runs import true_in_the_end
 
 FILE = """\
 [tool.refund]
@@ -200,4 +206,85 @@ async def test_a_file_is_tried_on_past_runs(
     assert done.exit_code == 0
     assert "1 runs, since 30d." in done.stderr
     assert "Limited to 1 runs" in done.stderr
+    await handle.cancel()
+
+
+# --- Calendars -------------------------------------------------------------------------------------
+
+HOURS = """\
+[calendar.support-hours]
+zone = "Europe/Berlin"
+hours = { mon-fri = "9:00-17:00" }
+
+[tool.refund]
+expires_in = "8h"
+within = "support-hours"
+
+[tool.look_up]
+within = "support-hours"
+"""
+
+
+async def test_a_file_says_whose_hours_count(cli: Invoke, tmp_path: Path) -> None:
+    place = tmp_path / "approvals.toml"
+    place.write_text(HOURS, encoding="utf-8")
+    done = await cli("policy", "check", str(place))
+    assert done.exit_code == 0
+    shown = " ".join(done.stdout.split())
+    assert "rejected after 8h of support-hours" in shown
+    assert "as in the code, within support-hours" in shown
+    assert "calendars: support-hours (Europe/Berlin)" in done.stderr
+    done = await cli("policy", "check", str(place), "--json")
+    assert json.loads(done.stdout)["calendars"] == ["support-hours"]
+
+    place.write_text(HOURS.replace("Europe/Berlin", "Europe/\\u001b[31mBonn"), encoding="utf-8")
+    done = await cli("policy", "check", str(place))
+    assert done.exit_code == 2
+    assert ":2:1: zone: this process knows no time zone" in done.stderr
+    assert "\x1b[31m" not in done.stderr
+
+
+def clerk() -> Agent[Any]:
+    """An agent whose refunds expire in hours of a calendar, and whose looks do not."""
+    hours = Calendar("support-hours", zone="UTC", hours={"mon-sun": "0:00-24:00"})
+
+    @function_tool(
+        needs_approval=ApprovalPolicy(expires_in=8 * 3600, within=hours, unverified="allow")
+    )
+    def refund() -> str:
+        """Refund."""
+        return "paid"
+
+    @function_tool(needs_approval=True)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    return Agent[Any](name="Helper", tools=[refund, look])
+
+
+async def test_open_requests_are_counted_anew(cli: Invoke, client: Client, open_desk: Open) -> None:
+    agent = clerk()
+    model = ScriptedModel([call("refund", "c1"), call("look", "c2")], "Done.")
+    queue = await open_desk(model, agent)
+    handle = await Runner.start(agent, "Refund it.", client=client, task_queue=queue)
+    await handle.wait(lambda run: len(run.pending_approvals) == 2)
+
+    done = await cli("policy", "apply", "--within", "nights", "--json")
+    assert json.loads(done.stdout) == {"counted": [], "refused": [], "unread_runs": 0}
+
+    async def is_counted() -> bool:  # visibility lags behind
+        done = await cli("policy", "apply", "--json")
+        assert done.exit_code == 0
+        return {"run_id": handle.id, "requests": ["a1"]} in json.loads(done.stdout)["counted"]
+
+    await true_in_the_end(is_counted)
+    done = await cli("policy", "apply", "--within", "support-hours")
+    assert "counted anew" in done.stderr
+    done = await cli("policy", "apply", "--by", "mallory")
+    assert "needs proof of who decides" in done.stderr
+    state = await RunHandle(client, handle.id).state()
+    assert state.approvals[0].terms.hours is not None
+    shown = await cli("inbox", "show", handle.id, "a1")
+    assert "its times count the hours of support-hours only" in " ".join(shown.stdout.split())
     await handle.cancel()

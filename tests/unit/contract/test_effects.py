@@ -26,6 +26,7 @@ LINES = {
     "offload_items": "store the content of items 0 to 1",
     "keep_line_open": "On the line: phone call",
     "notify_people": "notify people: held",
+    "count_hours": "count the hours of support-hours",
 }
 
 

@@ -37,6 +37,7 @@ WHAT = {
     "offload_items": "Storing content outside of the run",
     "keep_line_open": "The line l1",
     "notify_people": "The notification of people",
+    "count_hours": "The count of a calendar's hours",
 }
 DEFAULT = {
     "prepare_run": failures.USER_ERROR,
@@ -53,6 +54,7 @@ DEFAULT = {
     "offload_items": failures.CONTENT_UNAVAILABLE,
     "keep_line_open": failures.MODEL_CALL_FAILED,
     "notify_people": failures.INTERNAL,
+    "count_hours": failures.USER_ERROR,
 }
 
 

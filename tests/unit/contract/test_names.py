@@ -68,6 +68,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.UPDATE_ATTACH_LINE: "attach_line",
         names.ACTIVITY_LINE: "keep_line_open",
         names.ACTIVITY_NOTIFY: "notify_people",
+        names.ACTIVITY_HOURS: "count_hours",
         names.UPDATE_SEND: "send",
         names.QUERY_STATE: "state",
         names.QUERY_TRANSCRIPT: "transcript",

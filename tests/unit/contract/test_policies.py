@@ -196,6 +196,7 @@ def test_the_default_policies_are_those_of_the_reference() -> None:
     } == {
         "MODEL": (600_000, 10, 60_000, False),
         "PREPARE": (10_000, 3, ExecutionOptions().maximum_interval_ms, True),
+        "HOURS": (10_000, 5, ExecutionOptions().maximum_interval_ms, True),
         "LOAD": (60_000, 5, ExecutionOptions().maximum_interval_ms, False),
         "CHECK": (
             300_000,

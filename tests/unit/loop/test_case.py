@@ -227,6 +227,7 @@ def act(**fields: Any) -> tuple[str, str, JsonObject]:
             "tag vip; no tag old",
         ),
         ({"do": "link", "add": ("support-7",)}, "link support-7", "link support-7"),
+        ({"do": "recount"}, "times counted anew", "times counted anew"),
     ],
 )
 def test_the_audit_and_the_stream_say_what_was_done(

@@ -80,4 +80,5 @@ def test_each_kind_of_effect_says_what_it_is() -> None:
         "offload_items",
         "keep_line_open",
         "notify_people",
+        "count_hours",
     ]

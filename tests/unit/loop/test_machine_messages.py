@@ -7,6 +7,7 @@ from outlast.loop.effects import (
     CancelResponse,
     CheckInput,
     CompactView,
+    CountHours,
     FinalizeAnswer,
     KeepLineOpen,
     NotifyPeople,
@@ -50,7 +51,7 @@ def finish_turn(play: Play) -> None:  # noqa: C901  a row for each effect
                 play.saved()
             case RunTool():
                 play.returns(effect.call_id)
-            case OffloadItems() | CompactView() | CancelResponse():
+            case OffloadItems() | CompactView() | CancelResponse() | CountHours():
                 raise AssertionError("nothing here is large, or in the background")
 
 
