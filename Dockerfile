@@ -13,13 +13,13 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.13-slim
 # What the roles need; no server for development is among it.
-ARG EXTRAS=blobs,cli,encrypt,identity,mcp,monitor,otel,serve,speed
+ARG EXTRAS=blobs,cli,encrypt,identity,mcp,monitor,otel,search,serve,speed
 COPY --from=wheel /wheels /wheels
 # A volume that is mounted at one of the folders gets its owner.
 RUN pip install --no-cache-dir "$(echo /wheels/outlast-*.whl)[${EXTRAS}]" \
     && useradd --no-create-home --home-dir /tmp --uid 10001 outlast \
-    && mkdir -p /data /archive /keys/desk /keys/worker \
-    && chown -R outlast /data /archive /keys
+    && mkdir -p /data /archive /search /keys/desk /keys/worker \
+    && chown -R outlast /data /archive /search /keys
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /app
 COPY examples examples

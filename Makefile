@@ -34,7 +34,7 @@ SDK_PACKAGES := $(CURDIR)/.venv-sdk-packages
 # The environment of each is .venv-VERSION.
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14
 # What tests need beside the dependencies of the package.
-EXTRAS := $(addprefix --extra ,blobs cli dev encrypt evals identity mcp mongodb monitor otel realtime redis serve slack speed sqlalchemy viz)
+EXTRAS := $(addprefix --extra ,blobs cli dev encrypt evals identity mcp mongodb monitor otel realtime redis search serve slack speed sqlalchemy viz)
 LITELLM_TOOL := litellm[proxy]==1.106.2
 # Phoenix, which shows traces of agents, and a collector that is built from its Go modules.
 PHOENIX := $(CURDIR)/.venv-phoenix

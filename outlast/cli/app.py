@@ -12,7 +12,18 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import archive, evals, identity, keys, policy, schedule, team, terminal
+from outlast.cli import (
+    archive,
+    case,
+    evals,
+    identity,
+    keys,
+    policy,
+    schedule,
+    search_index,
+    team,
+    terminal,
+)
 from outlast.cli.aside import set_aside, take_back
 from outlast.cli.audit import audit
 from outlast.cli.bulk import approve_all, reject_all
@@ -139,6 +150,13 @@ _add(inboxes, "Look", show=inbox_show)
 _add(inboxes, "Decide", approve, edit, reject, respond, ask, withdraw, approve_all, reject_all)
 _add(inboxes, "Work on a request", claim, unclaim)
 
+cases: Final = typer.Typer(
+    help="Share a conversation among colleagues: whose it is, and how it stands.",
+    no_args_is_help=True,
+)
+_add(cases, "Whose it is", case.assign, case.tag, case.link)
+_add(cases, "How it stands", case.resolve, case.reopen, case.snooze, case.comment)
+
 evaluations: Final = typer.Typer(
     help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True
 )
@@ -181,7 +199,15 @@ _add(archives, "Archive", archive.status, archive.verify, list=archive.list_arch
 _add(archives, "Archive", archive.run, archive.compare, archive.delete)
 app.add_typer(archives, name="archive", rich_help_panel="Runs")
 
+searches: Final = typer.Typer(
+    help="Find conversations by their words, in an index.", no_args_is_help=True
+)
+_add(searches, "Search", search_index.find, search_index.status)
+_add(searches, "Search", search_index.run, search_index.rebuild)
+app.add_typer(searches, name="search", rich_help_panel="Runs")
+
 app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")
+app.add_typer(cases, name="case", rich_help_panel="Approvals")
 app.add_typer(policies, name="policy", rich_help_panel="Approvals")
 app.add_typer(identities, name="identity", rich_help_panel="Approvals")
 app.add_typer(api_keys, name="keys", rich_help_panel="Approvals")

@@ -16,6 +16,7 @@ from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.durations import length_option
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.process_log import log_to_standard_error
+from outlast.cli.search_index import Index, index_at
 from outlast.cli.signals import stop_requested
 from outlast.cli.terminal import Column
 from outlast.edges.rendering import counted, named, rough, shown_time
@@ -281,9 +282,10 @@ async def delete(
     every_run: bool = False,
     by: str | None = None,
     yes: bool = False,
+    search_index: Index = None,
     place: Place = None,
 ) -> None:
-    """Delete runs on request: from the server, from the archive, and the items of their sessions.
+    """Delete runs on request: from server, archive and index of search, with the items of sessions.
 
     A session that other runs use stays. A tombstone stays: who asked, when, and digests of what was
     removed. Runs must have ended.
@@ -319,6 +321,7 @@ async def delete(
         references=config.get("references", ()),
         keep_sessions=keep_sessions,
         every_run=every_run,
+        search=index_at(search_index),
     )
     made = await _deleted(deletion, run_id, person, yes=yes)
     if caller.as_json:

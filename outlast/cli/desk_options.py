@@ -78,6 +78,8 @@ class TeamOptions:
         role (GROUP=ROLES[@SCOPE]): What a group may do: viewer, decider, operator. After an @, for
             which runs: such as acme=viewer,decider@tenant:acme, or @agent:NAME, or @team:GROUP; +
             joins several. Repeatable; the group * is everybody who can log in.
+        search_index (PLACE): The index of search, which `outlast search run` feeds: a file, or
+            postgresql://HOST/DATABASE. Default: OUTLAST_SEARCH_INDEX, or no search.
         origin (ADDRESS): Another site whose pages may call the API with a customer's token.
             Repeatable.
     """
@@ -97,6 +99,7 @@ class TeamOptions:
     groups_header: Annotated[str, _login()] = "X-Forwarded-Groups"
     role: Annotated[Texts, _login()] = None
     origin: Texts = None
+    search_index: str | None = None
 
     @property
     def has_login(self) -> bool:

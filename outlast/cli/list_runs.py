@@ -6,6 +6,7 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
+from outlast.cli.case import whose
 from outlast.cli.durations import past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
@@ -52,6 +53,10 @@ async def list_runs(
     agent: AgentName = None,
     waiting: bool = False,
     customer: str | None = None,
+    assignee: str | None = None,
+    team: str | None = None,
+    tag: str | None = None,
+    attention: bool = False,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -70,21 +75,27 @@ async def list_runs(
     Command line:
         waiting: Only runs that wait for a person's approval.
         customer: Only runs for the customer with this id.
+        assignee: Only conversations that are assigned to this person.
+        team: Only conversations that are assigned to this team.
+        tag: Only conversations with this tag; `@name` for those that mention a colleague.
+        attention: Only what needs attention: overdue, failed, unanswered, or without a worker.
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
     """
-    from outlast.cli import listed_costs
     from outlast.client import runs
 
     client = (await caller.connect()).client
-    begins = None if since is None else past_time(since, now())
     criteria = runs.RunFilter(
         status=status,
         agent=agent,
         waiting=waiting,
         customer=customer,
+        assignee=assignee,
+        team=team,
+        tag=tag,
+        attention=attention,
         nested=by is None,
-        since=begins,
+        since=None if since is None else past_time(since, now()),
     )
     async with terminal.waiting(terminal.err(), "listing runs"):
         found = await runs.find_runs(client, criteria, limit=limit)
@@ -94,16 +105,29 @@ async def list_runs(
         reads = by is not None or (is_short if costs is None else costs)
         rows = await runs.with_costs(client, found) if reads else found
         rows = await runs.with_tenants(client, rows) if by == "tenant" else rows
+    _show(caller, rows, by, reads=reads)
+    _say_rest(caller, len(rows) == limit, by, limit, is_left_out=not reads and costs is None)
+
+
+def _say_rest(
+    caller: Caller, is_full: bool, by: GroupedBy | None, limit: int, *, is_left_out: bool
+) -> None:
+    if is_full and not (caller.as_json and by is None):
+        say_limit(limit)
+    if is_left_out:
+        terminal.say(terminal.err(), _COSTS_LEFT_OUT)
+
+
+def _show(caller: Caller, rows: "list[ListedRun]", by: GroupedBy | None, *, reads: bool) -> None:
+    from outlast.cli import listed_costs
+
     if by is not None:
         listed_costs.show(caller, rows, by)
-    else:
-        caller.show_list(_COLUMNS, rows, _NOTHING)
-        if rows and reads and not caller.as_json:
-            listed_costs.show_sum(rows)
-    if len(rows) == limit and not (caller.as_json and by is None):
-        say_limit(limit)
-    if not reads and costs is None:
-        terminal.say(terminal.err(), _COSTS_LEFT_OUT)
+        return
+    is_shared = any(run.assignee or run.team for run in rows)
+    caller.show_list((*_COLUMNS, _ASSIGNED) if is_shared else _COLUMNS, rows, _NOTHING)
+    if rows and reads and not caller.as_json:
+        listed_costs.show_sum(rows)
 
 
 async def _with_archived(
@@ -137,4 +161,8 @@ _COLUMNS: "tuple[Column[ListedRun], ...]" = (
     Column(
         "TOOK", lambda run: rough((run.closed or now()) - run.started), numbers=True, left_out=1
     ),
+)
+
+_ASSIGNED: "Column[ListedRun]" = Column(
+    "ASSIGNED TO", lambda run: whose(run.assignee, run.team) or "-", widest=32, left_out=7
 )

@@ -18,6 +18,7 @@ from outlast.cli.described import described
 from outlast.cli.desk_options import TeamOptions, api_keys
 from outlast.cli.keys import key_file
 from outlast.cli.process_log import log_to_standard_error
+from outlast.cli.search_index import index_at
 from outlast.cli.signals import EndOfInput, stop_requested
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def _options(
         "api_keys_file": key_file(),
         "url": team.url or "",
         "origins": team.origin or (),
+        "search_index": index_at(team.search_index),
         "temporal_ui": os.environ.get("OUTLAST_UI_URL") or connection.ui_url or "",
     }
 

@@ -12,6 +12,11 @@ from outlast.client.runs import ListedRun as ListedRun
 from outlast.client.runs import RunFilter as RunFilter
 from outlast.client.runs import RunPage as RunPage
 from outlast.client.runs import list_runs as list_runs
+from outlast.client.search import Fed as Fed
+from outlast.client.search import SearchFeed as SearchFeed
+from outlast.client.search import rebuild_index as rebuild_index
+from outlast.client.search import search_conversations as search_conversations
+from outlast.client.search import search_status as search_status
 from outlast.client.start.options import RunOptions as RunOptions
 from outlast.client.start.runner import Runner as Runner
 from outlast.client.teams import Team as Team

@@ -29,6 +29,7 @@ from outlast.client.transport.outages import patience_of, retry_during_outage
 from outlast.contract import names
 from outlast.contract.names import ListedStatus
 from outlast.contract.searchability import searchable
+from outlast.edges import clock
 from outlast.loop.approvals import Risk
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -51,6 +52,12 @@ LARGEST_PAGE: Final = 1_000
 
 READ_SECONDS: Final = 10
 """The time limit for reading the history of one run."""
+
+FAILED_FOR: Final = timedelta(days=3)
+"""For how long a run that failed needs attention."""
+
+_RETRY: Final = "retry: "
+"""How `waits_for` begins where the last question has no answer."""
 
 _CLOSED: Final = {
     "completed": ("Completed",),
@@ -78,6 +85,10 @@ class RunFilter:
         nested: whether runs nested in others are listed, too.
         tenant: the tenant that the run belongs to.
         customer: the id of the person for whom the run works.
+        assignee: the person that the conversation is assigned to.
+        team: the team that the conversation is assigned to.
+        tag: a tag of the conversation.
+        attention: whether the run needs attention: see `ListedRun.attention`.
         group: a group, or a person, who may decide what the run waits for, and not everybody may.
         risk: the highest risk of what the run waits for.
         due_before: only runs with a request that expires or goes to further people before this
@@ -97,6 +108,10 @@ class RunFilter:
     nested: bool = True
     tenant: str | None = None
     customer: str | None = None
+    assignee: str | None = None
+    team: str | None = None
+    tag: str | None = None
+    attention: bool = False
     group: str | None = None
     risk: Risk | None = None
     due_before: datetime | None = None
@@ -120,6 +135,10 @@ class RunFilter:
             and (self.nested or not run.is_nested)
             and (self.tenant is None or run.tenant == searchable(self.tenant))
             and (not self._customers or run.customer in self._customers)
+            and (self.assignee is None or run.assignee == searchable(self.assignee))
+            and (self.team is None or run.team == searchable(self.team))
+            and (self.tag is None or searchable(self.tag) in run.tags)
+            and (not self.attention or bool(run.attention(clock.now())))
             and (self.group is None or searchable(self.group) in run.people)
             and (self.since is None or run.closed is None or run.closed >= self._since)
             and any_covers(
@@ -186,6 +205,7 @@ class RunFilter:
             terms.append(equals(names.ATTRIBUTE_TENANT, searchable(self.tenant)))
         if self._customers:
             terms.append(is_any_of(names.ATTRIBUTE_CUSTOMER, self._customers))
+        terms += self._case_terms()
         if self._is_about_requests:
             # Runs that have ended keep the attributes that they had.
             terms.append("ExecutionStatus = 'Running'")
@@ -197,6 +217,16 @@ class RunFilter:
             terms.append(starts_with("WorkflowId", self.id_prefix))
         terms.append(scopes_query(self.scopes))
         return " AND ".join(term for term in terms if term is not None)
+
+    def _case_terms(self) -> Iterator[str | None]:
+        if self.assignee is not None:
+            yield equals(names.ATTRIBUTE_ASSIGNEE, searchable(self.assignee))
+        if self.team is not None:
+            yield equals(names.ATTRIBUTE_TEAM, searchable(self.team))
+        if self.tag is not None:
+            yield is_any_of(names.ATTRIBUTE_TAGS, [searchable(self.tag)])
+        if self.attention:
+            yield f"({attention_query(clock.now())})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +249,10 @@ class ListedRun:
         customer: what the run's customer is listed as, a digest where contents are encrypted; empty
             for none.
         people: the groups and people who may decide what it waits for, where not everybody may.
+        due: when the first thing is due that it waits for; None for never.
+        team: the team that the conversation is assigned to; empty for none.
+        assignee: the person that it is assigned to; empty for nobody.
+        tags: the tags of the conversation, as many as a list can hold.
     """
 
     run_id: str
@@ -234,6 +268,37 @@ class ListedRun:
     tenant: str = ""
     customer: str = ""
     people: tuple[str, ...] = ()
+    due: datetime | None = None
+    team: str = ""
+    assignee: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the last question has no answer: a guardrail, a limit or an error ended it."""
+        return self.status == "idle" and self.waits_for.startswith(_RETRY)
+
+    @property
+    def customer_waits(self) -> bool:
+        """Whether its customer may wait for an answer, of an agent or of a person."""
+        is_at_rest = self.status in names.RESTING or self.status == "on_call"
+        return self.closed is None and (not is_at_rest or self.is_unanswered)
+
+    def attention(self, now: datetime) -> str:
+        """Return why a person should look at it, in words; empty if nothing is wrong.
+
+        It is overdue, without a worker that can go on, or unanswered; or it failed in the last days.
+        """
+        if self.closed is not None:
+            is_new = self.status == "failed" and now - self.closed < FAILED_FOR
+            return "failed" if is_new else ""
+        if self.status in {"snoozed", "resolved"}:
+            return ""
+        if self.status == "blocked":
+            return "no worker can go on"
+        if self.is_unanswered:
+            return "unanswered"
+        return "overdue" if self.due is not None and self.due < now else ""
 
     def record(self) -> JsonObject:
         """Return the run for programs."""
@@ -246,6 +311,9 @@ class ListedRun:
             "waits_for": self.waits_for or None,
             "tenant": self.tenant or None,
             "customer": self.customer or None,
+            "team": self.team or None,
+            "assignee": self.assignee or None,
+            "tags": list(self.tags),
             "tokens": None if self.cost is None else self.cost.tokens,
             "cost": None if self.cost is None else self.cost.record(),
             "started": self.started.isoformat(),
@@ -402,6 +470,15 @@ def request_terms(
         yield before(names.ATTRIBUTE_DUE, due_before)
 
 
+def attention_query(now: datetime) -> str:
+    """Return a search for all runs that need attention; `ListedRun.attention` is stricter."""
+    status, waits = names.ATTRIBUTE_STATUS, starts_with(names.ATTRIBUTE_WAITS_FOR, _RETRY)
+    due = " OR ".join(before(one, now) for one in (names.ATTRIBUTE_DUE, names.ATTRIBUTE_CASE_DUE))
+    failed = " OR ".join(f"ExecutionStatus = '{one}'" for one in _CLOSED["failed"])
+    is_open = f"ExecutionStatus = 'Running' AND ({status} = 'blocked' OR {waits} OR {due})"
+    return f"({is_open}) OR (({failed}) AND CloseTime >= '{time_text(now - FAILED_FOR)}')"
+
+
 def check_page(limit: object) -> None:
     """Refuse a page that no server answers with."""
     is_number = isinstance(limit, int) and not isinstance(limit, bool)
@@ -469,6 +546,7 @@ async def count_executions(client: Client, query: str, patience: timedelta | Non
 
 
 Attributes: TypeAlias = dict[str, Any]
+_DUE: Final = (names.ATTRIBUTE_DUE, names.ATTRIBUTE_CASE_DUE)
 
 
 def attributes_of(execution: WorkflowExecutionInfo) -> Attributes:
@@ -477,14 +555,15 @@ def attributes_of(execution: WorkflowExecutionInfo) -> Attributes:
     found: Attributes = {
         name: json.loads(fields[name].data) for name in names.SEARCH_ATTRIBUTES if name in fields
     }
-    if (due := found.get(names.ATTRIBUTE_DUE)) is not None:
-        found[names.ATTRIBUTE_DUE] = datetime.fromisoformat(due)
+    for name in _DUE:
+        if (due := found.get(name)) is not None:
+            found[name] = datetime.fromisoformat(due)
     return found
 
 
-def texts_of(attributes: Attributes) -> Sequence[str]:
-    """Return the groups and people who may decide, as a run lists them."""
-    listed: str | list[str] = attributes.get(names.ATTRIBUTE_GROUPS) or []
+def texts_of(attributes: Attributes, name: str = names.ATTRIBUTE_GROUPS) -> Sequence[str]:
+    """Return a list of a run, such as the groups and people who may decide."""
+    listed: str | list[str] = attributes.get(name) or []
     return [listed] if isinstance(listed, str) else listed  # some stores unpack a list of one
 
 
@@ -516,4 +595,10 @@ def listed_run(execution: WorkflowExecutionInfo) -> ListedRun:
         tenant=found.get(names.ATTRIBUTE_TENANT) or execution.priority.fairness_key,
         customer=found.get(names.ATTRIBUTE_CUSTOMER) or "",
         people=tuple(one for one in texts_of(found) if one != names.ANYBODY_MAY) if is_open else (),
+        due=min((one for one in map(found.get, _DUE) if one is not None), default=None)
+        if is_open
+        else None,
+        team=found.get(names.ATTRIBUTE_TEAM) or "",
+        assignee=found.get(names.ATTRIBUTE_ASSIGNEE) or "",
+        tags=tuple(texts_of(found, names.ATTRIBUTE_TAGS)),
     )

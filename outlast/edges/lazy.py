@@ -13,6 +13,7 @@ EXTRAS = {
     "cryptography": "encrypt",
     "mcp": "mcp",
     "opentelemetry": "otel",
+    "psycopg": "search",
     "pydantic_evals": "evals",
     "slack_sdk": "slack",
     "sqlalchemy": "sqlalchemy",

@@ -146,7 +146,7 @@ class CaseAction(PersonRecord):
         text: the words (`comment`), or why (`resolve`).
         comment_id: a second comment with the same id is the same comment.
         until_ms: when it comes back, in milliseconds since the epoch (`snooze`).
-        add: tags that it has from now on (`tag`), or ids of conversations (`link`).
+        add: tags that it has from now on (`tag`, `comment`), or ids of conversations (`link`).
         remove: tags or ids that it has no more.
 
     Raises:

@@ -92,13 +92,15 @@ def case_words(before: Case, after: Case) -> str:
         said.append("reopened" if after.resolved_ms is None else "resolved")
     elif before.snoozed_until_ms != after.snoozed_until_ms:
         said.append("back" if after.snoozed_until_ms is None else "snoozed")
-    for what, old, new in (("tag", before.tags, after.tags), ("link", before.links, after.links)):
+    comments = new_comments(before, after)
+    words = (("tag", before.tags, after.tags), ("link", before.links, after.links))
+    for what, old, new in () if comments else words:  # the tags of a comment are in its text
         said += [f"{what} {one}" for one in new if one not in old]
         said += [f"no {what} {one}" for one in old if one not in new]
     if after.rating is not None and after.rating != before.rating:
         why = f": {after.rating.text}" if after.rating.text else ""
         said.append(f"rated {after.rating.score} of 5{why}")
-    said += [f"comment: {one.text}" for one in new_comments(before, after)]
+    said += [f"comment: {one.text}" for one in comments]
     return "; ".join(said)
 
 

@@ -46,7 +46,9 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:
             if any(one.id == action.comment_id for one in case.comments):
                 return case
             comment = Comment(id=action.comment_id, by=by, text=action.text, at_ms=at_ms)
-            return replace(case, comments=(*case.comments, comment)[-COMMENTS_KEPT:])
+            # A mention of a colleague is a tag, too, so that they find the conversation by it.
+            tags = _changed(case.tags, action)
+            return replace(case, tags=tags, comments=(*case.comments, comment)[-COMMENTS_KEPT:])
         case "resolve":
             if case.resolved_ms is not None:
                 return case

@@ -14,7 +14,7 @@ from outlast.client.run_facts import RunFacts
 from outlast.edges.clock import now_ms
 from outlast.temporal.visibility.scopes import EVERYTHING, RunScope, any_covers
 from outlast.views.acts import RUN_ACTS, canonical_name, request_problem, run_problem
-from outlast.views.records import ApprovalRequest, Person
+from outlast.views.records import ApprovalRequest, CaseDeed, Person
 from outlast.views.redaction import Redaction, redaction_of, shown_request
 from outlast.views.run import RunSnapshot
 
@@ -229,8 +229,10 @@ Action: TypeAlias = Literal[
     "cancel",
     "retry",
     "finish_wait",
+    CaseDeed,
 ]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+CASE_DEEDS: Final[tuple[CaseDeed, ...]] = get_args(CaseDeed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,7 @@ class Rule:
 _ALL: Final = frozenset(ROLES)
 _DECIDER: Final[frozenset[Role]] = frozenset({"decider"})
 _OPERATOR: Final[frozenset[Role]] = frozenset({"operator"})
+_OF_CASES: Final[dict[CaseDeed, str]] = {"comment": "on a conversation"}
 
 RULES: Final[dict[Action, Rule]] = {
     # A customer's token names a conversation that need not have begun: the first message begins it.
@@ -280,6 +283,11 @@ RULES: Final[dict[Action, Rule]] = {
     "retry": Rule(_OPERATOR, "retry a question"),
     # Tokens, and the value that a tool takes for true: never a customer's.
     "finish_wait": Rule(_OPERATOR, "deliver what a tool waits for", programs=True),
+    # Whoever may take a conversation over may do what colleagues do with it.
+    **{
+        deed: Rule(_OPERATOR, f"{deed} {_OF_CASES.get(deed, 'a conversation')}")
+        for deed in CASE_DEEDS
+    },
 }
 
 NOBODY: Final = "Log in first, or send a token or an API key as `Authorization: Bearer ...`."

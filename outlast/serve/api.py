@@ -6,11 +6,11 @@ Each handler declares its route; `openapi.py` makes the description from the sam
 """
 
 import secrets
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -36,6 +36,7 @@ from outlast.client.runs import list_runs
 from outlast.client.timeline import Timeline
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
+from outlast.edges.clock import time_of
 from outlast.serve.access import (
     Action,
     Customer,
@@ -62,6 +63,7 @@ from outlast.serve.bodies import (
     ReleaseBody,
     RunsQuery,
     SayBody,
+    SearchQuery,
     SetAsideBody,
     StartBody,
     TakeBackBody,
@@ -71,6 +73,7 @@ from outlast.serve.bodies import (
     text_of_page,
 )
 from outlast.serve.budgets import extended
+from outlast.serve.case_api import acted
 from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input, customer_message_id
@@ -101,6 +104,7 @@ from outlast.serve.records import (
     RunList,
     RunListItem,
     RunView,
+    SearchResults,
     StartedView,
     TakeoverReceiptView,
     TokenView,
@@ -109,11 +113,13 @@ from outlast.serve.records import (
     action_of,
     bulk_plan,
     customer_conversation,
+    found_conversation,
     new_conversation,
     request_view,
     run_view,
 )
 from outlast.serve.routing import PATIENCE, DeskRequest
+from outlast.serve.search import found_for
 from outlast.serve.troubles import customer_trouble, seen_troubles
 from outlast.views.customer import customer_view
 from outlast.views.records import ApprovalRequest, Json, JsonObject
@@ -177,6 +183,18 @@ async def _list(asked: DeskRequest, query: RunsQuery) -> RunList:
     )
     runs = [RunListItem.of(one) for one in page]
     return RunList(conversations=runs, next=text_of_page(page.next))
+
+
+@get("/api/search", "list_runs")
+async def _search(asked: DeskRequest, query: SearchQuery) -> SearchResults:
+    """Find conversations, open and archived, by what was said in them: the newest first."""
+    found = await found_for(asked, query.q, query.limit)
+    return SearchResults(
+        conversations=[found_conversation(one) for one in found.hits],
+        more=found.more,
+        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
+        problem=found.problem,
+    )
 
 
 @get(_RUN, "read_messages")
@@ -296,7 +314,7 @@ async def _withdraw(asked: DeskRequest, _body: NoBody) -> MessageReceiptView:
     )
     if not is_theirs:
         message_id = customer_message_id(own_id)
-    await _acted(handle.withdraw(message_id))
+    await acted(handle.withdraw(message_id))
     return MessageReceiptView(id=asked.run_id, message_id=own_id)
 
 
@@ -329,9 +347,9 @@ async def _hold(asked: DeskRequest, body: HoldBody) -> TakeoverReceiptView:
     """Take a conversation over, or hand over what you hold."""
     handle, person = asked.handle, asked.person
     if body.to is not None:
-        return TakeoverReceiptView.of(await _acted(handle.hand_over(by=person, to=body.to)))
+        return TakeoverReceiptView.of(await acted(handle.hand_over(by=person, to=body.to)))
     return TakeoverReceiptView.of(
-        await _acted(handle.hold(by=person, mode=body.mode, force=body.force))
+        await acted(handle.hold(by=person, mode=body.mode, force=body.force))
     )
 
 
@@ -339,7 +357,7 @@ async def _hold(asked: DeskRequest, body: HoldBody) -> TakeoverReceiptView:
 async def _say(asked: DeskRequest, body: SayBody) -> TakeoverReceiptView:
     """Answer the customer in a conversation that you hold."""
     said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id)
-    return TakeoverReceiptView.of(await _acted(said))
+    return TakeoverReceiptView.of(await acted(said))
 
 
 @post(f"{_RUN}/release", "release")
@@ -347,14 +365,14 @@ async def _release(asked: DeskRequest, body: ReleaseBody) -> TakeoverReceiptView
     """Give a conversation back to an agent."""
     await check_release(asked, body.to)
     released = asked.handle.release(by=asked.person, note=body.note, to=body.to)
-    return TakeoverReceiptView.of(await _acted(released))
+    return TakeoverReceiptView.of(await acted(released))
 
 
 @post(f"{_RUN}/set-aside", "set_aside")
 async def _set_aside(asked: DeskRequest, body: SetAsideBody) -> AsideReceiptView:
     """Leave an item of the transcript, or a part of it, out of what the model reads."""
     done = asked.handle.set_aside(body.item, by=asked.person, part=body.part, reason=body.reason)
-    receipt = await _acted(done)
+    receipt = await acted(done)
     return AsideReceiptView.of(receipt, set_aside=bool(receipt.parts))
 
 
@@ -362,7 +380,7 @@ async def _set_aside(asked: DeskRequest, body: SetAsideBody) -> AsideReceiptView
 async def _take_back(asked: DeskRequest, body: TakeBackBody) -> AsideReceiptView:
     """Let the model read an item again that was set aside."""
     done = asked.handle.take_back(body.item, by=asked.person, part=body.part)
-    receipt = await _acted(done)
+    receipt = await acted(done)
     return AsideReceiptView.of(receipt, set_aside=bool(receipt.parts))
 
 
@@ -375,7 +393,7 @@ async def _cancel(asked: DeskRequest, body: CancelBody) -> None:
 @post(f"{_RUN}/retry", "retry", status=202)
 async def _retry(asked: DeskRequest, _body: NoBody) -> MessageReceiptView:
     """Ask the last question again, which failed."""
-    sent = await _acted(asked.handle.retry())
+    sent = await acted(asked.handle.retry())
     return MessageReceiptView(id=asked.run_id, message_id=sent.id)
 
 
@@ -644,21 +662,6 @@ async def bulk_steps(
         if one.run_id not in seen
     ]
     return (*steps, *unseen)
-
-
-# --- Shared --------------------------------------------------------------------------------------
-
-T = TypeVar("T")
-
-
-async def _acted(act: Awaitable[T]) -> T:
-    """Return the outcome of what a person does; what does not fit the run's state is a conflict."""
-    try:
-        return await act
-    except UserError as error:
-        if type(error) is not UserError:
-            raise
-        raise Refused(409, "refused", str(error)) from None
 
 
 # --- Its routes ----------------------------------------------------------------------------------

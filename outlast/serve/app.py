@@ -26,12 +26,22 @@ from outlast.client.trouble import server_answers, server_facts
 from outlast.deliveries.receiver import delivery_routes
 from outlast.deliveries.webhooks import Webhooks
 from outlast.ports.engine import check_client
+from outlast.search import SearchIndex, open_index
 from outlast.serve import api, openapi
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import TeamLogin, ThisMachine
-from outlast.serve.pages import agents, chat, conversation, conversations, inbox, page, request
+from outlast.serve.pages import (
+    agents,
+    chat,
+    conversation,
+    conversations,
+    inbox,
+    page,
+    request,
+    search,
+)
 from outlast.serve.pages.page import show_page
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import (
@@ -54,6 +64,7 @@ _ROOMS: Final = (
     request,
     conversations,
     conversation,
+    search,
     agents,
     chat,
     ag_ui,
@@ -101,6 +112,7 @@ class DeskOptions(TypedDict, total=False):
         webhooks: the webhooks that it takes; it takes signed URLs of waits if OUTLAST_DELIVERY_KEYS
             is set.
         limits: the bounds of live streams.
+        search_index: the index of search, or its place: a file, or an address of PostgreSQL.
     """
 
     agents: Sequence[Agent[Any]]
@@ -115,6 +127,7 @@ class DeskOptions(TypedDict, total=False):
     temporal_ui: str
     webhooks: Webhooks | None
     limits: FeedLimits | None
+    search_index: SearchIndex | Path | str | None
 
 
 def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
@@ -167,6 +180,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
     _check_login(login, options.get("roles"), url)
     _check_keys(keys)
     limits, file = options.get("limits"), options.get("api_keys_file")
+    index = options.get("search_index")
     return Desk(
         client=client,
         feed=Feed(lambda run_id: RunHandle(client, run_id).stream_states(), limits),
@@ -184,6 +198,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         url=url,
         origins=frozenset(options.get("origins", ())),
         temporal_ui=options.get("temporal_ui", "").rstrip("/"),
+        search=index if isinstance(index, SearchIndex | None) else open_index(index),
     )
 
 

@@ -39,6 +39,9 @@ LONGEST_TEXT: Final = 100_000
 LONGEST_REASON: Final = 2_000
 """The most characters of why a colleague sets something aside."""
 
+MOST_FOUND: Final = 50
+"""The most conversations that a search shows."""
+
 MOST_AT_ONCE: Final = 200
 """The most runs, and requests, that somebody decides at once."""
 
@@ -379,6 +382,16 @@ class RunsQuery(_Paged):
     agent: str | None = Field(default=None, description="The active agent.")
     tenant: str | None = None
     customer: str | None = Field(default=None, description="The id of the customer.")
+    assignee: str | None = Field(default=None, description="The person that it is assigned to.")
+    team: str | None = Field(default=None, description="The team that it is assigned to.")
+    tag: str | None = Field(
+        default=None, description="A tag; `@name` for what mentions a colleague."
+    )
+    attention: bool = Field(
+        default=False,
+        description="Only what needs attention: overdue, failed in the last days, unanswered, or "
+        "without a worker.",
+    )
     waiting: bool = Field(default=False, description="Only what waits for a person's decision.")
     group: str | None = Field(default=None, description="Only what this group may decide.")
     risk: Risk | None = None
@@ -398,11 +411,24 @@ class RunsQuery(_Paged):
             nested=self.nested,
             tenant=self.tenant,
             customer=self.customer,
+            assignee=self.assignee,
+            team=self.team,
+            tag=self.tag,
+            attention=self.attention,
             group=self.group,
             risk=self.risk,
             due_before=_due(self.due),
             scopes=tuple(scopes),
         )
+
+
+class SearchQuery(Query):
+    """What is searched for."""
+
+    q: str = Field(description="Words, and phrases in double quotes: all of them must occur.")
+    limit: int = Field(
+        default=MOST_FOUND, ge=1, le=MOST_FOUND, description="The most that is found."
+    )
 
 
 class InboxStreamQuery(Query):
@@ -518,7 +544,9 @@ def _sentence(error: ValidationError, kind: type[BaseModel], what: str, part: st
             reason = problem["msg"].removeprefix("Value error, ")
             return f"The {part} {name!r} does not fit. {reason}" if name else reason
         case _:
-            reason = problem["msg"].removeprefix("Input ").removeprefix("List ")
+            reason = problem["msg"]
+            for word in ("Input ", "List ", "String "):
+                reason = reason.removeprefix(word)
             reason = reason.replace(" after validation", "")
             where = "".join(f"[{one!r}]" for one in problem["loc"][1:])
             place = f"The {part} {name!r}{where:.200}" if name else what

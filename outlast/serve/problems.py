@@ -6,6 +6,7 @@ from outlast.agents import errors
 from outlast.agents.logs import get_logger
 from outlast.deliveries.problems import RETRY_SECONDS, Problem, problem_in
 from outlast.edges.bodies import BodyRefused
+from outlast.search.index import SearchUnavailable
 from outlast.serve.cursor import InvalidCursor
 from outlast.serve.feed import TooManyReaders
 from outlast.serve.tokens import TokenRefused
@@ -30,6 +31,7 @@ _STATUSES: Final[dict[type[Exception], int]] = {
     TooManyReaders: 429,
     errors.ContentUnavailable: 503,
     errors.ServerUnavailable: 503,
+    SearchUnavailable: 503,
     errors.AgentsException: 409,
 }
 """The status of each error, of the most special class first."""

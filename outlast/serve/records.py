@@ -23,7 +23,18 @@ from outlast.contract.names import ListedStatus
 from outlast.edges import clock
 from outlast.edges.rendering import named
 from outlast.pricing import NESTED_RUNS, Cost, usd_of
-from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for, request_for
+from outlast.search.documents import PartBy
+from outlast.search.index import Hit
+from outlast.serve.access import (
+    CASE_DEEDS,
+    Action,
+    Caller,
+    Staff,
+    Target,
+    may,
+    redaction_for,
+    request_for,
+)
 from outlast.views.acts import aged, vote_problem
 from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.headlines import headline_line, title_of
@@ -31,6 +42,7 @@ from outlast.views.proofs import NO_PROOFS, Proof, ProofReader
 from outlast.views.records import (
     ApprovalRequest,
     ApprovalStatus,
+    Case,
     Failure,
     Item,
     ItemKind,
@@ -585,6 +597,39 @@ def _hold_view(state: RunSnapshot) -> HoldView | None:
     return None if state.hold is None or state.outcome is not None else HoldView.of(state.hold)
 
 
+class CommentView(View):
+    """What a person wrote for colleagues."""
+
+    id: str
+    by: str
+    text: str
+    at: Moment = Field(validation_alias="at_ms")
+
+
+class CaseView(View):
+    """Whose a conversation is, and how it stands."""
+
+    team: str = Field(description="The team that it is assigned to; empty for none.")
+    to: str = Field(description="The person that it is assigned to; empty for nobody.")
+    due_at: Moment | None = Field(
+        validation_alias="due_ms",
+        description="Until when they may take it; null for no limit.",
+    )
+    resolved_at: Moment | None = Field(validation_alias="resolved_ms")
+    resolved_by: str
+    snoozed_until: Moment | None = Field(validation_alias="snoozed_until_ms")
+    tags: list[str]
+    links: list[str] = Field(description="The ids of other conversations about the same.")
+    comments: list[CommentView] = Field(
+        description="The newest comments, in order. Neither the customer nor the model reads them."
+    )
+
+
+def _case_view(case: Case, hides: Redaction) -> CaseView:
+    comments = [CommentView.of(one, text=hides.text(one.text)) for one in case.comments]
+    return CaseView.of(case, tags=list(case.tags), links=list(case.links), comments=comments)
+
+
 class TroubleView(View):
     """What keeps a run from going on."""
 
@@ -628,6 +673,7 @@ class RunView(View):
         description="What keeps it from going on, the most important first."
     )
     hold: HoldView | None
+    case: CaseView
     turns: int
     usage: UsageView
     cost: CostView
@@ -658,6 +704,7 @@ _RUN_ACTIONS: Final[tuple[Action, ...]] = (
     "set_aside",
     "cancel",
     "retry",
+    *CASE_DEEDS,
 )
 
 
@@ -699,6 +746,7 @@ def run_view(
         waits_for=waits_for(state),
         trouble=trouble_views(found, caller),
         hold=_hold_view(state),
+        case=_case_view(state.case, hides),
         usage=UsageView.of(state.usage),
         cost=_cost_view(Cost.of_state(state)),
         failure=_failure_view(state.failure, hides, sees_payloads=shows),
@@ -722,6 +770,9 @@ class RunListItem(View):
     customer: str = Field(
         description="The id of the customer; a digest of it where contents are encrypted."
     )
+    assignee: str = Field(description="The person that it is assigned to; empty for nobody.")
+    team: str = Field(description="The team that it is assigned to; empty for none.")
+    tags: list[str]
     waits_for: str
     pending_requests: int = Field(validation_alias="approvals")
     started_at: Moment = Field(validation_alias="started")
@@ -734,6 +785,53 @@ class RunList(View):
 
     conversations: list[RunListItem]
     next: str | None = Field(description="The parameter `page` of the next page.")
+
+
+class PieceView(View):
+    """A piece of an excerpt."""
+
+    text: str
+    match: bool = Field(validation_alias="is_match", description="Whether it was searched for.")
+
+
+class ExcerptView(View):
+    """Where in a conversation the words occur."""
+
+    by: PartBy
+    message: str = Field(description="The id of the message; empty for none.")
+    pieces: list[PieceView]
+
+
+class FoundConversation(View):
+    """A conversation that was found. It is as the index knows it."""
+
+    id: str = Field(validation_alias="run_id")
+    execution_id: str
+    open: bool = Field(validation_alias="is_open")
+    agent: str
+    tenant: str
+    customer: str = Field(description="What people call the customer.")
+    tags: list[str]
+    changed_at: Moment = Field(validation_alias="changed_ms")
+    excerpts: list[ExcerptView]
+
+
+class SearchResults(View):
+    """What a search has found: the newest conversations first."""
+
+    conversations: list[FoundConversation]
+    more: bool = Field(description="Whether there are more.")
+    as_of: Moment | None = Field(description="The index has everything that was said before.")
+    problem: str = Field(description="What is wrong with the index; empty for nothing.")
+
+
+def found_conversation(hit: Hit) -> FoundConversation:
+    """Return a conversation that was found."""
+    excerpts = [
+        ExcerptView.of(one, pieces=[PieceView.of(piece) for piece in one.pieces])
+        for one in hit.excerpts
+    ]
+    return FoundConversation.of(hit.document, tags=list(hit.document.tags), excerpts=excerpts)
 
 
 # --- Customers -----------------------------------------------------------------------------------
@@ -899,6 +997,19 @@ class TakeoverReceiptView(View):
     agent: str = Field(description="The agent that answers when nobody has it.")
     approved: list[str] = Field(description="The requests that taking it has approved.")
     is_judged: bool = Field(description="Whether guardrails judge first what was said.")
+
+
+class CaseReceiptView(View):
+    """A conversation after an act of a colleague."""
+
+    id: str = Field(validation_alias="run_id")
+    status: Status
+    team: str
+    to: str = Field(description="The person that it is assigned to; empty for nobody.")
+    resolved_at: datetime | None
+    snoozed_until: datetime | None
+    tags: list[str]
+    links: list[str]
 
 
 class AsideReceiptView(View):

@@ -30,6 +30,7 @@ from outlast.client.run_facts import RunFacts, run_facts
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Problem, Refused, error_answer
 from outlast.edges.bodies import DOORS, Door
+from outlast.search.index import SearchIndex
 from outlast.serve.access import (
     NOT_OPENED,
     NOT_SEEN,
@@ -45,6 +46,7 @@ from outlast.serve.access import (
     scopes_for,
     seen_at,
 )
+from outlast.serve.case_feed import CaseFeed
 from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
@@ -108,8 +110,10 @@ class Desk:
         origins: other addresses whose pages may call the API with a token.
         temporal_ui: the address of Temporal's web UI; empty for none.
         inboxes: the live inboxes.
+        cases: the conversations that colleagues share.
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
+        search: the index of search, which the desk only reads; None for none.
     """
 
     client: Client
@@ -124,13 +128,16 @@ class Desk:
     origins: frozenset[str] = frozenset()
     temporal_ui: str = ""
     inboxes: InboxFeed = field(default_factory=InboxFeed)
+    cases: CaseFeed = field(default_factory=CaseFeed)
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
+    search: SearchIndex | None = None
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""
         await self.feed.close()
         await self.inboxes.close()
+        await self.cases.close()
 
     async def forks(self, run_id: str) -> tuple[str, ...]:
         """Return the newest forks of a run; none if the server cannot search just now."""

@@ -10,6 +10,8 @@ from outlast.views.headlines import HeadlinePart as HeadlinePart
 from outlast.views.headlines import argument_rows as argument_rows
 from outlast.views.headlines import headline_parts as headline_parts
 from outlast.views.records import Answer as Answer
+from outlast.views.records import Case as Case
+from outlast.views.records import Comment as Comment
 from outlast.views.records import Failure as Failure
 from outlast.views.records import Hold as Hold
 from outlast.views.records import Ignored as Ignored

@@ -4,18 +4,27 @@ The run judges again, by the same functions of the loop: what is offered here co
 """
 
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 from outlast.edges.rendering import shell_word
 from outlast.loop import schemas
 from outlast.loop.actions import Action as HumanAction
-from outlast.loop.actions import HoldAction, ReleaseAction, SayAction, SetAsideAction, fields_of
+from outlast.loop.actions import (
+    CaseAction,
+    CaseDeed,
+    HoldAction,
+    ReleaseAction,
+    SayAction,
+    SetAsideAction,
+    fields_of,
+)
 from outlast.loop.approvals import ApprovalRequest, Decision, Person, VoteType
 from outlast.loop.canonical import canonical_name, same_person
 from outlast.loop.events import PersonActed
 from outlast.loop.human_actions import is_queued as _is_queued
 from outlast.loop.problems import (
     aside_problem,
+    case_problem,
     hold_problem,
     release_problem,
     retry_problem,
@@ -56,13 +65,21 @@ __all__ = (
 A = TypeVar("A", bound=HumanAction)
 
 RunAct: TypeAlias = Literal[
-    "send_message", "withdraw_message", "cancel", "retry", "hold", "say", "release", "set_aside"
+    "send_message",
+    "withdraw_message",
+    "cancel",
+    "retry",
+    "hold",
+    "say",
+    "release",
+    "set_aside",
+    CaseDeed,
 ]
 """What is done in a run, not to one of its requests."""
 
 RUN_ACTS: Final[dict[str, RunAct]] = {one: one for one in get_args(RunAct)}
 
-_TAKEOVERS: Final = frozenset({"hold", "say", "release", "set_aside"})
+_TAKEOVERS: Final = frozenset({"hold", "say", "release", "set_aside", *get_args(CaseDeed)})
 
 schema_problem = schemas.problem_of
 
@@ -102,8 +119,17 @@ def run_problem(
             return say_problem(state, acted(SayAction(text="…", **who)))
         case "release":
             return release_problem(state, acted(ReleaseAction(**who)))
-        case _:  # any item at all
+        case "set_aside":  # any item at all
             return aside_problem(state, acted(SetAsideAction(item=0, back=True, **who)))
+        case _:  # with any words, at any time
+            deed = cast("CaseDeed", act)
+            given: dict[str, Any] = {
+                "text": "…",
+                "comment_id": "…",
+                "add": ("…",),
+                "until_ms": at_ms + 1,
+            }
+            return case_problem(state, acted(CaseAction(do=deed, **given, **who)))
 
 
 def request_problem(

@@ -4,7 +4,7 @@ A surface (the desk, the command line, notices) imports these and the views, and
 `outlast.loop`: what is not here may change without anybody outside noticing.
 """
 
-from outlast.loop.actions import CancelMode, HoldMode
+from outlast.loop.actions import LONGEST_COMMENT, LONGEST_NAME, CancelMode, CaseDeed, HoldMode
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     REDACTED,
@@ -19,6 +19,7 @@ from outlast.loop.approvals import (
     VoteType,
 )
 from outlast.loop.aside import Aside
+from outlast.loop.case import Case, Comment
 from outlast.loop.items import Item, ItemKind, Message
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent, Undelivered
 from outlast.loop.start import Customer
@@ -30,12 +31,17 @@ __all__ = (
     "ALL_DECISIONS",
     "ALL_EVENTS",
     "LONGEST_CLAIM_MINUTES",
+    "LONGEST_COMMENT",
+    "LONGEST_NAME",
     "REDACTED",
     "Answer",
     "ApprovalRequest",
     "ApprovalStatus",
     "Aside",
     "CancelMode",
+    "Case",
+    "CaseDeed",
+    "Comment",
     "Customer",
     "Decision",
     "DecisionType",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.case import Case
 from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, Message
 from outlast.loop.revision import revised
@@ -202,6 +203,11 @@ class RunSnapshot:
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
         """The requests that wait for a decision, here and as nested runs reported them."""
         return self._state.pending_approvals
+
+    @property
+    def case(self) -> Case:
+        """Whose the conversation is, how it stands, and what colleagues wrote about it."""
+        return self._state.case
 
     @property
     def ignored(self) -> tuple[Ignored, ...]:

@@ -777,7 +777,9 @@ class AgentRun:
             return False
         self._writes += 1
         lacks = frozenset[str]() if self._worker is None else self._worker.lacks
-        lacking = workflow.unsafe.is_replaying() or not lacks.isdisjoint({*written, *_owners()})
+        lacking = workflow.unsafe.is_replaying() or not lacks.isdisjoint(
+            {*written, *_listed_owners()}
+        )
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted
 
@@ -839,7 +841,14 @@ def _sent(written: bytes) -> Any:
     return raw_json(workflow.payload_converter(), written)
 
 
-def _owners() -> list[str]:
-    """Return which attributes of a tenant and a customer this run is listed with."""
+def _owners() -> tuple[str, str]:
+    """Return the tenant and the customer that this run is listed with; empty for none."""
     listed = workflow.info().typed_search_attributes
-    return [one.name for one in (TENANT, CUSTOMER) if listed.get(one)]
+    return listed.get(TENANT, ""), listed.get(CUSTOMER, "")
+
+
+def _listed_owners() -> list[str]:
+    """Return which attributes of a tenant and a customer this run is listed with."""
+    return [
+        name for name, value in zip(names.ATTRIBUTES_OF_OWNERS, _owners(), strict=True) if value
+    ]

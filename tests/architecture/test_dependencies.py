@@ -45,6 +45,7 @@ ROOMS = {
     "outlast/otel": ["monitor", "otel"],
     "outlast/realtime": ["realtime"],
     "outlast/testing": ["realtime"],
+    "outlast/search/postgres.py": ["search"],
     "outlast/serve": ["serve"],
     "outlast/sessions/encrypted.py": ["encrypt"],
     "outlast/sessions/mongodb.py": ["mongodb"],

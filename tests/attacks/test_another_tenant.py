@@ -60,6 +60,9 @@ LISTS: Final = frozenset(
 )  # fmt: skip
 """Routes that show many runs: they leave out those of another tenant."""
 
+COUNTS: Final = "/views"
+"""Shows how many conversations there are of each kind; `tests/workflow/test_case.py` is about whose."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -143,7 +146,7 @@ def is_about_a_run(method: str, path: str) -> bool:
     Raises:
         AssertionError: the test does not know the route.
     """
-    if method == "OPTIONS" or path in OPEN or (method == "GET" and path in LISTS):
+    if method == "OPTIONS" or path in OPEN or (method == "GET" and path in {*LISTS, COUNTS}):
         return False
     named = {"{run_id}", "{task_id}", "{response_id}"}
     is_known = (method, path) in BODIES or any(one in path for one in named)

@@ -215,25 +215,24 @@ class Stage:
         """Start a further `outlast serve`."""
         await (await self._child("serve", *options, **environment)).first_line()
 
+    async def role(self, *words: str) -> Child:
+        """Start a process of another role, and wait until it is ready."""
+        child = await self._start_process(*words, "--json")
+        await child.first_line()
+        return child
+
     async def _child(self, command: str, *options: str, **environment: str) -> Child:
+        agents = (self.agents, "--app-dir", str(ROOT), "--json")
+        return await self._start_process(command, *agents, *options, **environment)
+
+    async def _start_process(self, command: str, *options: str, **environment: str) -> Child:
         assert self._server is not None
         self._started += 1
-        arguments = [
-            *(
-                "outlast.cli.entry",
-                command,
-                self.agents,
-                "--app-dir",
-                str(ROOT),
-                "--json",
-                *options,
-            ),
-            *("--address", self._server.address, "--namespace", "default"),
-        ]
+        server = ("--address", self._server.address, "--namespace", "default")
         with forked.processes():
             child = await Child.start(
                 f"{command} {self._started}",
-                arguments,
+                ["outlast.cli.entry", command, *options, *server],
                 home=self.home,
                 environment=self._environment | environment,
             )

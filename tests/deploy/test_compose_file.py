@@ -47,7 +47,8 @@ def test_it_has_the_form_of_a_compose_file() -> None:
 
 def test_a_worker_reaches_neither_the_desk_nor_the_login_nor_the_database() -> None:
     """Its tools run what a model chose, and at the provider anybody may be anybody."""
-    assert reachable("worker") == {"temporal", "scripted-model", "archiver", "cli", "collector"}
+    others = {"archiver", "cli", "collector", "search"}
+    assert reachable("worker") == {"temporal", "scripted-model", *others}
     assert reachable("desk") == {"temporal", "login", "desk-behind-proxy", "proxy"}
     assert reachable("postgres") == {"schema", "temporal"}
     assert reachable("prometheus") == {"monitor", "namespace", "temporal", "ui"}
@@ -73,7 +74,10 @@ def test_each_key_is_in_a_file_of_the_role_that_needs_it() -> None:
     assert {name for name in SERVICES if "desk-keys" in mounted(name)} == {"keys", *desks}
     assert {name for name in SERVICES if "worker-keys" in mounted(name)} == {"keys", "worker"}
     archive = {name: mode for name in SERVICES if (mode := mounted(name).get("archive"))}
-    assert archive == {"archiver": "rw", "cli": "ro", "monitor": "ro", **dict.fromkeys(desks, "ro")}
+    readers = dict.fromkeys(("cli", "monitor", "search", *desks), "ro")
+    assert archive == {"archiver": "rw", **readers}
+    index = {name: mode for name in SERVICES if (mode := mounted(name).get("search"))}
+    assert index == {"search": "rw", "cli": "ro", **dict.fromkeys(desks, "ro")}
     for name in desks | {"worker"}:
         for variable in SERVICES[name]["environment"]:
             # What a shell may give it: the key of the models, and of the provider.
@@ -95,7 +99,7 @@ def test_each_role_is_confined(name: str) -> None:
 def test_each_role_that_stays_has_a_health_check_and_the_time_to_stop() -> None:
     staying = {name for name, one in ROLES.items() if one["restart"] == "unless-stopped"}
     desks = {"desk", "desk-behind-proxy"}
-    assert staying == {"archiver", "monitor", "scripted-model", "worker", *desks}
+    assert staying == {"archiver", "monitor", "scripted-model", "search", "worker", *desks}
     assert all("healthcheck" in ROLES[name] for name in staying)
     assert seconds_of(SERVICES["worker"]["stop_grace_period"]) > DEFAULT_GRACE_SECONDS
     assert seconds_of(SERVICES["desk"]["stop_grace_period"]) > SHUTDOWN_SECONDS

@@ -510,8 +510,8 @@ def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
         or one in {"assign", "comment", "tag", "link"}
     ]
     do = "reopen" if "reopen" in fitting and b % 3 else fitting[a % len(fitting)]
-    words = {"tag": ("vip", "refund"), "link": ("support-7",)}.get(do, ())
-    gone = bool(case.tags if do == "tag" else case.links) and b % 3 == 0
+    words = {"tag": ("vip", "refund"), "link": ("support-7",), "comment": ("@cid",)}.get(do, ())
+    gone = bool(case.links if do == "link" else case.tags) and b % 3 == 0
     return PersonActed(
         at_ms=play.now_ms,
         action=CaseAction(

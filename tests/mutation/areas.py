@@ -46,7 +46,8 @@ AREAS = {
     "serve": Area(
         ["outlast/serve"],
         ["tests/unit/serve"],
-        "desk_api desk_pages desk_wires wires chat_page conversation_page inbox a2a feeds",
+        "desk_api desk_pages desk_wires wires chat_page conversation_page inbox a2a feeds case "
+        "same_outcome",
     ),
     "notifications": Area(["outlast/notifications"], ["tests/unit/notifications"], "notifications"),
     "worker": Area(
@@ -101,6 +102,7 @@ AREAS = {
         [
             "outlast/archive",
             "outlast/blobs",
+            "outlast/search",
             "outlast/edges/bodies",
             "outlast/temporal",
             "outlast/encryption.py",
@@ -108,11 +110,12 @@ AREAS = {
         [
             "tests/unit/archive",
             "tests/unit/blobs",
+            "tests/unit/search",
             "tests/unit/edges/bodies",
             "tests/unit/temporal/payloads",
             "tests/unit/test_encryption.py",
         ],
-        "archive archive_bucket encryption large_content",
+        "archive archive_bucket encryption large_content search",
     ),
     "machine": Area(
         ["outlast/extensions"],

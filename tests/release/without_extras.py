@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import outlast
-from outlast import archive, blobs, models
+from outlast import archive, blobs, models, search
 from outlast.client.identity import from_token
 
 EXTRA = re.compile(r"outlast\[(\w+)[\],]")
@@ -48,6 +48,7 @@ FEATURES: dict[str, Callable[[], object]] = {
         "gpt-5", outlast.AsyncOpenAI(api_key="key")
     ),
     "an archive in a bucket": archive_in_a_bucket,
+    "an index of search in PostgreSQL": lambda: search.open_index("postgresql://host/database"),
     "encryption": lambda: importlib.import_module("outlast.encryption"),
     "the command": run_command,
 }

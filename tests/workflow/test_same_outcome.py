@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from html import unescape
 from typing import Any, Final, get_args
 
@@ -22,6 +23,7 @@ from outlast.cli.app import app as command_line
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
 from outlast.contract.identity import new_shared_key
+from outlast.loop.actions import CaseDeed
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, VoteType
 from outlast.loop.human_actions import HUMAN_ACTIONS
 from outlast.serve.app import desk as desk_app
@@ -84,6 +86,58 @@ def vote(kind: str, line: tuple[str, ...], python: Python, **fields: Any) -> Act
     return Act(python, ("decide", {"type": kind, **fields}), ("", {"deed": kind, **forms}), line)
 
 
+def share(
+    deed: str,
+    line: tuple[str, ...],
+    python: Python,
+    body: dict[str, Any] | None = None,
+    form: dict[str, str] | None = None,
+) -> Act:
+    fields = form or {"why": ""}  # browsers say that an empty form is a form
+    return Act(python, (deed, body or {}), (deed, fields), ("case", deed, *line))
+
+
+CASE_ACTS: Final[dict[str, Act]] = {
+    "assign": share(
+        "assign",
+        ("--to", "bob", "--team", "billing"),
+        lambda on: on.run.assign("bob", by=ME, team="billing"),
+        {"to": "bob", "team": "billing"},
+        {"assignee": "bob", "team": "billing"},
+    ),
+    "comment": share(
+        "comment",
+        ("Look, @cid.", "--comment-id", "desk-0123456789abcdef"),
+        lambda on: on.run.comment("Look, @cid.", by=ME, comment_id="desk-0123456789abcdef"),
+        {"text": "Look, @cid.", "comment_id": "desk-0123456789abcdef"},
+        {"text": "Look, @cid.", "comment_id": "desk-0123456789abcdef"},
+    ),
+    "resolve": share("resolve", (), lambda on: on.run.resolve(by=ME)),
+    "reopen": share("reopen", (), lambda on: on.run.reopen(by=ME)),
+    "snooze": share(
+        "snooze",
+        ("1d",),
+        lambda on: on.run.snooze(timedelta(days=1), by=ME),
+        {"until": "1d"},
+        {"until": "1d"},
+    ),
+    "tag": share(
+        "tag",
+        ("vip",),
+        lambda on: on.run.tag("vip", by=ME),
+        {"tags": ["vip"]},
+        {"tag": "vip"},
+    ),
+    "link": share(
+        "link",
+        ("other-9",),
+        lambda on: on.run.link("other-9", by=ME),
+        {"conversations": ["other-9"]},
+        {"conversation": "other-9"},
+    ),
+}
+"""What colleagues do with a conversation, by the names of the deeds."""
+
 ACTS: Final[dict[str, Act]] = {
     "approve": vote("approve", ("approve",), lambda on: on.run.approve(on.request, by=ME)),
     "reject": vote("reject", ("reject",), lambda on: on.run.reject(on.request, by=ME)),
@@ -136,8 +190,10 @@ ACTS: Final[dict[str, Act]] = {
         ("set-aside", {"item": "0"}),
         ("set-aside", "0"),
     ),
+    **CASE_ACTS,
 }
 """What people do. The names are those of votes and of actions, as the code lists them."""
+
 
 OF_REQUESTS: Final = frozenset(list(ACTS)[:8])
 DECISIONS: Final = ("approve", "reject", "edit", "respond", "ask back")
@@ -145,9 +201,9 @@ DECISIONS: Final = ("approve", "reject", "edit", "respond", "ask back")
 
 def test_the_table_has_every_act_of_the_code() -> None:
     named = {name.replace("ask back", "reject").replace("unclaim", "claim") for name in ACTS}
-    # Of `case`, Python is the only surface so far; a decision is a vote.
+    # A decision is a vote, and what colleagues do with a case has names of its own.
     actions = {one.name.replace("_", " ") for one in HUMAN_ACTIONS} - {"decide", "case"}
-    assert named == {*get_args(VoteType), *actions}
+    assert named == {*get_args(VoteType), *actions, *get_args(CaseDeed)}
 
 
 # --- The surfaces ------------------------------------------------------------------------------------
@@ -186,7 +242,7 @@ async def by_page(act: Act, on: Seen) -> Answer:
 
 
 async def by_command_line(act: Act, on: Seen) -> Answer:
-    verb = act.line[: 2 if act.line[0] == "inbox" else 1]
+    verb = act.line[: 2 if act.line[0] in {"inbox", "case"} else 1]
     rest, place = act.line[len(verb) :], [on.run.id]
     if act.page[0] == "":
         place.append(on.request.id)
@@ -259,7 +315,7 @@ async def all_refuse(on: Seen, name: str, sentence: str) -> None:
         assert not taken, f"{surface}: {said}"
         assert sentence in said, f"{surface}: {said}"
     after = loop_state(await on.run.state())
-    kept = ("approvals", "hold", "items", "phase", "calls")
+    kept = ("approvals", "hold", "items", "phase", "calls", "case")
     assert [getattr(after, one) for one in kept] == [getattr(before, one) for one in kept]
 
 
@@ -290,7 +346,7 @@ async def test_somebody_who_saw_something_else(desk: Desk, name: str, saw: str) 
         await all_refuse(replace(on, request=stale), name, "Look at it again and decide again.")
 
 
-@pytest.mark.parametrize("name", [*DECISIONS, "claim", "hold", "set aside"])
+@pytest.mark.parametrize("name", [*DECISIONS, "claim", "hold", "set aside", *get_args(CaseDeed)])
 async def test_somebody_of_another_group(desk: Desk, name: str) -> None:
     others = ApprovalPolicy(audience="billing")
     async with asked(desk, others, others) as on:
@@ -302,6 +358,12 @@ async def test_somebody_while_a_colleague_has_the_conversation(desk: Desk, name:
     async with asked(desk) as on:
         await on.run.hold(by=person("bob"))
         await all_refuse(on, name, "bob has the conversation")
+
+
+@pytest.mark.parametrize("name", ["resolve", "snooze"])
+async def test_what_still_waits_for_an_answer_is_not_put_away(desk: Desk, name: str) -> None:
+    async with asked(desk) as on:
+        await all_refuse(on, name, f"you cannot {name} the conversation.")
 
 
 @pytest.mark.parametrize("name", ["say", "release"])
@@ -354,3 +416,23 @@ async def test_a_decision_is_taken_and_said(desk: Desk, name: str, surface: str)
             said = unescape((await on.http.get(place)).text)
         assert TAKEN[name].format(me=ME.subject) in said
         await desk.until_status(on.run, "idle")
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+async def test_what_colleagues_do_has_the_same_outcome_by_each_surface(
+    desk: Desk, surface: str
+) -> None:
+    async with asked(desk) as on:
+        await on.run.reject(on.request, by=person("bob"), message="No.")
+        await desk.until_status(on.run, "idle")
+        for name in ("assign", "comment", "tag", "link", "snooze", "reopen", "resolve"):
+            for _ in range(2):  # a repeated act changes nothing
+                taken, said = await SURFACES[surface](ACTS[name], on)
+                assert taken, said
+        case = (await on.run.state()).case
+        comments = [(one.id, one.by, one.text) for one in case.comments]
+        assert comments == [("desk-0123456789abcdef", ME.subject, "Look, @cid.")]
+        assert (case.to, case.team, case.resolved_by) == ("bob", "billing", ME.subject)
+        assert (case.tags, case.links) == (("@cid", "vip"), ("other-9",))
+        assert case.snoozed_until_ms is None
+        assert (await on.run.state()).status == "resolved"

@@ -26,6 +26,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.agents.registry import Registry
+from outlast.agents.threads import run_in_thread
 from outlast.archive import Archive, ArchivedHistory, use_archive, workflow_handle
 from outlast.archive.archive import (
     ENTRY,
@@ -56,6 +57,7 @@ from outlast.loop.canonical import canonical_name
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session
+from outlast.search.index import SearchIndex
 from outlast.sessions.described import allow_place
 from outlast.temporal.visibility.queries import equals, search_error
 
@@ -115,6 +117,7 @@ class Deletion:
         every_run: to find a person's runs, read every run, and not only those that list this person
             or nobody: lists know other spellings of an encrypted name as other people, and whoever
             can start workflows writes them.
+        search: the index of search that has words of the runs, if there is one.
     """
 
     client: Client
@@ -126,6 +129,7 @@ class Deletion:
     references: Iterable[object] | Mapping[str, object] = ()
     keep_sessions: bool = False
     every_run: bool = False
+    search: SearchIndex | None = None
     _registry: Registry = field(default_factory=Registry, init=False)
     _going: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
     _done: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]], init=False)
@@ -218,6 +222,7 @@ class Deletion:
         finished: list[Tombstone] = []
         for one in await self.archive.tombstones():
             if one.person == person and not one.finished_ms and not await self._is_left(one):
+                await self._remove_words(one)
                 done = replace(one, finished_ms=now_ms())
                 await write_tombstone(self.archive, done)
                 finished.append(done)
@@ -285,6 +290,7 @@ class Deletion:
             if one.on_server:
                 await _until_gone(self.client, run_id, one.execution_id)
         await self._remove_files(run_id, tombstone)
+        await self._remove_words(tombstone)
         finished = replace(tombstone, finished_ms=now_ms())
         await write_tombstone(self.archive, finished)
         return finished
@@ -393,6 +399,12 @@ class Deletion:
         await self.archive.delete(f"{folder}{one}{ENTRY}" for one in doomed)
         digests = (one.get("sha256") for one in tombstone.removed)
         await self.archive.delete(f"{folder}{one}{HISTORY}" for one in digests if one)
+
+    async def _remove_words(self, tombstone: Tombstone) -> None:
+        """Remove the words of deleted histories from the index of search, which takes them no more."""
+        if self.search is not None:
+            await run_in_thread(self.search.forget, tombstone.executions)
+            await run_in_thread(self.search.purge)
 
     async def _remove_what_was_set_aside(self, folder: str, doomed: Collection[str]) -> None:
         for name in await self.archive.names(folder):

@@ -11,6 +11,7 @@ from outlast.client.people.actions import By, People, person_of
 from outlast.contract import names, records
 from outlast.edges.clock import now_ms
 from outlast.loop.actions import CaseAction, CaseDeed, RatingRecord, fields_of
+from outlast.views.mentions import mention_tag, mention_tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +62,18 @@ class Cases(People):
     async def comment(self, text: str, *, by: By, comment_id: str | None = None) -> CaseReceipt:
         """Write something for colleagues; a `comment_id` makes a repeated call the same comment.
 
+        `@name` mentions a colleague: the conversation gets the tag `@name`, by which they find it,
+        until they comment on it themselves or somebody removes the tag.
+
         Raises:
             UserError: the text is empty or longer than 10,000 characters, the run has ended, or this
                 person may not do it.
         """
         check_printable("comment(comment_id=...)", comment_id or "")
         name = comment_id or f"c-{secrets.token_hex(8)}"
-        return await self._act("comment", by, text=text, comment_id=name)
+        tags, answered = mention_tags(text), mention_tag(person_of(by).subject)
+        done = () if answered in tags or answered == "@" else (answered,)
+        return await self._act("comment", by, text=text, comment_id=name, add=tags, remove=done)
 
     async def resolve(self, *, by: By, why: str = "") -> CaseReceipt:
         """Say that nothing is left to do.

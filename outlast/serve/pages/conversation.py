@@ -7,8 +7,7 @@ showed twice is replaced. Nothing that somebody writes into is part of a region.
 
 import asyncio
 import re
-import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,11 +27,12 @@ from outlast.deliveries.problems import Problem, Refused
 from outlast.dev.data_dir import run_link
 from outlast.edges.clock import now_ms
 from outlast.edges.rendering import visible_text
-from outlast.serve.access import Action, redaction_for
+from outlast.serve.access import Action, Staff, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.budgets import extension_of
 from outlast.serve.feed import FeedReader, Snapshot
 from outlast.serve.messages import check_release
+from outlast.serve.pages import case
 from outlast.serve.pages.conversation_lists import (
     LiveLists,
     lists_of,
@@ -46,7 +46,6 @@ from outlast.serve.pages.conversation_view import (
     release_targets,
 )
 from outlast.serve.pages.decisions import problems_of
-from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.live import moments
 from outlast.serve.pages.page import (
     Form,
@@ -62,7 +61,7 @@ from outlast.serve.pages.schema_form import ABSENT, flat_form, parse_json, read_
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.proofs import ProofReader
-from outlast.views.records import CancelMode, Json
+from outlast.views.records import CancelMode, CaseDeed, Json
 from outlast.views.run import RunSnapshot, own_requests
 from outlast.views.trouble import QUIET, ServerFacts
 from outlast.views.words import KEPT
@@ -74,7 +73,10 @@ LONGEST_WORDS: Final = 20_000
 """The most characters that a person writes at once."""
 
 _INDEX: Final = re.compile("[0-9]{1,9}")
-_MESSAGE_ID: Final = re.compile(r"desk-[0-9a-f]{16}")
+_IDS: Final = {"say": "message_id", "comment": "comment_id"}
+"""The fields of forms that tell what is sent from what was sent before."""
+
+_MOST_PEOPLE: Final = 20
 _REGIONS: Final = (
     "head",
     "trouble",
@@ -85,8 +87,13 @@ _REGIONS: Final = (
     "release-act",
     "waits",
     "facts",
+    "case",
 )
 """The parts of the page that change, apart from both lists and the text in progress."""
+
+
+_BUTTONS: Final[tuple[CaseDeed, ...]] = ("assign", "comment", "snooze", "tag", "link")
+"""The forms for colleagues, whose buttons are regions: they say why they cannot be used."""
 
 
 async def _present(asked: DeskRequest) -> tuple[Conversation, Snapshot]:
@@ -115,11 +122,22 @@ async def _show(asked: DeskRequest) -> Response:
         regions=_regions(asked, view, is_unjudged=now.is_unjudged),
         lists=lists_of(asked, view),
         draft=view.hides.draft(now.text),
-        message_id=_new_message_id(),
+        message_id=case.new_id(),
+        comment_id=case.new_id(),
+        known_people=_known_people(asked, now.state),
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
         forks=() if _is_away(view) else await asked.seen(await asked.desk.forks(asked.run_id)),
     )
+
+
+def _known_people(asked: DeskRequest, state: RunSnapshot) -> list[str]:
+    """Return whom a form offers: the viewer, and who has had to do with the conversation."""
+    me = (asked.caller.person.subject,) if isinstance(asked.caller, Staff) else ()
+    held = () if state.hold is None else (state.hold.by,)
+    wrote = (one.by for one in reversed(state.case.comments))
+    names = (*me, state.case.to, *held, *wrote)
+    return [one for one in dict.fromkeys(names) if one][:_MOST_PEOPLE]
 
 
 def _is_away(view: Conversation) -> bool:
@@ -141,7 +159,11 @@ def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> di
         )
         return Markup(text)  # noqa: S704  a template made it
 
-    return {name: region(name) for name in _REGIONS}
+    found = {name: region(name) for name in _REGIONS}
+    for deed in _BUTTONS:
+        text = fragment(asked, "conversation_case_act.html", view=view, deed=deed)
+        found[f"{deed}-act"] = Markup(text)  # noqa: S704  a template made it
+    return found
 
 
 async def _more_messages(asked: DeskRequest) -> Response:
@@ -298,8 +320,6 @@ async def _in_temporal(asked: DeskRequest) -> Response:
 
 # --- What people do ------------------------------------------------------------------------------
 
-_Deed = Callable[[DeskRequest, Form], Awaitable[str]]
-
 
 async def _hold(asked: DeskRequest, form: Form) -> str:
     force = form.exact("force") == "yes"
@@ -315,25 +335,16 @@ def _of_approved(receipt: TakeoverReceipt) -> str:
 
 
 async def _say(asked: DeskRequest, form: Form) -> str:
-    text, message_id = with_line_ends(form.exact("text")), form.exact("message_id")
+    text = case.words_of(form, "text", "The message", LONGEST_WORDS)
     if not text.strip():
         raise UserError("Write something first.")
-    if len(text) > LONGEST_WORDS:
-        raise UserError(
-            f"The message has {len(text):,} characters, and at most {LONGEST_WORDS:,} are sent."
-        )
-    if not _MESSAGE_ID.fullmatch(message_id):
-        message_id = _new_message_id()
+    message_id = case.sent_id(form, "message_id")
     receipt = await asked.handle.say(text, by=asked.person, message_id=message_id)
     return "Guardrails judge it first." if receipt.is_judged else ""
 
 
 async def _release(asked: DeskRequest, form: Form) -> str:
-    note = with_line_ends(form.exact("note")).strip()
-    if len(note) > LONGEST_WORDS:
-        raise UserError(
-            f"The note has {len(note):,} characters, and at most {LONGEST_WORDS:,} are sent."
-        )
+    note = case.words_of(form, "note", "The note", LONGEST_WORDS).strip()
     agent = form.text("to").encode(errors="replace").decode()
     await check_release(asked, agent)
     await asked.handle.release(by=asked.person, note=note, to=agent)
@@ -417,7 +428,7 @@ async def _finish(asked: DeskRequest, form: Form) -> str:
     return f"Delivered {receipt.name}; its tool goes on."
 
 
-def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:
+def _deed(name: str, action: Action, deed: case.Deed) -> BaseRoute:
     """Return the route of something that people do; its answer is a sentence beside the button."""
 
     async def handle(asked: DeskRequest) -> Response:
@@ -429,10 +440,10 @@ def _deed(name: str, action: Action, deed: _Deed) -> BaseRoute:
         if name == "retry":
             headers["HX-Refresh"] = "true"  # a run that had ended has another history now
         parts = [fragment(asked, "conversation_said.html", said=said)]
-        if name == "say":
+        if field := _IDS.get(name):  # what is sent next is something else
             parts.append(
-                f'<input type="hidden" name="message_id" id="message-id" hx-swap-oob="true" '
-                f'value="{_new_message_id()}">'
+                f'<input type="hidden" name="{field}" id="{field.replace("_", "-")}" '
+                f'hx-swap-oob="true" value="{case.new_id()}">'
             )
         return HTMLResponse("\n".join(parts), headers=headers)
 
@@ -454,10 +465,6 @@ def _beside(request: Request, problem: Problem) -> Response:
     sentence = escape(visible_text(problem.message))
     headers = {**problem.headers, "Cache-Control": "no-store"}
     return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
-
-
-def _new_message_id() -> str:
-    return f"desk-{secrets.token_hex(8)}"
 
 
 _PATH: Final = "/conversations/{run_id}"
@@ -484,4 +491,6 @@ ROUTES: Final[list[BaseRoute]] = [
     _deed("retry", "retry", _retry),
     _deed("extend", "extend_budget", _extend),
     _deed("finish", "finish_wait", _finish),
+    *(_deed(name, name, act) for name, act in case.DEEDS.items()),
+    *case.ROUTES,
 ]

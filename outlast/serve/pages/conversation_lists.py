@@ -13,7 +13,7 @@ from markupsafe import Markup
 from outlast.client.timeline import Step
 from outlast.serve.pages.conversation_view import Bubble, Conversation, Leavable, took
 from outlast.serve.pages.live import LiveList
-from outlast.serve.pages.page import fragment
+from outlast.serve.pages.page import fragment, version_of
 from outlast.serve.pages.parts import (
     earlier_html,
     key_at,
@@ -24,6 +24,7 @@ from outlast.serve.pages.parts import (
     wanted_key,
 )
 from outlast.serve.routing import DeskRequest
+from outlast.views.records import Comment
 
 MOST_OPEN: Final = 500
 """The most steps that a page shows so that those which may still change are among them."""
@@ -35,6 +36,11 @@ MOST_OPEN: Final = 500
 def message_html(asked: DeskRequest, one: Bubble) -> str:
     """Return a message."""
     return fragment(asked, "conversation_bubble.html", one=one)
+
+
+def comment_html(asked: DeskRequest, one: Comment) -> str:
+    """Return what a person wrote for colleagues."""
+    return fragment(asked, "conversation_comment.html", one=one, key=version_of(one.id))
 
 
 def step_html(asked: DeskRequest, view: Conversation, number: int) -> str:
@@ -65,6 +71,7 @@ class Lists:
         steps: the newest steps.
         earlier_steps: what stands before them.
         first_step: the number of the first of the newest steps.
+        comments: what people wrote for colleagues.
     """
 
     messages: Markup
@@ -73,6 +80,7 @@ class Lists:
     steps: Markup
     earlier_steps: Markup
     first_step: int
+    comments: Markup
 
 
 def lists_of(asked: DeskRequest, view: Conversation) -> Lists:
@@ -90,6 +98,7 @@ def lists_of(asked: DeskRequest, view: Conversation) -> Lists:
         steps=Markup(_steps(asked, view, first_step, len(numbers))),  # noqa: S704  as above
         earlier_steps=earlier_html(asked, _here(asked), step_parts, "step", steps),
         first_step=first_step,
+        comments=Markup("".join(comment_html(asked, one) for one in view.comments.values())),  # noqa: S704  as above
     )
 
 
@@ -144,6 +153,7 @@ class LiveLists:
     first_step: int | None = None
     _messages: LiveList[Bubble] = field(default_factory=lambda: LiveList[Bubble]("talk"))
     _steps: LiveList[_Shown] = field(default_factory=lambda: LiveList[_Shown]("steps"))
+    _comments: LiveList[Comment] = field(default_factory=lambda: LiveList[Comment]("comments"))
 
     def changes(self, asked: DeskRequest, view: Conversation) -> list[str]:
         """Return what the browser swaps in."""
@@ -160,4 +170,5 @@ class LiveLists:
         return [
             *self._messages.changes(messages, lambda one: message_html(asked, one)),
             *self._steps.changes(steps, lambda one: step_html(asked, view, one[0].number)),
+            *self._comments.changes(view.comments, lambda one: comment_html(asked, one)),
         ]

@@ -16,11 +16,12 @@ from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.raw_items import is_cut_short
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.results.pending_waits import PendingWait, pending_waits
+from outlast.client.runs import ListedRun
 from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
 from outlast.edges.rendering import arguments_text, counted, json_text
 from outlast.pricing import Cost, usd_of
-from outlast.serve.access import Action, Caller, Staff, Target, may, redaction_for
+from outlast.serve.access import CASE_DEEDS, Action, Caller, Staff, Target, may, redaction_for
 from outlast.serve.budgets import Extension, extension_of
 from outlast.serve.pages.schema_form import Field, flat_form
 from outlast.serve.records import RequestView, proof_of_step, request_view
@@ -28,9 +29,9 @@ from outlast.serve.troubles import seen_troubles
 from outlast.views.acts import same_person
 from outlast.views.customer import CustomerMessage, customer_view, shows_text_in_progress
 from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader
-from outlast.views.records import ApprovalRequest, Aside, Item, Json, JsonObject
+from outlast.views.records import ApprovalRequest, Aside, Comment, Item, Json, JsonObject
 from outlast.views.redaction import Redaction
-from outlast.views.run import RunSnapshot, budget_lines, writes_answer
+from outlast.views.run import AnyState, RunSnapshot, budget_lines, loop_state, writes_answer
 from outlast.views.transcript import (
     CALL_KINDS,
     OUTPUT_KINDS,
@@ -72,6 +73,14 @@ BADGES: Final[dict[str, Badge]] = {
     "terminated": Badge("terminated", "is-bad"),
 }
 """The states of runs."""
+
+UNANSWERED: Final = Badge("unanswered", "is-bad")
+"""A guardrail, a limit or an error ended the last question, and nobody has answered it."""
+
+
+def run_badge(run: ListedRun) -> Badge:
+    """Return the status of a listed run."""
+    return UNANSWERED if run.is_unanswered else BADGES.get(run.status, Badge(run.status))
 
 
 # --- The customer's side --------------------------------------------------------------------------
@@ -132,6 +141,12 @@ class CustomerSide:
     works: bool
     waits_for: str | None
     silent: bool
+
+
+def customer_name(run: AnyState, hides: Redaction) -> str:
+    """Return who the customer is, for the team; empty if nobody said."""
+    customer = loop_state(run).start.customer
+    return hides.text(customer.name or customer.id)
 
 
 def customer_side(state: RunSnapshot, hides: Redaction) -> CustomerSide:
@@ -536,6 +551,22 @@ class Conversation:
         """Whether the run goes on."""
         return self.state.outcome is None
 
+    @property
+    def customer_name(self) -> str:
+        """Who the customer is; empty if nobody said."""
+        return customer_name(self.state, self.hides)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the conversation has a case: that of a nested run has the one above it."""
+        return self.state.parent_id is None
+
+    @property
+    def comments(self) -> dict[str, Comment]:
+        """What people wrote for colleagues, in order."""
+        comments = self.state.case.comments
+        return {one.id: replace(one, text=self.hides.text(one.text)) for one in comments}
+
     def bubbles(self, start: int, stop: int | None = None) -> list[Bubble]:
         """Return messages as the page shows them."""
         messages = self.customer.messages[start:stop]
@@ -595,6 +626,7 @@ _ACTIONS: Final[tuple[Action, ...]] = (
     "cancel",
     "retry",
     "finish_wait",
+    *CASE_DEEDS,
 )
 
 
@@ -636,7 +668,9 @@ def conversation(
         problems["hold"] = may(caller, "hold") or others
     return Conversation(
         state=state,
-        badge=BADGES.get(state.status, Badge(state.status)),
+        badge=UNANSWERED
+        if state.status == "idle" and state.failure is not None
+        else BADGES.get(state.status, Badge(state.status)),
         customer=customer_side(state, hides),
         steps=steps,
         waiting=tuple(

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, get_args
 from weakref import WeakKeyDictionary
@@ -19,14 +19,25 @@ from starlette.routing import BaseRoute
 from temporalio.client import Client
 
 from outlast.agents.errors import UserError
-from outlast.client.runs import ListedRun, RunPage, list_runs, state_of
+from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs, state_of
 from outlast.contract import names
 from outlast.contract.names import ListedStatus
+from outlast.edges import clock
 from outlast.pricing import Cost
 from outlast.serve.bodies import RunsQuery, page_of, text_of_page
-from outlast.serve.pages.conversation_view import BADGES, Badge
-from outlast.serve.pages.page import fragment, html_part, page, query_of, show_page, version_of
+from outlast.serve.case_feed import SEARCHED, CaseView, choices_of, of_view, unless_away
+from outlast.serve.pages.conversation_view import BADGES, Badge, run_badge
+from outlast.serve.pages.page import (
+    VIEWS,
+    fragment,
+    html_part,
+    page,
+    query_of,
+    show_page,
+    version_of,
+)
 from outlast.serve.routing import DeskRequest, route
+from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.run import RunSnapshot, snapshot_of
 
 PAGE: Final = 50
@@ -41,6 +52,9 @@ READ_SECONDS: Final = 1.5
 FRESH_SECONDS: Final = 15.0
 """How long what an open run used counts as present."""
 
+CHOICES_SECONDS: Final = 1.0
+"""How long a page waits for the choices of its filters; later ones are there the next time."""
+
 MOST_KEPT: Final = 5_000
 
 _HELD_BY: Final = "person: "
@@ -50,6 +64,12 @@ class Wanted(RunsQuery):
     """What the address asks for: the parameters of the API, one with a name of its own."""
 
     prefix: str = Field(default="", alias="starts")
+    view: CaseView | None = None
+
+    def criteria(self, scopes: Sequence[RunScope]) -> RunFilter:
+        """Return the criteria; a list of conversations that were put off or resolved is a status."""
+        found = super().criteria(scopes)
+        return replace(found, status=self.view) if self.view in SEARCHED else found
 
     @property
     def query(self) -> dict[str, str]:
@@ -59,8 +79,8 @@ class Wanted(RunsQuery):
 
 
 _NAMES: Final = (
-    *("status", "agent", "starts", "waiting", "nested", "tenant", "customer", "group", "risk"),
-    "due",
+    *("view", "status", "agent", "starts", "waiting", "nested", "tenant", "customer", "assignee"),
+    *("team", "tag", "attention", "group", "risk", "due"),
 )
 """The parameters of an address, in their order."""
 
@@ -92,6 +112,7 @@ class RunRow:
         waits_for: what it waits for; empty for nothing.
         used: what it used; None if that is not known.
         trouble: what keeps it from going on; empty for nothing.
+        attention: why a person should look at it; empty if nothing is wrong.
     """
 
     run: ListedRun
@@ -100,6 +121,12 @@ class RunRow:
     waits_for: str = ""
     used: "Used | None" = None
     trouble: str = ""
+    attention: str = ""
+
+    @property
+    def customer(self) -> str:
+        """The customer's name, as far as somebody has read it, or else their id."""
+        return (self.used.customer if self.used else "") or self.run.customer
 
 
 def run_row(run: ListedRun, used: "Used | None", trouble: str = "") -> RunRow:
@@ -107,11 +134,12 @@ def run_row(run: ListedRun, used: "Used | None", trouble: str = "") -> RunRow:
     is_held = run.status == "held"
     return RunRow(
         run=run,
-        badge=BADGES.get(run.status, Badge(run.status)),
+        badge=run_badge(run),
         holder=run.waits_for.removeprefix(_HELD_BY) if is_held else "",
         waits_for="" if is_held or run.status in names.RESTING else run.waits_for,
         used=used,
         trouble=trouble,
+        attention=run.attention(clock.now()),
     )
 
 
@@ -124,6 +152,7 @@ class Used:
 
     Attributes:
         tokens: the tokens of its model calls.
+        customer: the name of its customer, or else the id; empty if nobody said.
         cost: US dollars.
         is_whole: whether the price of every model call is known.
         is_final: whether the run has ended.
@@ -134,6 +163,7 @@ class Used:
     cost: Decimal
     is_whole: bool
     is_final: bool
+    customer: str = ""
     read_at: float = field(repr=False)
 
 
@@ -183,6 +213,7 @@ def _used(state: RunSnapshot) -> Used:
         cost=cost.usd,
         is_whole=cost.is_whole,
         is_final=state.outcome is not None,
+        customer=state.customer.name or state.customer.id,
         read_at=time.monotonic(),
     )
 
@@ -200,9 +231,33 @@ async def _show(asked: DeskRequest) -> Response:
         "conversations.html",
         "Conversations",
         statuses=[(one, BADGES[one].word) for one in get_args(ListedStatus)],
+        choices=await _choices(asked),
+        title_of_view=VIEWS[query.view] if query.view else "Conversations",
         here_page=query.page or "",
         **listed,
     )
+
+
+async def _choices(asked: DeskRequest) -> dict[str, dict[str, int]]:
+    """Return what conversations are shared by: assignees, teams and tags, with their counts."""
+    cases, scopes = asked.desk.cases, asked.scopes("list_runs")
+    reading = cases.entries(asked.desk.client, scopes)
+    entries = await unless_away(asyncio.wait_for(reading, CHOICES_SECONDS), ())
+    return {one: choices_of(entries, one) for one in ("assignee", "team", "tags")}
+
+
+async def _views(asked: DeskRequest) -> Response:
+    """Answer with the lists of shared conversations and their counts, if they have changed."""
+    cases, scopes, client = asked.desk.cases, asked.scopes("list_runs"), asked.desk.client
+    await asyncio.gather(
+        unless_away(cases.entries(client, scopes), ()),
+        unless_away(cases.counted(client, scopes), {}),
+    )
+    text = fragment(asked, "views.html")
+    seen = asked.http.query_params.get("views", "")
+    if len(seen) > 5 and f'value="{seen}"' in text:
+        return Response(None, 204, {"Cache-Control": "no-store"})
+    return html_part(text)
 
 
 async def _part(asked: DeskRequest) -> Response:
@@ -223,9 +278,17 @@ async def _listed(asked: DeskRequest) -> tuple[Wanted, dict[str, Any]]:
 
 
 async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPage]:
-    criteria = query.criteria(asked.scopes("list_runs"))
-    page = page_of(query.page)
-    found = await list_runs(asked.desk.client, criteria, limit=PAGE, page=page)
+    scopes, client, page = asked.scopes("list_runs"), asked.desk.client, page_of(query.page)
+    criteria = query.criteria(scopes)
+    if query.view is None or query.view in SEARCHED:
+        # Many desks look at the same list: the server is asked once for all.
+        found: RunPage = await asked.desk.cases.lists.get(
+            (criteria, page), lambda: list_runs(client, criteria, limit=PAGE, page=page)
+        )
+    else:
+        entries = await asked.desk.cases.entries(client, scopes)
+        fit = filter(criteria.on(client).accepts, of_view(entries, query.view, asked.person))
+        found = _page_of(tuple(fit), page)
     usages = _USAGES.setdefault(asked.desk.client, Usages())
     working = {run.run_id: run.status == "running" for run in found if run.closed is None}
     used, trouble = await asyncio.gather(
@@ -235,7 +298,16 @@ async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPag
     return list(rows), found
 
 
+def _page_of(runs: tuple[ListedRun, ...], page: bytes | None) -> RunPage:
+    """Return a page of a list that is known whole; its token is the place where it begins."""
+    text = (page or b"0").decode("ascii", "replace")
+    at = int(text) if text.isdecimal() and len(text) < 7 else 0
+    after = at + PAGE
+    return RunPage(runs[at:after], str(after).encode() if after < len(runs) else None)
+
+
 ROUTES: Final[list[BaseRoute]] = [
+    route("/views", _views, action="list_runs", show=show_page, soon=True),
     route("/conversations", _show, action="list_runs", show=show_page, soon=True),
     route("/conversations-list", _part, action="list_runs", show=show_page, soon=True),
 ]

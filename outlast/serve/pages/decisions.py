@@ -298,10 +298,9 @@ class Asked:
         return len(self.line) <= LONGEST_IN_LIST and self.rest is not None
 
 
-def asked_of(request: ApprovalRequest, view: RequestView, root: RunSnapshot) -> Asked:
-    """Return what a request asks for; `root` is the conversation, of which it may be a nested run's."""
+def asked_of(request: ApprovalRequest, view: RequestView, customer: str) -> Asked:
+    """Return what a request asks for, in a conversation with a customer."""
     is_shown = view.arguments is not None or request.kind == "budget"
-    customer = root.customer.name or root.customer.id
     return asked_seen(as_seen(request, view), is_shown=is_shown, customer=customer)
 
 

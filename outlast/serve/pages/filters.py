@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from outlast.edges import rendering
 from outlast.pricing import dollars
+from outlast.views.mentions import mention_parts, mention_tag
 from outlast.views.proofs import PROOF_WORDS
 from outlast.views.records import ApprovalStatus, VoteType
 from outlast.views.trouble import trouble_words
@@ -73,8 +74,27 @@ def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Show
     return rendering.excerpt(text if is_shown else " ".join(text.split()), limit)
 
 
+def line(text: str) -> rendering.Shown:
+    """Return a piece of a text in one line, with the blanks at its ends."""
+    return rendering.visible("".join(" " if one.isspace() else one for one in text))
+
+
 def _json_text(value: Any) -> rendering.Shown:
     return rendering.json_text(value, indent=2)
+
+
+def mentioning(text: str, me: str = "") -> Markup:
+    """Return a comment with its mentions marked, those of the reader most of all."""
+    parts = mention_parts(rendering.cut(text, LONGEST_SHOWN))
+    own = mention_tag(me)
+    return Markup("").join(
+        Markup('<b class="mention{}">{}</b>').format(
+            " is-me" if me and mention_tag(part[1:]) == own else "", rendering.visible_text(part)
+        )
+        if is_mention
+        else escape(rendering.visible_text(part))
+        for part, is_mention in parts
+    )
 
 
 def initials(name: str) -> str:
@@ -287,6 +307,7 @@ def rows(field: Any) -> int:
 
 GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "marked": marked,
+    "mention_tag": mention_tag,
     "posts": posts,
     "at_desk": at_desk,
     "effect_word": effect_word,
@@ -308,7 +329,9 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "in_one_line": rendering.one_line,
     "initials": initials,
     "json_text": _json_text,
+    "line": line,
     "markdown": markdown,
+    "mentioning": mentioning,
     "money": money,
     "named": rendering.named,
     "number": number,

@@ -25,8 +25,10 @@ from outlast.client.people.nested_requests import found_requests
 from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
 from outlast.deliveries.problems import Refused
 from outlast.edges.rendering import counted
+from outlast.serve.access import redaction_for
 from outlast.serve.api import bulk_steps
 from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
+from outlast.serve.pages.conversation_view import customer_name
 from outlast.serve.pages.decisions import (
     Asked,
     Refusal,
@@ -216,22 +218,21 @@ async def _requests_of(
 ) -> str:
     """Return the requests of a run as a piece of the list, read from its history."""
     views: list[tuple[RequestView, Asked]] = []
-    customer = ""
     hold: HeldConversation | None = None
-    problem = ""
+    problem = customer = ""
     trouble: tuple[Trouble, ...] = ()
     try:
         async with asyncio.timeout(READ_SECONDS):
             state = await asked.desk.handle(run_id).state()
             found = await found_requests(state, asked.desk.client)
             hold = held_conversation(state)
-            customer = state.customer.name or state.customer.id
             proofs = await asked.desk.proofs()
             trouble = await asked.desk.troubles.of(run_id, state, asked.caller)
+            customer = customer_name(state, redaction_for(asked.caller, state))
         see = partial(request_view, caller=asked.caller, proofs=proofs)
         shown = map(see, found)
         views = [
-            (view, asked_of(one.request, view, state))
+            (view, asked_of(one.request, view, customer))
             for view, one in zip(shown, found, strict=True)
         ]
     except (AgentsException, TimeoutError) as error:

@@ -7,7 +7,8 @@ page can forget either.
 import hashlib
 import mimetypes
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -22,8 +23,9 @@ from starlette.routing import BaseRoute
 
 from outlast.deliveries.problems import Problem, Refused
 from outlast.edges.clock import now_ms
-from outlast.serve.access import Caller, Staff
+from outlast.serve.access import Caller, Staff, may, scopes_for
 from outlast.serve.bodies import Query
+from outlast.serve.case_feed import CaseView, counts_of
 from outlast.serve.pages import filters
 from outlast.serve.routing import Desk, DeskRequest, route
 
@@ -80,6 +82,18 @@ def link(asked: DeskRequest | Request, *parts: str, **query: str | None) -> str:
 def _root(request: Request) -> str:
     desk: Desk = request.app.state.desk
     return urlsplit(desk.url).path.rstrip("/") or request.scope.get("root_path", "").rstrip("/")
+
+
+VIEWS: Final[dict[CaseView, str]] = {
+    "mine": "Mine",
+    "team": "My team's",
+    "nobody": "Nobody's",
+    "attention": "Needs attention",
+    "mentions": "Mentions me",
+    "snoozed": "Snoozed",
+    "resolved": "Resolved",
+}
+"""The names of the lists of shared conversations."""
 
 
 # --- Pages ---------------------------------------------------------------------------------------
@@ -187,9 +201,43 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "person": caller.person if isinstance(caller, Staff) else None,
         "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
         "logout": None if logout is None else _root(request) + logout,
+        "has_search": desk.search is not None,
         "here": request.url.path.removeprefix(_root(request)),
+        "query": request.query_params,
+        "views": partial(_views, request, desk, caller),
         "now_ms": now_ms(),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLink:
+    """A list of shared conversations, in the navigation.
+
+    Attributes:
+        name: the list.
+        words: its name for people.
+        count: how many conversations it has; None if that is not known.
+        is_here: whether the page shows it.
+    """
+
+    name: CaseView
+    words: str
+    count: int | None
+    is_here: bool
+
+
+def _views(request: Request, desk: Desk, caller: Caller) -> list[ViewLink]:
+    """Return the lists of shared conversations, with their counts as far as they are known."""
+    if not isinstance(caller, Staff) or may(caller, "list_runs") is not None:
+        return []
+    scopes = scopes_for(caller, "list_runs")
+    known = desk.cases.known(scopes)
+    counts = desk.cases.known_counts(scopes)
+    if known is not None:
+        counts |= counts_of(known, caller.person)
+    here = request.query_params.get("view")
+    names: list[CaseView] = [one for one in VIEWS if one != "team" or caller.person.groups]
+    return [ViewLink(one, VIEWS[one], counts.get(one), here == one) for one in names]
 
 
 @cache
@@ -204,7 +252,11 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters.update(filters.FILTERS)
-    shared: dict[str, Any] = {"nav_class": _nav_class, **filters.GLOBALS}
+    shared: dict[str, Any] = {
+        "nav_class": _nav_class,
+        "version_of": version_of,
+        **filters.GLOBALS,
+    }
     environment.globals.update(shared)
     return environment
 
@@ -262,7 +314,12 @@ class Form:
 
     def text(self, name: str, default: str = "") -> str:
         """Return what somebody wrote into a field, whose characters the page had made visible."""
-        return filters.read_back(self.exact(name, default))
+        return self.read(self.exact(name, default))
+
+    @staticmethod
+    def read(value: str) -> str:
+        """Return a value whose characters the page had made visible, as it was."""
+        return filters.read_back(value)
 
     def all(self, name: str) -> tuple[str, ...]:
         """Return all values of a field."""

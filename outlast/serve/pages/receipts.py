@@ -20,7 +20,9 @@ from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.client.read.in_turn import read_each
 from outlast.deliveries.problems import Refused
 from outlast.edges.rendering import joined, named
+from outlast.serve.access import redaction_for
 from outlast.serve.bodies import MOST_AT_ONCE, InboxStreamQuery
+from outlast.serve.pages.conversation_view import customer_name
 from outlast.serve.pages.decisions import (
     DECIDED,
     Asked,
@@ -101,7 +103,7 @@ async def receipt_of(asked: DeskRequest) -> Receipt | None:
         return None
     root, request, view, words = found
     undo = request.status == "pending" and not problems_of(view)["withdraw"]
-    return Receipt(run_id, request_id, asked_of(request, view, root), words, undo)
+    return Receipt(run_id, request_id, asked_of(request, view, _customer(asked, root)), words, undo)
 
 
 async def _found(
@@ -120,6 +122,10 @@ async def _found(
     # Whoever makes an address may write any word into it: only one that can be true counts.
     can_be = (did == "kept" and is_pending) or (did == "asked" and not is_pending)
     return root, found.request, view, words_of(did if can_be else DECIDED, found, asked.caller)
+
+
+def _customer(asked: DeskRequest, root: RunSnapshot) -> str:
+    return customer_name(root, redaction_for(asked.caller, root))
 
 
 async def _waiting(asked: DeskRequest) -> AsyncIterator[tuple[str, RequestView]]:
@@ -224,7 +230,9 @@ async def _bulk_receipt(asked: DeskRequest, run_id: str, request_id: str, fate: 
     root, request, view, words = found
     if fate in {"refused", "left"}:
         words = _why_left(request, view)
-    return BulkReceipt(run_id, request_id, asked_of(request, view, root), fate, words)
+    return BulkReceipt(
+        run_id, request_id, asked_of(request, view, _customer(asked, root)), fate, words
+    )
 
 
 def _why_left(request: ApprovalRequest, view: RequestView) -> str:

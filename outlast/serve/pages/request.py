@@ -19,6 +19,7 @@ from outlast.serve.access import groups_of, redaction_for, request_for
 from outlast.serve.api import find
 from outlast.serve.budgets import extension_of
 from outlast.serve.login import ThisMachine
+from outlast.serve.pages.conversation_view import customer_name
 from outlast.serve.pages.decisions import (
     CLAIM_LENGTHS,
     Done,
@@ -193,7 +194,7 @@ async def _shown(
     messages = customer_view(root)
     trouble = await asked.desk.troubles.of(asked.run_id, root, asked.caller)
     hides = [redaction_for(asked.caller, one) for one in (root, found.state)]
-    what = asked_of(found.request, view, root)
+    what = asked_of(found.request, view, customer_name(root, hides[0]))
     talk = [_without_hidden(one, hides) for one in (*messages.messages, *messages.unread)]
     return {
         "title": rendering.joined(

@@ -22,6 +22,10 @@ TALKS_TO_A_SERVER = {
     "serve",
     "monitor",
     "archive run",
+    "search find",
+    "search rebuild",
+    "search run",
+    "search status",
     "archive compare",
     "inbox",
     "inbox show",
@@ -41,6 +45,10 @@ TALKS_TO_A_SERVER = {
     "release",
     "set-aside",
     "take-back",
+    *(
+        f"case {verb}"
+        for verb in ("assign", "tag", "link", "resolve", "reopen", "snooze", "comment")
+    ),
     "run",
     "send",
     "retry",

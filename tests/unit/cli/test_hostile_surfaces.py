@@ -62,6 +62,9 @@ ELSEWHERE: Final = {
     *("inbox reject", "inbox respond", "inbox ask", "inbox withdraw", "inbox approve-all"),
     *("inbox reject-all", "inbox claim", "inbox unclaim", "monitor", "archive run"),
     *("archive compare", "team show", "team on", "team off", "team rule"),
+    *("case assign", "case tag", "case link", "case resolve", "case reopen", "case snooze"),
+    "case comment",
+    *("search find", "search rebuild", "search run", "search status"),
 }
 
 SHOWS: Final = {

@@ -61,6 +61,19 @@ def test_comments_are_for_colleagues_each_once_and_the_newest_are_kept() -> None
     assert play.state.items == items
 
 
+def test_a_comment_tags_whom_it_mentions_and_its_words_say_so_already() -> None:
+    play = resting()
+    play.case("comment", text="Look, @cid.", comment_id="c1", add=("@cid",))
+    before = play.state.case
+    assert before.tags == ("@cid",)
+    assert case_words(Case(), before) == "comment: Look, @cid."
+    play.case("comment", text="Done.", comment_id="c2", remove=("@cid",))
+    assert play.state.case.tags == ()
+    assert case_words(before, play.state.case) == "comment: Done."
+    play.case("comment", text="Again.", comment_id="c2", add=("@eve",))
+    assert play.state.case.tags == ()
+
+
 def test_tags_and_links_come_and_go_one_by_one() -> None:
     play = resting()
     play.case("tag", add=("refund", "vip"))

@@ -12,10 +12,12 @@ from starlette.routing import BaseRoute
 from outlast.agents.errors import RunNotFound
 from outlast.client.identity import person
 from outlast.client.read.events import RawResponsesStreamEvent, StreamedState, changes
+from outlast.client.runs import ListedRun
 from outlast.contract.identity import IdentityKeys, new_shared_key, read_keys
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.serve.access import ROLES, Role, RoleRules
+from outlast.serve.case_feed import CaseFeed
 from outlast.serve.feed import Feed
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages import page
@@ -39,6 +41,24 @@ class PlayedDesk(Desk):
     async def proofs(self) -> ProofReader:
         """Takeovers are not for those who prove nothing, so it has a key that signs."""
         return SIGNING
+
+
+class Shared(CaseFeed):
+    """Stands for the conversations that colleagues share: these."""
+
+    def __init__(self, *runs: ListedRun, counts: dict[str, int] | None = None) -> None:
+        super().__init__()
+        self.runs, self.counts, self.looks = runs, counts or {}, 0
+
+    async def look(self, client: Any) -> tuple[ListedRun, ...]:
+        self.looks += 1
+        return self.runs
+
+    async def counted(self, client: Any, scopes: Any) -> dict[str, int]:
+        return self.counts
+
+    def known_counts(self, scopes: Any) -> dict[str, int]:
+        return self.counts
 
 
 class PlayedRuns:
@@ -94,6 +114,7 @@ def desk_of(
     settings: dict[str, Any] = {
         "client": None,
         "feed": Feed(runs),
+        "cases": Shared(),
         "login": ThisMachine(person("ann", groups=["billing"])),
         "roles": RoleRules(anybody=roles),
     }

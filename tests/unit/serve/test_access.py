@@ -13,6 +13,7 @@ from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Audience, Cla
 from outlast.loop.state import LoopState
 from outlast.serve.access import (
     ACTIONS,
+    CASE_DEEDS,
     NOBODY,
     NOT_OPENED,
     NOT_SEEN,
@@ -57,6 +58,7 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "cancel": ("operator",),
     "retry": ("operator",),
     "finish_wait": ("operator",),
+    **dict.fromkeys(CASE_DEEDS, ("operator",)),
 }
 OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message"}
 OF_PROGRAMS = {*OF_CUSTOMERS, "mint_token", "view_run", "cancel", "finish_wait"}
@@ -142,7 +144,7 @@ def test_a_customer_reads_a_conversation_that_has_ended_and_does_not_write_to_it
 
 
 def test_nobody_takes_a_run_over_that_no_worker_has_begun() -> None:
-    for action in ("hold", "say", "release", "set_aside"):
+    for action in ("hold", "say", "release", "set_aside", *CASE_DEEDS):
         target = Target(run_id="support-42", state=snapshot_of(LoopState()))
         assert may(staff("operator"), action, target) == "No worker has begun this run yet."
 
@@ -152,12 +154,20 @@ def test_whoever_may_take_a_conversation_over_sets_aside_what_its_model_reads() 
     play = Play.ready(keep_open=True, takeover=terms)
     play.replies(said("Hello."))
     target = Target(run_id=play.run_id, state=snapshot_of(play.state))
-    for action in ("hold", "set_aside"):
+    for action in ("hold", "set_aside", *CASE_DEEDS):
         assert may(staff("operator"), action, target) is None
         other = staff("operator", person=Person(subject="bob", groups=("sales",)))
         assert "bob may not do this" in str(may(other, action, target))
     for one in (CUSTOMER, Program("shop"), None):
-        assert may(one, "set_aside", target) is not None
+        for action in ("set_aside", *CASE_DEEDS):
+            assert may(one, action, target) is not None
+
+
+def test_what_still_waits_for_an_answer_is_neither_resolved_nor_put_off() -> None:
+    target = Target(run_id="r", state=snapshot_of(play_in("thinking").state))
+    for action in CASE_DEEDS:
+        problem = may(staff("operator"), action, target)
+        assert (problem is not None) == (action in {"resolve", "snooze"}), action
 
 
 # --- Roles from groups -----------------------------------------------------------------------------

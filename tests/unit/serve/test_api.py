@@ -212,6 +212,27 @@ BODIES: Mapping[tuple[str, str], str] = {
         "take-back",
         '{"item": 1, "reason": "x"}',
     ): "The body has no field 'reason'. It has: item, part.",
+    (
+        "snooze",
+        '{"until": "soon"}',
+    ): "The field 'until' does not fit. Write a length, such as 2h, or a "
+    "time with a zone in ISO 8601.",
+    (
+        "snooze",
+        '{"until": "2030-01-01T00:00"}',
+    ): "The field 'until' does not fit. Write a length, such "
+    "as 2h, or a time with a zone in ISO 8601.",
+    ("comment", "{}"): "The body lacks the field 'text'.",
+    (
+        "comment",
+        '{"text": "a", "by": "eve"}',
+    ): "The body has no field 'by'. It has: text, comment_id.",
+    ("assign", '{"to": 5}'): "The field 'to' should be a valid string.",
+    (
+        "assign",
+        json.dumps({"team": "t" * 501}),
+    ): "The field 'team' should have at most 500 characters.",
+    ("tag", '{"tags": "vip"}'): "The field 'tags' should be a valid array.",
     ("hold", '{"mode": "later"}'): "The field 'mode' should be 'immediate' or 'after_turn'.",
     ("say", "{}"): "The body lacks the field 'text'.",
     ("requests/a1/decide", '{"type": "approve"}'): "The body lacks the field 'digest'.",

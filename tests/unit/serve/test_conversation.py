@@ -24,7 +24,7 @@ from outlast.loop.machine import advance
 from outlast.loop.start import Budget
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
-from outlast.serve.access import ROLES, Role, Staff
+from outlast.serve.access import CASE_DEEDS, ROLES, Role, Staff
 from outlast.serve.pages import conversation
 from outlast.serve.pages.conversation import _follow, _screen
 from outlast.serve.pages.conversation_view import Conversation, payloads
@@ -279,7 +279,7 @@ async def test_payloads_come_on_demand_and_for_some_only() -> None:
     assert '{"order": "A-17"}' in payload
     assert "out of stock" in payload
     viewer = await shown(play, roles=["viewer"])
-    assert "hx-get" not in viewer
+    assert "hx-get" not in viewer.partition("<main")[2]
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, roles=["viewer"])
     async with app.state.desk.feed, browser_of(app) as http:
         refused = await http.get(at[1], headers={"HX-Request": "true"})
@@ -472,7 +472,7 @@ async def test_a_value_with_a_schema_is_entered_in_fields(monkeypatch: pytest.Mo
 
 DEEDS = (
     *("hold", "say", "release", "cancel", "retry", "extend", "finish"),
-    *("set-aside", "take-back"),
+    *("set-aside", "take-back", *CASE_DEEDS),
 )
 
 
@@ -498,6 +498,9 @@ async def test_forms_are_checked_before_the_run_is_asked() -> None:
         "release": [{"note": "x" * 20_001}],
         "set-aside": [{"item": ""}, {"item": "-1"}, {"item": "9" * 30}, {"item": "0", "part": "x"}],
         "take-back": [{"part": "1"}, {"item": "0x1"}, {"item": "٣"}, {"item": "0", "part": "-1"}],
+        "comment": [{"text": " \n"}, {"text": "x" * 10_001}],
+        "resolve": [{"why": "x" * 10_001}],
+        "snooze": [{"until": ""}, {"until": "soon"}, {"at": "yesterday"}, {"instant": "9" * 40}],
         "cancel": [{"mode": ""}, {"mode": "never"}],
         "finish": [{"value": " "}, {"value": "{"}, {"value": "1", "token": "none"}],
     }
@@ -678,7 +681,7 @@ async def test_a_new_message_is_sent_alone() -> None:
         await settled()
         assert browser.regions["talk"].count("<li ") == SHOWN + 1
         assert browser.said("talk").endswith("One more. Leave out for the model")
-        assert len(browser.sent) - before < 3_000
+        assert len(browser.sent) - before < 3_500
 
 
 async def test_a_stream_that_comes_back_begins_where_its_page_does() -> None:

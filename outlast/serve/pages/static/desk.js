@@ -129,6 +129,10 @@
 
   addEventListener("htmx:sseBeforeMessage", noteEnds);
   addEventListener("htmx:sseMessage", followEnds);
+  // Whoever writes a comment sees the newest one.
+  addEventListener("htmx:sseMessage", () => {
+    if (document.activeElement?.closest("#comment")) document.querySelector("#comments > li:last-child")?.scrollIntoView({ block: "nearest" });
+  });
   // The other side of a conversation had no height while it was hidden.
   addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
   // What opens below a list takes room from it.
@@ -182,7 +186,7 @@
   // What somebody wrote goes when it was sent, but not what they have written since.
   addEventListener("htmx:beforeRequest", (event) => {
     if (!event.target.matches("form[data-clears]")) return;
-    for (const field of all("textarea", event.target)) field.sent = field.value;
+    for (const field of all("textarea, input:not([type=hidden])", event.target)) field.sent = field.value;
   });
 
   addEventListener("htmx:afterRequest", (event) => {
@@ -190,7 +194,7 @@
     if (!event.detail.successful || !form.matches("form")) return;
     if (form.dataset.closes) document.getElementById(form.dataset.closes).close();
     if (!form.matches("[data-clears]")) return;
-    for (const field of all("textarea", form)) {
+    for (const field of all("textarea, input:not([type=hidden])", form)) {
       if (field.sent !== undefined && field.value.startsWith(field.sent)) field.value = field.value.slice(field.sent.length);
     }
   });
@@ -255,8 +259,10 @@
     const row = document.activeElement?.closest("[data-row]");
     const find = (root) => all(`[data-key="${CSS.escape(key)}"]`, root).find((one) => one.offsetParent !== null);
     const found = (row && find(row)) || all(`[data-key="${CSS.escape(key)}"]`).find(
-      (one) => one.offsetParent !== null && !one.closest("[data-row]"));
+      (one) => (one.offsetParent !== null || one.closest("[data-side]")) && !one.closest("[data-row]"));
     if (!found) return false;
+    const side = document.getElementById(found.closest("[data-side]")?.dataset.side); // it may be behind another one
+    if (side && found.offsetParent === null) side.click();
     if (found.matches("details")) {
       found.open = true;
       found.querySelector("input:not([type=hidden]), textarea, select, button")?.focus();
@@ -332,6 +338,14 @@
     dialog.returnValue = "";
     dialog.onclose = () => { if (dialog.returnValue === "yes") issueRequest(true); };
     dialog.showModal();
+  });
+
+  // A time is sent with the zone of its reader.
+  addEventListener("input", (event) => {
+    const field = event.target;
+    if (!field.dataset?.instant) return;
+    document.getElementById(field.dataset.instant).value = field.value && new Date(field.value).toISOString();
+    document.getElementById(field.dataset.unsets).value = "";
   });
 
   // Filters apply when they are chosen; where a button applies them, several can be chosen first.

@@ -1,0 +1,136 @@
+"""`outlast case`: what colleagues do with a conversation: whose it is, and how it stands."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from outlast.cli.caller import PersonCaller, on_server
+from outlast.cli.durations import coming_time
+from outlast.edges.clock import now
+
+if TYPE_CHECKING:
+    from outlast.client.handle import RunHandle
+    from outlast.client.people.cases import CaseReceipt
+
+_Words: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(metavar="[WORD]...", show_default=False)
+]
+_Remove: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--remove", help="What to take away; repeatable.")
+]
+
+
+@on_server
+async def assign(caller: PersonCaller, to: str = "", team: str = "") -> None:
+    """Assign a conversation to a person, to a team, or to nobody.
+
+    Command line:
+        to: The person. Default: nobody.
+        team: The team. Default: none.
+    """
+    await _act(
+        caller,
+        lambda run: run.assign(to or None, by=caller.person, team=team),
+        lambda case: f"Assigned to {whose(case.to, case.team) or 'nobody'}.",
+    )
+
+
+@on_server
+async def comment(
+    caller: PersonCaller,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you write for colleagues.")],
+    comment_id: Annotated[
+        str | None, typer.Option("--comment-id", help="A repeated id is the same comment.")
+    ] = None,
+) -> None:
+    """Write something for colleagues, which neither the customer nor the model reads.
+
+    `@name` mentions a colleague, who finds the conversation by the tag `@name`.
+    """
+    await _act(
+        caller,
+        lambda run: run.comment(text, by=caller.person, comment_id=comment_id),
+        lambda _: "Commented. The customer does not see it.",
+    )
+
+
+@on_server
+async def resolve(caller: PersonCaller, why: str = "") -> None:
+    """Say that nothing is left to do; a word of the customer reopens the conversation.
+
+    Without one, it ends by itself after a while.
+
+    Command line:
+        why: Why, for colleagues.
+    """
+    await _act(caller, lambda run: run.resolve(by=caller.person, why=why), lambda _: "Resolved.")
+
+
+@on_server
+async def reopen(caller: PersonCaller) -> None:
+    """Open a conversation again that was resolved, or bring back one that was put off."""
+    await _act(caller, lambda run: run.reopen(by=caller.person), lambda _: "It is open.")
+
+
+@on_server
+async def snooze(
+    caller: PersonCaller,
+    until: Annotated[
+        str,
+        typer.Argument(
+            metavar="UNTIL", help="A length, such as 2h or 3d, or a time, such as 2026-11-30T09:00."
+        ),
+    ],
+) -> None:
+    """Put a conversation off; it comes back then, or with the customer's next word."""
+    end = coming_time(until, "UNTIL", now()).astimezone()
+    await _act(
+        caller,
+        lambda run: run.snooze(end, by=caller.person),
+        lambda _: f"Snoozed until {end:%Y-%m-%d %H:%M %Z}.",
+    )
+
+
+@on_server
+async def tag(caller: PersonCaller, tags: _Words = None, remove: _Remove = None) -> None:
+    """Add tags, by which people find the conversation, or take some away."""
+    await _act(
+        caller,
+        lambda run: run.tag(*(tags or ()), by=caller.person, remove=tuple(remove or ())),
+        lambda case: f"Tags: {', '.join(case.tags) or 'none'}.",
+    )
+
+
+@on_server
+async def link(caller: PersonCaller, ids: _Words = None, remove: _Remove = None) -> None:
+    """Link other conversations about the same, by their ids, or take links back."""
+    await _act(
+        caller,
+        lambda run: run.link(*(ids or ()), by=caller.person, remove=tuple(remove or ())),
+        lambda case: f"Linked to {', '.join(case.links) or 'none'}.",
+    )
+
+
+def whose(to: str, team: str) -> str:
+    """Return to whom a conversation is assigned, in words."""
+    return " of ".join(one for one in (to, team) if one)
+
+
+async def _act(
+    caller: PersonCaller,
+    act: "Callable[[RunHandle], Awaitable[CaseReceipt]]",
+    sentence: "Callable[[CaseReceipt], str]",
+) -> None:
+    receipt = await caller.act(act)
+    resolved, snoozed = receipt.resolved_at, receipt.snoozed_until
+    record = {
+        "status": receipt.status,
+        "to": receipt.to,
+        "team": receipt.team,
+        "tags": list(receipt.tags),
+        "links": list(receipt.links),
+        "resolved_at": None if resolved is None else resolved.isoformat(),
+        "snoozed_until": None if snoozed is None else snoozed.isoformat(),
+    }
+    caller.show(record, sentence(receipt))
