@@ -299,7 +299,7 @@ class Asked:
 
 
 def asked_of(request: ApprovalRequest, view: RequestView, customer: str) -> Asked:
-    """Return what a request asks for, in a conversation with a customer."""
+    """Return what a request asks for; the customer is named as its reader may see it."""
     is_shown = view.arguments is not None or request.kind == "budget"
     return asked_seen(as_seen(request, view), is_shown=is_shown, customer=customer)
 

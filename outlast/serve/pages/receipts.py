@@ -219,6 +219,10 @@ async def bulk_receipts(asked: DeskRequest, text: str) -> list[BulkReceipt]:
     return list(await read_each(shown, lambda one: _bulk_receipt(asked, *one)))
 
 
+def _customer(asked: DeskRequest, root: RunSnapshot) -> str:
+    return customer_name(root, redaction_for(asked.caller, root))
+
+
 async def _bulk_receipt(asked: DeskRequest, run_id: str, request_id: str, fate: str) -> BulkReceipt:
     try:
         found = await _found(asked, run_id, request_id)

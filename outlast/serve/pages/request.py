@@ -194,7 +194,8 @@ async def _shown(
     messages = customer_view(root)
     trouble = await asked.desk.troubles.of(asked.run_id, root, asked.caller)
     hides = [redaction_for(asked.caller, one) for one in (root, found.state)]
-    what = asked_of(found.request, view, customer_name(root, hides[0]))
+    customer = customer_name(root, hides[0])
+    what = asked_of(found.request, view, customer)
     talk = [_without_hidden(one, hides) for one in (*messages.messages, *messages.unread)]
     return {
         "title": rendering.joined(
@@ -209,6 +210,7 @@ async def _shown(
         "able": problems_of(view),
         "other_person": _other_person(asked, found),
         "run_id": asked.run_id,
+        "customer": customer,
         "request_id": request.id,
         "arguments": _arguments(view),
         "repeated": rendering.repeated_keys(request.arguments),
