@@ -124,10 +124,6 @@ async def _found(
     return root, found.request, view, words_of(did if can_be else DECIDED, found, asked.caller)
 
 
-def _customer(asked: DeskRequest, root: RunSnapshot) -> str:
-    return customer_name(root, redaction_for(asked.caller, root))
-
-
 async def _waiting(asked: DeskRequest) -> AsyncIterator[tuple[str, RequestView]]:
     """Yield what waits for the person: first in the same conversation, then the most urgent."""
     wanted, scopes = InboxStreamQuery(mine=True, held=False), asked.scopes("inbox")
