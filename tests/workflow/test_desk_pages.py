@@ -78,14 +78,15 @@ async def test_two_people_decide_on_their_pages_and_a_late_decision_is_refused(d
     )
     async with browser(desk, ANN) as ann, browser(desk, BOB) as bob:
         opened = (await bob.get(page_of(handle))).text
-        assert (await decide(ann, handle, "approve")).headers["Location"].endswith("did=decided")
+        assert "did=decided" in (await decide(ann, handle, "approve")).headers["Location"]
         after = (await ann.get(page_of(handle))).text
         assert "1 of 2" in after
         assert "a different person has to agree" in after
         assert (await decide(ann, handle, "withdraw")).headers["Location"].endswith("did=withdrawn")
         assert (await decide(ann, handle, "approve")).status_code == 303
         answer = await bob.post(page_of(handle), data=form_in(opened, "approve"), headers=OWN)
-        assert answer.headers["Location"].endswith("did=decided")
+        receipt = (await bob.get(answer.headers["Location"])).text
+        assert "Approved by bob. The call runs." in receipt
         await desk.result(handle)
         assert ran == [50]
         late = await ann.post(
@@ -108,7 +109,7 @@ async def test_the_inbox_has_every_request_of_a_run_and_decides_them_together(de
             await asyncio.sleep(0.2)
         rows = (await ann.get(f"/inbox/requests/{handle.id}")).text
         for euros in (1, 2, 3):
-            assert f'<span class="argument-name">euros</span> {euros}</span>' in rows
+            assert f'Euros</span> <bdi class="value">{euros}</bdi>' in rows
         plan = (await ann.post("/inbox/plan", data={"run": handle.id}, headers=OWN)).text
         assert "You decide 3 requests" in plan
         seen = re.findall(r'name="seen" value="([^"]+)"', plan)
@@ -117,9 +118,12 @@ async def test_the_inbox_has_every_request_of_a_run_and_decides_them_together(de
             f"/inbox/requests/{handle.id}/a1", data=one, headers=OWN | {"HX-Request": "true"}
         )
         assert "Approved by ann. The call runs." in done.text
-        data = {"run": handle.id, "seen": seen, "decision": "approve"}
-        outcome = (await ann.post("/inbox/decide", data=data, headers=OWN)).text
-        assert "1 changed or were decided meanwhile" in outcome
+        agreed = re.findall(r'name="agreed" value="([^"]+)"', plan)
+        data = {"run": handle.id, "seen": seen, "agreed": agreed, "decision": "approve"}
+        sent = await ann.post("/inbox/decide", data=data, headers=OWN)
+        outcome = (await ann.get(sent.headers["Location"])).text
+        assert "2 requests approved, 1 left alone" in outcome
+        assert "It was decided before you by ann." in outcome
         await desk.result(handle)
     assert sorted(ran) == [1, 2, 3]
 

@@ -18,7 +18,7 @@
 
   const DATE = { dateStyle: "medium", timeStyle: "short" };
   const ZONED = { ...DATE, timeStyle: "long" };
-  let withZones = false; // the key z shows every time with its zone
+  let withZones = false; // a full stop shows every time with its zone
   const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
 
   function showTime(element, now) {
@@ -295,7 +295,7 @@
     first = "";
     let done = both !== "" && press(both);
     if (!done && event.key === "?") done = open("keys");
-    if (!done && event.key === "z") {
+    if (!done && event.key === ".") {
       withZones = !withZones;
       showTimes();
       done = true;
