@@ -11,7 +11,6 @@ from temporalio.client import Client
 from outlast.agents.errors import UserError
 from outlast.blobs.contents import LargeContent
 from outlast.blobs.files import FileBlobStore
-from outlast.blobs.objects import ObjectBlobStore
 from outlast.contract.blobs import SMALLEST_THRESHOLD, THRESHOLD_BYTES
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import check_client
@@ -50,6 +49,8 @@ def store_from_url(url: str) -> BlobStore:
         raise UserError(
             f"The store {url!r} needs the package obstore: pip install 'outlast[blobs]'."
         ) from None
+    from outlast.blobs.objects import ObjectBlobStore
+
     try:
         return ObjectBlobStore(from_url(url))
     except Exception as error:  # the exceptions of obstore's providers have no common class

@@ -303,7 +303,8 @@ def _nested_run_ended(over: StageEnded, event: Event) -> StageEnded:
     if isinstance(event, EffectFailed):
         return replace(over, failure=event.failure)
     result = event.result
-    assert isinstance(result, AgentResult)  # noqa: S101  the effect is a nested run
+    if not isinstance(result, AgentResult):  # no answer of a nested run: time ended it meanwhile
+        return replace(over, failure=_CUT_OFF)
     if result.status != "completed":
         return replace(over, failure=result.failure or _CUT_OFF)
     output = result.final_output

@@ -117,7 +117,6 @@ from outlast.loop.events import (
     TimePassed,
     ValueDelivered,
 )
-from outlast.loop.forked_state import forked
 from outlast.loop.news import notices
 from outlast.loop.notices import Notice
 from outlast.loop.problems import is_known, judged_at_ms
@@ -336,6 +335,8 @@ def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
         case RunStarted():
             return _run_started(event)
         case RunForked():
+            from outlast.loop.forked_state import forked  # few runs are forks
+
             return forked(state, event)
         case MessageReceived():
             return turns.message_received(state, event)

@@ -62,8 +62,6 @@ def facts(
             yield "", _vote(vote, proof, request)
     if request.status == "pending":
         yield from _times(request, now_ms)
-    if terms.hours is not None:
-        yield "hours", joined("its times count the hours of ", named(terms.hours.within), " only")
     if set(terms.allow) != set(ALL_DECISIONS):
         yield "decisions", ", ".join(terms.allow)
     if terms.policy:
@@ -83,6 +81,9 @@ def _vote(vote: Vote, proof: Proof, request: ApprovalRequest) -> str:
 
 
 def _times(request: ApprovalRequest, now_ms: int) -> Iterator[tuple[str, str]]:
+    hours = request.terms.hours
+    if hours is not None:
+        yield "hours", joined("its times count the hours of ", named(hours.within), " only")
     claim = request.claim
     if claim is not None and claim.until_ms > now_ms:
         until = shown_time(claim.until_ms)

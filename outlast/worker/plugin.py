@@ -68,7 +68,6 @@ from outlast.tracing.origin import remember_tenant
 from outlast.tracing.receivers import REGISTRATION, SETTLE_SECONDS, WORKER_END_SECONDS
 from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
-from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.model_access import check_following_models
 from outlast.worker.worker_options import with_defaults
 from outlast.worker.workflow_runner import PatientRunner, encodes_by_context
@@ -322,6 +321,8 @@ def _forget_objects(namespace: str, chain_id: str) -> None:
 def _prepare_process(sessions: object) -> None:
     _allow_sessions(sessions)
     wait_for_native_threads()
+    from outlast.worker.failure_lines import log_failures_in_lines
+
     log_failures_in_lines()
     try:
         keys_from_environment()

@@ -14,7 +14,6 @@ from outlast.activities.invocation import Invocation
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.activities.worker_memory import JudgedCall
 from outlast.agents.approvals.conditions import Condition
-from outlast.agents.approvals.hours import clock_durations
 from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS, ApprovalPolicy
 from outlast.agents.calendars import Calendar
 from outlast.agents.callables import call
@@ -262,6 +261,8 @@ def counted_now(policy: ApprovalPolicy, terms: ApprovalTerms, worker: WorkerDeps
     """
     hours, now_ms = terms.hours, clock.now_ms()
     assert hours is not None  # noqa: S101  the caller checks it
+    from outlast.agents.approvals.hours import clock_durations
+
     own = {hours.within: policy.within} if isinstance(policy.within, Calendar) else {}
     try:
         calendar = worker.calendar(hours.within, own)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
-from outlast.agents.approvals.hours import within_hours
 from outlast.agents.calendars import Calendar, check_calendar_name
 from outlast.agents.callables import called_with, check_callable
 from outlast.agents.checks import (
@@ -359,7 +358,11 @@ class ApprovalPolicy:
             headline=self.headline or "",
             labels=labels,
         )
-        return terms if self.calendar_name is None else within_hours(terms, self.calendar_name)
+        if self.calendar_name is None:
+            return terms
+        from outlast.agents.approvals.hours import within_hours
+
+        return within_hours(terms, self.calendar_name)
 
     def check_fits(
         self,

@@ -42,7 +42,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from outlast.agents.approvals.conditions import Condition, ConditionError, type_problem
-from outlast.agents.approvals.loosening import loosened
 from outlast.agents.approvals.policy import (
     DEFAULT_OPTIONS,
     ApprovalPolicy,
@@ -292,6 +291,8 @@ class ApprovalFile:
     def _change(
         self, table: FilePolicy, before: ApprovalPolicy, effect: str | None, *, asks: bool
     ) -> Change:
+        from outlast.agents.approvals.loosening import loosened
+
         was = before if asks else None
         if not table.asks:
             found = loosened(was, None)
@@ -360,6 +361,8 @@ class ApprovalFile:
 
     def _compare_groups(self, known: ApprovalPoints, reader: "_FileReader") -> None:
         """Refuse people in a group of the code who may decide by their name alone."""
+        from outlast.agents.approvals.loosening import loosened
+
         for group, people in self.groups.items():
             for point in known.points if people and group not in self.loosening else ():
                 policy = policy_of(point.setting)

@@ -25,11 +25,13 @@ from outlast.contract.records import (
 )
 from outlast.loop.actions import (
     Action,
+    AssignedRecord,
     AttachLineRecord,
     DeliverRecord,
     LendRecord,
     LineReplyRecord,
     NestedRecord,
+    RatingRecord,
 )
 from outlast.loop.effects import (
     EffectAnswered,
@@ -39,6 +41,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     BudgetLent,
     CancelRequested,
+    ConversationRated,
     EffectBlocked,
     Event,
     LineAttached,
@@ -52,6 +55,7 @@ from outlast.loop.events import (
     RunForked,
     RunStarted,
     SignalUnreadable,
+    TeamAnswered,
     TimePassed,
     ValueDelivered,
 )
@@ -109,6 +113,18 @@ def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911, PLR0912 
         case BudgetLent():
             lent = LendRecord(index=event.index, share=event.share)
             return Signalled(name="lend", arguments=(write(lent),))
+        case TeamAnswered():
+            answer = AssignedRecord(
+                team=event.team,
+                chain_id=event.chain_id,
+                report=event.report,
+                to=event.to,
+                due_ms=event.due_ms,
+            )
+            return Signalled(name="assigned", arguments=(write(answer),))
+        case ConversationRated():
+            rating = RatingRecord(score=event.score, text=event.text)
+            return Updated(name="rate", arguments=(write(rating),))
         case LineAttached():
             attached = AttachLineRecord(line=event.line, label=event.label)
             return Updated(name="attach_line", arguments=(write(attached),))
