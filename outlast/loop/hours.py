@@ -102,7 +102,7 @@ def not_counted(state: LoopState, effect: CountHours, failure: Failure, at_ms: i
     kept = list[ApprovalRequest]()
     for request in state.approvals:
         hours, one = request.terms.hours, asked.get(request.id)
-        if hours is not None and one is not None:
+        if hours is not None and one is not None and request.status == "pending":
             hours = replace(hours, from_ms=one.from_ms, reminders=one.reminders)
             kept.append(replace(request, terms=replace(request.terms, hours=hours)))
         else:

@@ -519,7 +519,7 @@ def _case(play: Play, a: int, b: int) -> PersonActed[CaseAction]:
         or (one == "reopen" and (case.resolved_ms or case.snoozed_until_ms))
         or (one == "resolve" and rests and case.resolved_ms is None)
         or (one == "snooze" and rests and case.resolved_ms is None)
-        or one in {"assign", "comment", "tag", "link"}
+        or one in {"assign", "comment", "tag", "link", "recount"}
     ]
     do = "reopen" if "reopen" in fitting and b % 3 else fitting[a % len(fitting)]
     words = {"tag": ("vip", "refund"), "link": ("support-7",), "comment": ("@cid",)}.get(do, ())
