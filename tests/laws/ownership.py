@@ -922,7 +922,7 @@ _DATA: Final = {
     "Agent": "name handoff_description reset_tool_choice",
     "AgentTool": "max_turns include_input_schema conversation_id previous_response_id "
     "on_stream_max_pending_events",
-    "FunctionTool": "name description params_json_schema defaults strict_json_schema timeout "
+    "FunctionTool": "title argument_titles name description params_json_schema defaults strict_json_schema timeout "
     "timeout_behavior retry fast effect defer_loading namespace allowed_callers "
     "output_json_schema",
     "Handoff": "tool_name tool_description agent_name input_json_schema nest_handoff_history "
@@ -930,7 +930,7 @@ _DATA: Final = {
     "RunConfig": "session_settings nest_handoff_history conversation_history_wrappers "
     "reasoning_item_id_policy tracing_disabled tracing trace_include_sensitive_data workflow_name "
     "trace_id group_id trace_metadata tool_name_collision_policy tool_execution heartbeat_timeout "
-    "resolved_stays_open "
+    "resolved_stays_open reply_times "
     "stream_interval takeover budgets",
     "StartOptions": "max_turns customer author previous_response_id auto_previous_response_id conversation_id",
     "RunOptions": "id task_queue patience tenant program",

@@ -54,7 +54,7 @@ ELSEWHERE: Final = {
     # What a command prints of others is told in a test of its own, or it prints nothing of them.
     *("approve", "reject", "hold", "say", "release", "run", "send", "retry", "finish", "cancel"),
     *("set-aside", "take-back", "fork", "record", "replay", "demo", "init", "doctor", "dev"),
-    *("worker", "serve", "evals dataset", "evals run", "policy check"),
+    *("worker", "serve", "evals dataset", "evals run", "policy check", "policy apply"),
     *("policy try", "identity new", "identity show", "keys add", "keys list", "keys rotate"),
     *("keys revoke", "schedule create", "schedule list", "schedule show", "schedule pause"),
     *("schedule resume", "schedule trigger", "schedule delete", "archive status"),
