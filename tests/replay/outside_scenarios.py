@@ -37,7 +37,7 @@ from outlast.ports.model import ModelError, ModelRequest, ModelResponse
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected
 from outlast.realtime.line_run import LineRun
 from outlast.testing import call, say
-from outlast.views.run import loop_state
+from outlast.views.run import RunSnapshot, loop_state
 from tests.laws.driver import gated, reply_of, said, tool
 from tests.replay.scenarios import Scenario, billing, note, orders, refund
 
@@ -162,11 +162,16 @@ async def _reply_late(handle: RunHandle) -> None:
     await handle.result()
 
 
+def _is_counted(state: RunSnapshot) -> bool:
+    hours = state.approvals[0].terms.hours
+    return hours is not None and hours.from_ms is not None
+
+
 async def _count_anew(handle: RunHandle) -> None:
     """Let the times of a request be counted anew, and decide it."""
     await handle.wait_for_people()
     await handle.recount(by=ANN)
-    await handle.wait(lambda state: state.approvals[0].terms.hours.from_ms is not None)
+    await handle.wait(_is_counted)
     await handle.approve("a1", by=ANN)
     await handle.result()
 

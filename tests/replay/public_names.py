@@ -4,6 +4,7 @@ A version's names are written as a stub, a section for each public module, so th
 how they changed; griffe compares two of them.
 """
 
+import ast
 import importlib
 import inspect
 import re
@@ -48,8 +49,28 @@ def broken(before: str, after: str) -> list[str]:
             f"{one.obj.path}: {one.explain(griffe.ExplanationStyle.MARKDOWN)}"
             for one in griffe.find_breaking_changes(old[name], new[name])
             if one.obj.name != "model_config"  # which only some versions of pydantic set
+            and not isinstance(one, griffe.AttributeChangedValueBreakage)
         ]
+        found += _lost_words(old[name], new[name])
     return sorted(found)
+
+
+def _lost_words(old: griffe.Module, new: griffe.Module) -> list[str]:
+    """Return the words that a literal has no more; further ones break no program.
+
+    Only some versions of griffe compare values.
+    """
+    return [
+        f"{one.path}: has no {word!r} any more"
+        for name, one in old.attributes.items()
+        for word in sorted(_words_of(one) - _words_of(new.attributes.get(name)))
+        if name in new.attributes
+    ]
+
+
+def _words_of(one: griffe.Attribute | None) -> set[str]:
+    text = str(one.value) if one is not None and one.value is not None else ""
+    return set(cast("list[str]", ast.literal_eval(text))) if text.startswith("[") else set()
 
 
 def _parsed(stub: str) -> dict[str, griffe.Module]:

@@ -193,6 +193,9 @@ def test_what_breaks_a_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     for old, new in changes.items():
         assert old in before, old
         assert public_names.broken(before, before.replace(old, new)), old
+    literal = f"{public_names.SECTION}outlast.client\nWord = ['a', 'b']\n"
+    assert public_names.broken(literal, literal.replace("'b'", "'b', 'c'")) == []
+    assert public_names.broken(literal, literal.replace("'b'", "'c'"))
     further = before + "class Later:\n    def run(self): ...\n"
     assert public_names.broken(before, further) == []
 

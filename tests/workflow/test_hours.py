@@ -112,9 +112,11 @@ async def test_a_changed_calendar_counts_for_open_requests_when_somebody_says_so
     assert is_after(open_in(2), request.expires_at_ms, 3, request), "it keeps its times"
     await handle.recount(by="ann")
     newer = open_in(4)
-    request = await the_request(
-        desk, handle, lambda one: is_after(newer, one.expires_at_ms, 3, one)
-    )
+
+    def is_counted_anew(one: ApprovalRequest) -> bool:
+        return is_after(newer, one.expires_at_ms, 3, one)
+
+    request = await the_request(desk, handle, is_counted_anew)
     assert is_after(newer, request.remind_at_ms, 0.5, request)
     await handle.recount(by="ann")
     rows = [one for one in (await audit_run(desk.client, handle.id)).records if one.event == "case"]
@@ -141,11 +143,11 @@ async def test_a_request_whose_calendar_no_worker_has_waits_for_one_and_can_be_d
     assert request.expires_at_ms is None, "nobody can say when"
     await desk.close(first)
     await desk.open(agent, model=model, calendars=[calendar])
-    await the_request(
-        desk,
-        handle,
-        lambda one: one.expires_at_ms is not None and is_after(calendar, one.expires_at_ms, 2, one),
-    )
+
+    def is_counted(one: ApprovalRequest) -> bool:
+        return one.expires_at_ms is not None and is_after(calendar, one.expires_at_ms, 2, one)
+
+    await the_request(desk, handle, is_counted)
     await handle.approve("a1", by="ann")
     await desk.until(handle, lambda state: len(state.approvals) == 2)
     await handle.approve("a2", by="ann")
@@ -199,8 +201,8 @@ class Told(Notifier):
         self.events: Any = frozenset({"reply_due", "reply_late"})
         self.heard: list[tuple[str, str | None]] = []
 
-    async def notify(self, notification: Notification) -> None:
-        self.heard.append((notification.event, notification.by))
+    async def notify(self, notice: Notification) -> None:
+        self.heard.append((notice.event, notice.by))
 
 
 async def test_a_customer_who_waits_too_long_is_heard_of_by_people(desk: Desk) -> None:

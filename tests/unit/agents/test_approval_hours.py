@@ -76,8 +76,9 @@ def test_a_policy_within_a_calendar_has_its_durations_uncounted() -> None:
     ],
 )
 def test_a_policy_whose_calendar_means_nothing_is_refused(changes: Any, said: str) -> None:
+    fields: dict[str, Any] = {"expires_in": HOUR, **changes}
     with pytest.raises(UserError, match=said):
-        ApprovalPolicy(**{"expires_in": HOUR, **changes})
+        ApprovalPolicy(**fields)
 
 
 STEPS = st.lists(st.integers(1, 40), max_size=4).map(

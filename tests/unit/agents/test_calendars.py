@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -151,19 +151,26 @@ def test_a_duration_of_more_than_a_year_ends_and_one_of_more_than_three_is_refus
     ],
 )
 def test_a_calendar_that_means_nothing_is_refused(changes: dict[str, Any], said: str) -> None:
-    made = {"name": "support", "zone": "Europe/Berlin", "hours": {"mon": "9:00-17:00"}} | changes
+    made: dict[str, Any] = {
+        "name": "support",
+        "zone": "Europe/Berlin",
+        "hours": {"mon": "9:00-17:00"},
+    } | changes
     with pytest.raises(UserError, match=said):
         Calendar(made.pop("name"), **made)
 
 
+def _an_hour_after(moment: Any) -> object:
+    return OFFICE.after(moment, hours(1))
+
+
+def _no_time_between(moment: Any) -> object:
+    return OFFICE.open_time_between(moment, moment)
+
+
 @pytest.mark.parametrize(
     "ask",
-    [
-        lambda moment: OFFICE.after(moment, hours(1)),
-        OFFICE.is_open,
-        OFFICE.next_opening,
-        lambda moment: OFFICE.open_time_between(moment, moment),
-    ],
+    [_an_hour_after, OFFICE.is_open, OFFICE.next_opening, _no_time_between],
     ids=["after", "is_open", "next_opening", "open_time_between"],
 )
 @pytest.mark.parametrize(
@@ -291,10 +298,10 @@ def test_it_agrees_with_a_clock_that_is_read_each_minute(
 
 def _shows_open(calendar: Calendar, shown: datetime) -> bool:
     """Whether what a clock on the wall shows is inside of the hours as they are written."""
-    day: Any = shown.date()
+    day, half_days = shown.date(), cast("dict[Any, Any]", calendar.half_days)
     if day in calendar.holidays:
         return False
-    listed: Any = calendar.half_days.get(day, calendar.hours.get(DAYS[day.weekday()], ()))
+    listed: Any = half_days.get(day, calendar.hours.get(DAYS[day.weekday()], ()))
     minute = shown.hour * 60 + shown.minute
     return any(begins <= minute < ends for begins, ends in map(_minutes, listed))
 
