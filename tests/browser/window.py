@@ -74,7 +74,8 @@ class Windows:
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type not in {"error", "warning"}:
             return
-        lost = ("net::ERR_", "[object Event]")  # the latter is how htmx names the end of a stream
+        # How htmx names the end of a stream, and a request that finds no server.
+        lost = ("net::ERR_", "[object Event]", "htmx:afterRequest, ", "htmx:sendError, ")
         if self.may_lose_server and any(one in message.text for one in lost):
             return
         where = message.location.get("url", "")

@@ -231,7 +231,10 @@
   addEventListener("htmx:sseBeforeMessage", keepFocus);
   addEventListener("htmx:afterSwap", (event) => { showState(event.target); restoreFocus(); });
   addEventListener("htmx:sseMessage", () => { showState(); restoreFocus(); });
-  addEventListener("htmx:sendError", () => announce("The desk does not answer. Nothing was sent; try again."));
+  addEventListener("htmx:sendError", (event) => {
+    if (event.detail.requestConfig?.verb === "get") return; // a look, which comes again
+    announce("The desk does not answer. Nothing was sent; try again.");
+  });
 
   // --- Keys ----------------------------------------------------------------------------------------
 
