@@ -85,7 +85,7 @@ ENDINGS = (
 @pytest.mark.no_cover
 def test_random_runs_do_everything_that_people_do() -> None:
     """Laws that hold of refused moves only would prove nothing."""
-    tally = played(700)
+    tally = played(900)
     for name in EFFECTIVE:
         effective, taken = tally.effective[name], tally.taken[name]
         assert effective >= max(2, taken / 6), f"{name}: {effective} of {taken} have an effect"
