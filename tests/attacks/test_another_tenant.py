@@ -18,6 +18,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.runs import RunFilter, find_runs
 from outlast.contract.identity import new_shared_key
 from outlast.serve.access import ROLES, RoleRules
+from outlast.serve.pages.receipts import list_of
 from outlast.serve.wires.ids import ResponseId, TaskId
 from outlast.testing import ScriptedModel
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
@@ -49,6 +50,8 @@ OPEN: Final = {
     "/a2a/{agent}/tasks/{task_id}/pushNotificationConfigs": "says that there are none",
     "/a2a/{agent}/tasks/{task_id}/pushNotificationConfigs/{config_id}": "says that there are none",
     "/": "leads to the inbox",
+    "/api/search": "has no index here; `tests/workflow/test_search.py` is about whose",
+    "/search": "has no index here",
 }
 """Routes that show nothing of any run, and why."""
 
@@ -123,6 +126,7 @@ BODIES: Final[dict[tuple[str, str], Callable[[str], Sent]]] = {
     ("POST", "/a2a/{agent}/message:send"): lambda run: Sent(_message(run)),
     ("POST", "/a2a/{agent}/message:stream"): lambda run: Sent(_message(run)),
     ("GET", "/agents"): lambda run: Sent(query={"run": run}),
+    ("GET", "/inbox/decided"): lambda run: Sent(query={"list": list_of((), [(run, "a1")])}),
     ("POST", "/api/conversations/{run_id}/messages"): lambda _: Sent({"text": "Hello?"}),
     ("POST", "/api/conversations/{run_id}/hold"): lambda _: Sent({}),
     ("POST", "/api/conversations/{run_id}/cancel"): lambda _: Sent({}),

@@ -68,7 +68,7 @@ WAYS: dict[str, tuple[Way, int]] = {
     "its id": (by_id, 1),
     "the request": (by_request, 0),
     "the API": (by_api, 1),
-    "the page": (by_page, 1),
+    "the page": (by_page, 2),  # the next request, which opens then, may be of the same run
 }
 
 
@@ -101,8 +101,9 @@ async def test_a_decision_reads_each_history_at_most_once(
         await act(http, run, request)
         found = dict(read)
     assert found.get(run.id, 0) <= most, found
-    assert set(found) <= {run.id, request.run_id}
-    assert all(count <= 1 for count in found.values()), found
+    if act is not by_page:  # it looks for the next request, in any run
+        assert set(found) <= {run.id, request.run_id}
+    assert all(count <= max(most, 1) for count in found.values()), found
     await desk.result(run)
 
 

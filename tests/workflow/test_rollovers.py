@@ -14,6 +14,7 @@ from outlast.loop.effects import (
     LendBudget,
     NotifyAfterEnd,
     NotifyParent,
+    ReportToTeam,
     RunAgent,
 )
 from outlast.loop.events import Event
@@ -22,6 +23,7 @@ from outlast.loop.state import LoopState, Step
 from outlast.workflows import agent_run
 from tests.workflow import test_budgets_of_nested_runs as budgets
 from tests.workflow import test_cancel as cancel
+from tests.workflow import test_case as cases
 from tests.workflow import test_forks as forks
 from tests.workflow import test_nested_approvals as nested
 from tests.workflow import test_notifications as notifications
@@ -56,6 +58,10 @@ SCENARIOS: dict[str, tuple[Scenario, type[Any]]] = {
     "a sync tool is cancelled": (
         cancel.test_a_sync_tool_cannot_be_stopped_and_its_result_counts_no_more,
         CancelEffect,
+    ),
+    "a conversation is assigned to a team": (
+        cases.test_colleagues_share_a_conversation_and_a_word_of_the_customer_reopens_it,
+        ReportToTeam,
     ),
     "people hear of the end": (
         notifications.test_people_hear_that_the_end_of_a_run_cancels_their_request,

@@ -201,9 +201,10 @@ DECISIONS: Final = ("approve", "reject", "edit", "respond", "ask back")
 
 def test_the_table_has_every_act_of_the_code() -> None:
     named = {name.replace("ask back", "reject").replace("unclaim", "claim") for name in ACTS}
-    # A decision is a vote, and what colleagues do with a case has names of its own.
+    # A decision is a vote, and what colleagues do with a case has names of its own. Times are counted
+    # anew for all open requests at once on the command line: `outlast policy apply`.
     actions = {one.name.replace("_", " ") for one in HUMAN_ACTIONS} - {"decide", "case"}
-    assert named == {*get_args(VoteType), *actions, *get_args(CaseDeed)}
+    assert named == {*get_args(VoteType), *actions, *get_args(CaseDeed)} - {"recount"}
 
 
 # --- The surfaces ------------------------------------------------------------------------------------
@@ -346,11 +347,11 @@ async def test_somebody_who_saw_something_else(desk: Desk, name: str, saw: str) 
         await all_refuse(replace(on, request=stale), name, "Look at it again and decide again.")
 
 
-@pytest.mark.parametrize("name", [*DECISIONS, "claim", "hold", "set aside", *get_args(CaseDeed)])
+@pytest.mark.parametrize("name", [*DECISIONS, "claim", "hold", "set aside", *CASE_ACTS])
 async def test_somebody_of_another_group(desk: Desk, name: str) -> None:
     others = ApprovalPolicy(audience="billing")
     async with asked(desk, others, others) as on:
-        await all_refuse(on, name, f"{ME.subject} may not")
+        await all_refuse(on, name, "for the group billing")
 
 
 @pytest.mark.parametrize("name", ["hold", "say", "release"])
