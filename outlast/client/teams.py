@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.checks import check_printable
-from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
+from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 from outlast.client.people.actions import By, person_of
 from outlast.client.start.options import check_place
 from outlast.client.transport.outages import (
@@ -27,8 +27,7 @@ from outlast.client.transport.outages import (
     unavailable,
 )
 from outlast.contract import names, records
-from outlast.contract.team_records import TeamInput
-from outlast.edges.rendering import engine_summary, named
+from outlast.contract.team_records import TeamInput, team_summary
 from outlast.loop.canonical import same_person
 from outlast.loop.team.events import DutyRecord, TermsRecord
 from outlast.loop.team.state import Rule, TeamState, TeamTerms
@@ -273,6 +272,8 @@ class Team:
             cause = error.cause
             words = cause.message if isinstance(cause, ApplicationError) else str(error)
             raise UserError(words) from None
+        except _NoTeam:
+            raise no_namespace(self._client.namespace) from None
         return self._view_of(records.read(TeamState, written))
 
     def _start(self) -> WithStartWorkflowOperation[Any, Any]:
@@ -282,7 +283,7 @@ class Team:
             id=self._id,
             task_queue=self._queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            static_summary=engine_summary("Whose the conversations of ", named(self.name), " are"),
+            static_summary=team_summary(self.name),
             priority=Priority(fairness_key=self._tenant) if self._tenant else Priority.default,
         )
 

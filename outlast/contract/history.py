@@ -10,7 +10,7 @@ activities, which arrive while the task runs. Time is the time of the workflow t
 moves it on to its own end.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, assert_never, cast
@@ -151,10 +151,10 @@ _UPDATES: Final[Mapping[str, type[Event]]] = {
 _NO_SUCH_SIGNAL: Final = "There is no such signal. Signals: decide, claim, hold, say, release, set_aside, withdraw, cancel."
 """A part of the states to which recorded histories fold, so that later signals are not in it."""
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E")
 
 
-def _event(kind: type[E], record: Any, at_ms: int, **more: Any) -> E:
+def event_of(kind: Callable[..., E], record: Any, at_ms: int, **more: Any) -> E:
     """Return the event of a record that a program sent: the record with its time."""
     sent = {field.name: getattr(record, field.name) for field in fields(record)}
     return kind(at_ms=at_ms, **sent, **more)
@@ -163,7 +163,7 @@ def _event(kind: type[E], record: Any, at_ms: int, **more: Any) -> E:
 def _sent(kind: type[Event], payload: Json | Unreadable, at_ms: int) -> Event:
     """Return the event of a payload: what is read is the record, which has no time of its own."""
     assert kind.__base__ is not None  # noqa: S101  the record
-    return _event(kind, read(kind.__base__, payload), at_ms)
+    return event_of(kind, read(kind.__base__, payload), at_ms)
 
 
 def signalled(
@@ -242,8 +242,8 @@ def _delivered(payload: Json | Unreadable, at_ms: int, *, is_checked: bool) -> V
     """Return the event of a delivery; see `_acted` for `is_checked`."""
     record = read(DeliverRecord, payload)
     if parse_proof(record.proof) is None:
-        return _event(ValueDelivered, replace(record, proof=None), at_ms)
-    return _event(ValueDelivered, record, at_ms, verified=True if is_checked else None)
+        return event_of(ValueDelivered, replace(record, proof=None), at_ms)
+    return event_of(ValueDelivered, record, at_ms, verified=True if is_checked else None)
 
 
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:

@@ -1,11 +1,12 @@
 """The records of a team's workflow, and the events that its history becomes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from outlast.contract import names, records
-from outlast.edges.rendering import code, counted
+from outlast.contract.history import event_of
+from outlast.edges.rendering import code, counted, engine_summary, named
 from outlast.loop.actions import AssignedRecord, TeamReport
 from outlast.loop.team.events import (
     DutyChanged,
@@ -57,6 +58,11 @@ _EVENTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
 """What may reach a team, by name: the record of its payload, and the event that inherits it."""
 
 
+def team_summary(team: str) -> str:
+    """Return one line in Markdown that describes the workflow of a team."""
+    return engine_summary("The team ", named(team), ": who has each conversation")
+
+
 class TeamHistory:
     """A team as its history makes it, event by event.
 
@@ -84,7 +90,7 @@ class TeamHistory:
             self.problem = f"The team's input is unreadable: {error}"
             return
         if record.report is not None:
-            self._advance(_event(RunReported, record.report, at_ms))
+            self._advance(event_of(RunReported, record.report, at_ms))
 
     def take(self, name: str, payload: Json | records.Unreadable, at_ms: int) -> None:
         """Take a signal or an accepted update; one that is refused is noted for people to see."""
@@ -99,7 +105,8 @@ class TeamHistory:
             event = _read(name, payload, at_ms)
         except records.UnreadableRecordError as error:
             return str(error)
-        if isinstance(event, DutyChanged) and len(self.state.members) >= MOST_MEMBERS:
+        is_full = len(self.state.members) >= MOST_MEMBERS
+        if is_full and isinstance(event, DutyChanged) and not self.state.knows(event.subject):
             return f"A team has at most {MOST_MEMBERS:,} people."
         return None
 
@@ -159,12 +166,5 @@ def _read(name: str, payload: Json | records.Unreadable, at_ms: int) -> TeamEven
             f"There is no {name!r:.80} of a team. It takes {', '.join(_EVENTS)}."
         )
     record, event = _EVENTS[name]
-    return _event(event, records.read(record, payload), at_ms)
-
-
-def _event(kind: type[Any], record: Any, at_ms: int) -> TeamEvent:
-    """Return the event that inherits a record: the record with its time."""
-    event: TeamEvent = kind(
-        at_ms=at_ms, **{one.name: getattr(record, one.name) for one in fields(record)}
-    )
-    return event
+    taken: TeamEvent = event_of(event, records.read(record, payload), at_ms)
+    return taken

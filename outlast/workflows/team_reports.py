@@ -7,8 +7,7 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
 from outlast.contract import names, records
-from outlast.contract.team_records import TeamInput
-from outlast.edges.rendering import engine_summary, named
+from outlast.contract.team_records import TeamInput, team_summary
 from outlast.loop.effects import ReportToTeam
 
 _TRIES = 3
@@ -71,9 +70,7 @@ async def _started_with(report: ReportToTeam) -> bool:
             records.write(TeamInput(team=report.team, report=report.record)),
             id=_id_of(report.team),
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-            static_summary=engine_summary(
-                "Whose the conversations of ", named(report.team), " are"
-            ),
+            static_summary=team_summary(report.team),
         )
     except (FailureError, WorkflowAlreadyStartedError):
         return False

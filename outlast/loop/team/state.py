@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.canonical import canonical_name
+from outlast.loop.canonical import canonical_name, same_person
 
 Rule: TypeAlias = Literal["round_robin", "least_busy"]
 """Who gets the next conversation: whoever has waited longest for one, or has the fewest."""
@@ -99,6 +99,10 @@ class TeamState:
     cases: tuple[TeamCase, ...] = ()
     assigned: int = 0
     at_ms: int = 0
+
+    def knows(self, subject: str) -> bool:
+        """Whether a person was ever on duty."""
+        return any(same_person(one.subject, subject) for one in self.members)
 
     def load_of(self, subject: str) -> int:
         """Return how many conversations a person has."""

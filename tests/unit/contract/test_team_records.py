@@ -83,6 +83,7 @@ def test_what_does_not_fit_has_no_effect_and_is_shown(monkeypatch: pytest.Monkey
     assert team.refusal(names.UPDATE_DUTY, {"subject": "bob"}, 4_000) == (
         "A team has at most 1 people."
     )
+    assert team.refusal(names.UPDATE_DUTY, {"subject": "ann", "on_duty": False}, 4_000) is None
 
 
 def test_people_see_who_is_on_duty_and_whose_each_conversation_is() -> None:

@@ -171,6 +171,7 @@ def test_who_leaves_duty_keeps_their_number_until_they_say_another() -> None:
     team.duty("ann", capacity=2)
     team.duty("ann", on=False)
     assert team.state.capacity_of(team.state.members[0]) == 2
+    assert (team.state.knows(" ANN "), team.state.knows("bob")) == (True, False)
     team.duty("ann")
     assert team.state.capacity_of(team.state.members[0]) == 5
 
