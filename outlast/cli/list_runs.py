@@ -1,5 +1,6 @@
 """`outlast list`: finds runs by their search attributes."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.case import whose
-from outlast.cli.durations import past_time
+from outlast.cli.durations import length_option, past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
 from outlast.edges.clock import now
@@ -57,6 +58,7 @@ async def list_runs(
     team: str | None = None,
     tag: str | None = None,
     attention: bool = False,
+    due: str | None = None,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -79,6 +81,8 @@ async def list_runs(
         team: Only conversations that are assigned to this team.
         tag: Only conversations with this tag; `@name` for those that mention a colleague.
         attention: Only what needs attention: overdue, failed, unanswered, or without a worker.
+        due (LENGTH): Only what a person has to reply to or take by then, the overdue ones among it:
+            2h, or `overdue`.
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
     """
@@ -94,6 +98,7 @@ async def list_runs(
         team=team,
         tag=tag,
         attention=attention,
+        case_due_before=None if due is None else _due(due),
         nested=by is None,
         since=None if since is None else past_time(since, now()),
     )
@@ -107,6 +112,11 @@ async def list_runs(
         rows = await runs.with_tenants(client, rows) if by == "tenant" else rows
     _show(caller, rows, by, reads=reads)
     _say_rest(caller, len(rows) == limit, by, limit, is_left_out=not reads and costs is None)
+
+
+def _due(text: str) -> datetime:
+    is_over = text.strip().lower() == "overdue"
+    return now() if is_over else now() + length_option(text, "--due")
 
 
 def _say_rest(
