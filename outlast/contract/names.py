@@ -25,6 +25,9 @@ WORKFLOW_MONITOR: Final = "Monitor"
 WORKFLOW_TEAM: Final = "Team"
 """The workflow that says whose the conversations of a team are."""
 
+TEAM_PREFIX: Final = "outlast-team/"
+"""What the ids of the workflows of teams begin with."""
+
 SIGNAL_REPORT: Final = "report"
 UPDATE_DUTY: Final = "duty"
 UPDATE_TERMS: Final = "terms"
@@ -302,12 +305,12 @@ def notices_id(execution: str, number: int = 0) -> str:
 def team_id(team: str, tenant: str = "") -> str:
     """Return the id of the workflow of a team; each tenant has teams of its own."""
     whose = f"{quote(tenant, safe='')}/" if tenant else ""
-    return f"outlast-team/{whose}{quote(team, safe='')}"
+    return f"{TEAM_PREFIX}{whose}{quote(team, safe='')}"
 
 
 def team_of(workflow_id: str) -> tuple[str, str]:
     """Return the name and the tenant of a team, by the id of its workflow."""
-    *tenant, team = map(unquote, workflow_id.removeprefix("outlast-team/").split("/", 1))
+    *tenant, team = map(unquote, workflow_id.removeprefix(TEAM_PREFIX).split("/", 1))
     return team, "".join(tenant)
 
 

@@ -10,17 +10,20 @@ Every worker hosts this workflow, and few have teams: the machine is imported wh
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from temporalio import workflow
-from temporalio.common import RawValue, RetryPolicy
+from temporalio.common import RawValue
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from outlast.contract import names, policies, records
 from outlast.contract.failures import USER_ERROR
 from outlast.loop.values import JsonObject
+from outlast.temporal.payloads.failures import engine_failure
 from outlast.workflows.agent_run import described_update
-from outlast.workflows.translation import check_size, received_json, typed_error
+from outlast.workflows.translation import check_size, received_json, retry_policy, typed_error
+
+_AGAIN: Final = timedelta(minutes=1)
 
 if TYPE_CHECKING:
     from outlast.loop.effects import CountHours
@@ -81,7 +84,7 @@ class Team:
             self._counting.cancel()
         self._asked, self._counting = asked, asyncio.create_task(self._counted(asked))
 
-    async def _counted(self, asked: "CountHours") -> None:
+    async def _counted(self, asked: "CountHours | None") -> None:
         """Count hours, however long it takes until a worker has the calendar."""
         from outlast.loop.open_hours import HoursCounted
 
@@ -89,17 +92,22 @@ class Team:
         try:
             result = await workflow.execute_activity(
                 names.ACTIVITY_HOURS,
-                records.write(asked),
+                {"effect": records.write(asked), "patient": True},
                 result_type=RawValue,
                 start_to_close_timeout=timedelta(milliseconds=policies.HOURS.timeout_ms),
-                retry_policy=RetryPolicy(maximum_interval=timedelta(minutes=1)),
+                retry_policy=retry_policy(policies.UNTIL_A_WORKER_HAS_IT),
                 summary="Count the hours of a calendar",
             )
             found = records.read(HoursCounted, received_json(result))
         except (FailureError, records.UnreadableRecordError) as error:
             if is_cancelled_exception(error):
                 return
-        self._events.counted(asked, found, self._now_ms())
+            is_final = isinstance(error, FailureError) and engine_failure(error).code == USER_ERROR
+            if not is_final:  # such as a codec that failed
+                await workflow.sleep(_AGAIN)
+                asked = None
+        if asked is not None:
+            self._events.counted(asked, found, self._now_ms())
         self._news = True
 
     async def _tell(self, command: "TellRun") -> None:
