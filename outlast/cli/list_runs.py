@@ -24,6 +24,15 @@ COSTS_UP_TO = 50
 
 GroupedBy: TypeAlias = Literal["agent", "model", "tenant", "day"]
 
+Due: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LENGTH",
+        help="Only what a person has to reply to or take by then: 2h, or overdue.",
+        show_default=False,
+    ),
+]
+
 _STATUS_STYLES = {
     "running": "cyan",
     "waiting": "bold yellow",
@@ -58,7 +67,7 @@ async def list_runs(
     team: str | None = None,
     tag: str | None = None,
     attention: bool = False,
-    due: str | None = None,
+    due: Due = None,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -81,8 +90,6 @@ async def list_runs(
         team: Only conversations that are assigned to this team.
         tag: Only conversations with this tag; `@name` for those that mention a colleague.
         attention: Only what needs attention: overdue, failed, unanswered, or without a worker.
-        due (LENGTH): Only what a person has to reply to or take by then, the overdue ones among it:
-            2h, or `overdue`.
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
     """
@@ -103,9 +110,7 @@ async def list_runs(
         since=None if since is None else past_time(since, now()),
     )
     async with terminal.waiting(terminal.err(), "listing runs"):
-        found = await runs.find_runs(client, criteria, limit=limit)
-        if archived and not waiting:
-            found = await _with_archived(client, criteria, found, limit)
+        found = await _found(client, criteria, limit, archived=archived and not waiting)
         is_short = len(found) <= COSTS_UP_TO
         reads = by is not None or (is_short if costs is None else costs)
         rows = await runs.with_costs(client, found) if reads else found
@@ -140,10 +145,15 @@ def _show(caller: Caller, rows: "list[ListedRun]", by: GroupedBy | None, *, read
         listed_costs.show_sum(rows)
 
 
-async def _with_archived(
-    client: "Client", criteria: "RunFilter", listed: "list[ListedRun]", limit: int
+async def _found(
+    client: "Client", criteria: "RunFilter", limit: int, *, archived: bool
 ) -> "list[ListedRun]":
-    """Return the runs of a list, and after them those that only the archive has."""
+    """Return the runs of a list, and if asked after them those that only the archive has."""
+    from outlast.client.runs import find_runs
+
+    listed = await find_runs(client, criteria, limit=limit)
+    if not archived:
+        return listed
     from outlast.client.recordings.reading import archived_runs
 
     beside = {(one.run_id, one.execution_id) for one in listed}

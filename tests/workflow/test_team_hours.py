@@ -1,5 +1,7 @@
 """Times of teams that count the hours of a calendar, on workers that come and go with their calendars."""
 
+import asyncio
+import secrets
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,12 @@ from outlast.agents.calendars import Calendar
 from outlast.agents.errors import UserError
 from outlast.client.teams import Team, TeamConversation
 from outlast.edges.clock import now
-from outlast.testing import ScriptedModel, say
+from outlast.serve.access import RoleRules
+from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
-from tests.workflow.test_hours import open_in
+from tests.workflow.test_desk_api import app_of
+from tests.workflow.test_desk_api import opened as opened_desk
+from tests.workflow.test_hours import open_in, refund, the_request
 from tests.workflow.test_long_runs import true_in_the_end
 from tests.workflow.test_team import ended, is_with, resting, team_of, whose
 
@@ -125,3 +130,27 @@ async def test_a_duty_ends_in_the_hours_of_a_calendar_of_the_operators_file(
     with pytest.raises(UserError, match="must be the name of a calendar"):
         await team.assign_by(by="lead", return_after=HOUR, within="<b>")
     await ended(team, desk)
+
+
+async def test_a_lead_lets_the_open_requests_of_their_tenant_be_counted_anew_and_no_other(
+    desk: Desk,
+) -> None:
+    agent = Agent[Any](name="Clerk", tools=[refund()])
+    model = ScriptedModel(always=lambda _: [call("refund", secrets.token_hex(4))])
+    await desk.open(agent, model=model, calendars=[open_in(1)])
+    runs = [await desk.start(agent, tenant=one, keep_open=True) for one in ("acme", "globex")]
+    for one in runs:
+        await the_request(desk, one, lambda request: request.expires_at_ms is not None)
+    rules = RoleRules({"staff": ["operator@tenant:acme"]})
+    async with opened_desk(app_of(desk, agent, roles=rules, groups=("staff",))) as http:
+
+        async def is_listed() -> bool:
+            answer = await http.post("/recount", data={"why": ""})
+            assert answer.status_code == 200
+            return "1 request of 1 run counted anew." in answer.text
+
+        await true_in_the_end(is_listed)
+    mine, theirs = [(await one.state()).case.recounted_ms for one in runs]
+    assert mine is not None
+    assert theirs is None
+    await asyncio.gather(*(one.cancel(mode="immediate") for one in runs))

@@ -11,7 +11,6 @@ An id may be used again. The run that started last has it; one before it has end
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from outlast.loop.canonical import canonical_name, same_person
@@ -50,7 +49,7 @@ def _take_event(state: TeamState, event: TeamEvent) -> TeamState:
             return _duty_changed(state, event)
         case TermsChanged():
             state = replace(state, terms=event.terms)
-            return replace(state, cases=tuple(map(partial(_recounted, state), state.cases)))
+            return replace(state, cases=tuple(_recounted(state, one) for one in state.cases))
         case ReturnsCounted():
             return _counted(state, event)
         case RunGone():
