@@ -5,7 +5,6 @@ read about a team that is not there.
 """
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Self
@@ -139,14 +138,13 @@ class TeamList(View):
 # --- Who sees which team -------------------------------------------------------------------------
 
 
-def covers(caller: Caller, action: Action, name: str, tenant: str) -> bool:
-    """Whether somebody may do something with a team: their scopes have its tenant, or its name.
+def covers(caller: Caller, action: Action, tenant: str) -> bool:
+    """Whether somebody may do something with the teams of a tenant.
 
-    A team has the conversations of any agent, so a scope of agents has none.
+    A team has conversations of any agent and group, so a scope of some of these covers no team.
     """
-    scopes, people = scopes_for(caller, action), {searchable(name)}
-    is_covered = any_covers(scopes, tenant=searchable(tenant), agent="", people=people)
-    return may(caller, action) is None and is_covered
+    scopes = scopes_for(caller, action)
+    return may(caller, action) is None and any_covers(scopes, tenant=searchable(tenant), agent="")
 
 
 def team_at(asked: DeskRequest, action: Action, name: str, tenant: str) -> Team:
@@ -156,9 +154,9 @@ def team_at(asked: DeskRequest, action: Action, name: str, tenant: str) -> Team:
         Refused: they do not see it, or may only look.
     """
     caller = asked.everywhere
-    if not covers(caller, "view_teams", name, tenant):
+    if not covers(caller, "view_teams", tenant):
         raise not_there(name)
-    if not covers(caller, action, name, tenant):
+    if not covers(caller, action, tenant):
         raise Refused(403, "forbidden", f"You cannot {RULES[action].words} of this tenant.")
     queue = asked.desk.task_queue or names.TASK_QUEUE
     return Team(asked.desk.client, name, tenant=tenant, task_queue=queue, patience=PATIENCE)
@@ -167,16 +165,6 @@ def team_at(asked: DeskRequest, action: Action, name: str, tenant: str) -> Team:
 def not_there(name: str) -> Refused:
     """Return the answer about a team that is not there, or that the caller does not see."""
     return Refused(404, "team_not_found", f"There is no team {name!r:.80}.")
-
-
-async def shown(asked: DeskRequest, view: TeamView) -> TeamView:
-    """Return a team with the conversations that the caller sees: all, but for scopes of a team."""
-    scopes = scopes_for(asked.everywhere, "view_teams")
-    if any_covers(scopes, tenant=searchable(view.tenant), agent=""):
-        return view
-    seen = await asked.seen([one.run_id for one in view.conversations])
-    kept = tuple(one for one in view.conversations if one.run_id in seen)
-    return replace(view, conversations=kept)
 
 
 async def team_of(asked: DeskRequest, name: str, tenant: str) -> TeamView:
@@ -188,7 +176,7 @@ async def team_of(asked: DeskRequest, name: str, tenant: str) -> TeamView:
     view = await team_at(asked, "view_teams", name, tenant).find()
     if view is None:
         raise not_there(name)
-    return await shown(asked, view)
+    return view
 
 
 async def teams_of(asked: DeskRequest) -> tuple[TeamView, ...]:
@@ -200,7 +188,7 @@ async def teams_of(asked: DeskRequest) -> tuple[TeamView, ...]:
 
 def of_caller(caller: Caller, teams: tuple[TeamView, ...]) -> tuple[TeamView, ...]:
     """Return those of some teams that somebody sees."""
-    return tuple(one for one in teams if covers(caller, "view_teams", one.name, one.tenant))
+    return tuple(one for one in teams if covers(caller, "view_teams", one.tenant))
 
 
 async def _look(desk: Desk) -> tuple[TeamView, ...]:
@@ -244,7 +232,7 @@ async def change_duty(
     if not is_own:
         asked.check(action)
     team = team_at(asked, action, name, tenant)
-    if not covers(asked.everywhere, "change_team", name, tenant) and await team.find() is None:
+    if not covers(asked.everywhere, "change_team", tenant) and await team.find() is None:
         raise not_there(name)
     by, calendar = asked.person, within.strip() or None
     change = (
@@ -252,43 +240,51 @@ async def change_duty(
         if on_duty
         else team.off_duty(person, by=by)
     )
-    return await _told(asked, await acted(change))
+    return _told(asked, await acted(change))
 
 
-async def change_rule(asked: DeskRequest, name: str, tenant: str, body: RuleBody) -> TeamView:
+async def change_rule(
+    asked: DeskRequest,
+    name: str,
+    tenant: str,
+    *,
+    rule: str,
+    capacity: int,
+    return_after: str | None,
+    within: str,
+) -> TeamView:
     """Say how a team assigns.
 
     Raises:
         Refused: the caller may not do it, or something does not fit.
     """
-    team, after = team_at(asked, "change_team", name, tenant), body.return_after
+    team, after = team_at(asked, "change_team", name, tenant), return_after
     length = None if after is None else parse_duration(after)
     if after is not None and length is None:
         raise UserError(f"{after!r:.80} is no length of time. Write such as 30min, 2h or 3d.")
     changed = team.assign_by(
         by=asked.person,
-        rule=body.rule,  # type: ignore[arg-type]  what is none is refused there
-        capacity=body.capacity,
+        rule=rule,  # type: ignore[arg-type]  what is none is refused there
+        capacity=capacity,
         return_after=length,
-        within=body.within.strip() or None,
+        within=within.strip() or None,
     )
-    return await _told(asked, await acted(changed))
+    return _told(asked, await acted(changed))
 
 
-async def _told(asked: DeskRequest, view: TeamView) -> TeamView:
+def _told(asked: DeskRequest, view: TeamView) -> TeamView:
     """Let the desk's pages know of a change at once."""
     recent = asked.desk.cases.recent
     if (known := recent.known(TEAMS)) is not None:
         others = (one for one in known if (one.name, one.tenant) != (view.name, view.tenant))
         recent.put(TEAMS, (*others, view))
-    return await shown(asked, view)
+    return view
 
 
 @get("/api/teams", "view_teams")
 async def _list(asked: DeskRequest) -> TeamList:
     """List the teams whose workers answer."""
-    teams = [await shown(asked, one) for one in await teams_of(asked)]
-    return TeamList(teams=[WholeTeam.of_team(one) for one in teams])
+    return TeamList(teams=[WholeTeam.of_team(one) for one in await teams_of(asked)])
 
 
 @get(_TEAM, "view_teams")
@@ -300,20 +296,14 @@ async def _show(asked: DeskRequest, query: TeamQuery) -> WholeTeam:
 @post(f"{_TEAM}/duty", "go_on_duty")
 async def _duty(asked: DeskRequest, body: DutyBody, query: TeamQuery) -> WholeTeam:
     """Go on duty, or leave it: what was not taken yet goes on to others."""
-    changed = change_duty(
-        asked,
-        asked.parameter("team"),
-        query.tenant,
-        on_duty=body.on_duty,
-        person=body.person,
-        capacity=body.capacity,
-        until=None if body.until is None else snooze_end(body.until),
-        within=body.within,
-    )
+    until = None if body.until is None else snooze_end(body.until)
+    said = {**body.model_dump(), "until": until}
+    changed = change_duty(asked, asked.parameter("team"), query.tenant, **said)
     return WholeTeam.of_team(await changed)
 
 
 @post(f"{_TEAM}/rule", "change_team")
 async def _rule(asked: DeskRequest, body: RuleBody, query: TeamQuery) -> WholeTeam:
     """Change how a team assigns; a team that is not there begins."""
-    return WholeTeam.of_team(await change_rule(asked, asked.parameter("team"), query.tenant, body))
+    name, said = asked.parameter("team"), body.model_dump()
+    return WholeTeam.of_team(await change_rule(asked, name, query.tenant, **said))

@@ -255,7 +255,8 @@ async def _views(asked: DeskRequest) -> Response:
         unless_away(cases.counted(client, scopes), {}),
         unless_away(teams_of(asked), ()),
     )
-    text = fragment(asked, "views.html") + fragment(asked, "duty.html", is_oob=True)
+    duty = f'<div id="duty" hx-swap-oob="innerHTML">{fragment(asked, "duty.html")}</div>'
+    text = f"{fragment(asked, 'views.html')}\n{duty}"
     seen = asked.http.query_params.get("views", "")
     if len(seen) > 5 and f'value="{seen}"' in text:
         return Response(None, 204, {"Cache-Control": "no-store"})

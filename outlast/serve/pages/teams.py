@@ -29,11 +29,9 @@ from outlast.serve.pages.page import (
 )
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.team_api import (
-    RuleBody,
     change_duty,
     change_rule,
     covers,
-    shown,
     team_of,
     teams_of,
 )
@@ -56,28 +54,23 @@ async def _part_of_all(asked: DeskRequest) -> Response:
 
 
 async def _listed(asked: DeskRequest) -> dict[str, Any]:
-    teams = [await shown(asked, one) for one in await teams_of(asked)]
-    teams.sort(key=lambda one: (one.tenant, one.name))
+    teams = sorted(await teams_of(asked), key=lambda one: (one.tenant, one.name))
     may_change = may(asked.caller, "change_team") is None
     return {"teams": teams, "may_change": may_change, "seen": version_of(teams)}
 
 
 async def _show(asked: DeskRequest) -> Response:
     team, now = await _now(asked)
-    can = {one: covers(asked.everywhere, one, team.name, team.tenant) for one in _ACTIONS}
     return page(
         asked,
         "team.html",
         team.name,
         **now,
-        may_go=can["go_on_duty"],
-        may_change=can["change_team"],
+        may_go=covers(asked.everywhere, "go_on_duty", team.tenant),
+        may_change=covers(asked.everywhere, "change_team", team.tenant),
         why_not=may(asked.caller, "go_on_duty") or "You cannot go on duty in teams of this tenant.",
         return_after="" if team.return_after is None else exact(team.return_after),
     )
-
-
-_ACTIONS: Final[tuple[Action, ...]] = ("go_on_duty", "change_team")
 
 
 async def _part(asked: DeskRequest) -> Response:
@@ -92,8 +85,8 @@ async def _now(asked: DeskRequest) -> tuple[TeamView, dict[str, Any]]:
 def _shown_now(asked: DeskRequest, team: TeamView) -> tuple[TeamView, dict[str, Any]]:
     people = sorted(team.members, key=lambda one: not one.on_duty)[:MOST_SHOWN]
     team = replace(team, members=tuple(people))
-    everybody = covers(asked.everywhere, "change_team", team.name, team.tenant)
-    goes = covers(asked.everywhere, "go_on_duty", team.name, team.tenant)
+    everybody = covers(asked.everywhere, "change_team", team.tenant)
+    goes = covers(asked.everywhere, "go_on_duty", team.tenant)
     me = asked.person.subject
     changeable = [
         one.subject for one in people if everybody or (goes and same_person(one.subject, me))
@@ -131,18 +124,15 @@ async def _duty(asked: DeskRequest, form: Form, name: str, tenant: str) -> TeamV
 
 
 async def _rule(asked: DeskRequest, form: Form, name: str, tenant: str) -> TeamView:
-    after = form.text("return_after").strip()
-    capacity = _number(form)
+    after, capacity = form.text("return_after").strip(), _number(form)
     return await change_rule(
         asked,
         name,
         tenant,
-        RuleBody(
-            rule=form.exact("rule") or "round_robin",
-            capacity=5 if capacity is None else capacity,
-            return_after=after or None,
-            within=form.text("within").strip() if after else "",
-        ),
+        rule=form.exact("rule") or "round_robin",
+        capacity=5 if capacity is None else capacity,
+        return_after=after or None,
+        within=form.text("within") if after else "",
     )
 
 
