@@ -24,6 +24,7 @@ from outlast.client.read.history import RunReader
 from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.runs import executions
+from outlast.client.team_audit import TeamEntry, read_team
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
 from outlast.contract.identity import signed_value
@@ -760,17 +761,29 @@ class _Reading:
         return nested
 
     async def _read_team(self, execution: _Execution) -> None:
-        from outlast.client.team_audit import read_team  # few namespaces have teams
-
         try:
             team = await read_team(self._client, execution.run_id, execution.execution_id)
         except RPCError as error:
             raise await RunAddress(self._client, execution.run_id).translate(error) from error
         if team.opened_by is not None:
-            entries = dict.fromkeys(team.found)
+            entries = dict.fromkeys(_of_team(one, execution.run_id) for one in team.found)
             self._read_ones.append(
                 _Read(execution, team.opened_by, team.closed_by, entries, team.lost)
             )
+
+
+def _of_team(one: TeamEntry, team_id: str) -> AuditRecord:
+    return AuditRecord(
+        at_ms=one.at_ms,
+        event=one.event,
+        run_id=team_id,
+        root_run_id=team_id,
+        by=_text(one.by),
+        note=_text(one.note),
+        channel=one.channel,
+        verified=False,
+        arrived_at_ms=one.at_ms,
+    )
 
 
 def _audited(found: Sequence[_Read], redaction: Redaction) -> AuditedRun:

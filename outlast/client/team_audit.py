@@ -6,21 +6,39 @@ so no entry says that it is verified.
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive import workflow_handle
-from outlast.client.audit import LONGEST_TEXT, AuditRecord
 from outlast.client.read.history import CLOSING
 from outlast.contract import names, records
 from outlast.contract.team_records import TeamHistory
-from outlast.edges.rendering import cut, iso_time
+from outlast.edges.rendering import iso_time
 from outlast.loop.actions import TeamReport
 from outlast.loop.team.events import DutyRecord, TermsRecord
 from outlast.temporal.payloads.readable import values_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamEntry:
+    """What somebody did with a team, or tried in vain.
+
+    Attributes:
+        at_ms: when it came, in milliseconds since the epoch.
+        event: `duty` for that of a person, `team` for everything else that has an effect.
+        by: who says so, or the identity of the client that sent a signal.
+        note: what it is.
+        channel: `signal` for what nobody's client sends; empty for an update.
+    """
+
+    at_ms: int
+    event: Literal["duty", "team", "ignored"] = "ignored"
+    by: str = ""
+    note: str = ""
+    channel: str = ""
 
 
 @dataclass(slots=True)
@@ -36,7 +54,7 @@ class TeamReading:
 
     opened_by: HistoryEvent | None = None
     closed_by: HistoryEvent | None = None
-    found: tuple[AuditRecord, ...] = ()
+    found: tuple[TeamEntry, ...] = ()
     lost: tuple[str, ...] = ()
 
 
@@ -46,11 +64,11 @@ async def read_team(client: Client, workflow_id: str, execution_id: str) -> Team
     Raises:
         RPCError: the server refused, or does not answer, or the execution is gone.
     """
-    read, parts = TeamReading(), list[list[AuditRecord]]()
+    read, parts = TeamReading(), list[list[TeamEntry]]()
     while execution_id:
         before = ""
         try:
-            part = list[AuditRecord]()
+            part = list[TeamEntry]()
             async for event, entries in _entries(client, workflow_id, execution_id):
                 if event.HasField("workflow_execution_started_event_attributes"):
                     started = event.workflow_execution_started_event_attributes
@@ -71,19 +89,12 @@ async def read_team(client: Client, workflow_id: str, execution_id: str) -> Team
 
 async def _entries(
     client: Client, workflow_id: str, execution_id: str
-) -> AsyncIterator[tuple[HistoryEvent, list[AuditRecord]]]:
+) -> AsyncIterator[tuple[HistoryEvent, list[TeamEntry]]]:
     """Yield each record of a history with the entries that it makes."""
     converter, team, admitted = client.data_converter, None, dict[int, Any]()
     async for event in workflow_handle(client, workflow_id, execution_id).fetch_history_events():
         at_ms = event.event_time.ToMilliseconds()
-        blank = AuditRecord(
-            at_ms=at_ms,
-            event="ignored",
-            run_id=workflow_id,
-            root_run_id=workflow_id,
-            arrived_at_ms=at_ms,
-            verified=False,
-        )
+        blank = TeamEntry(at_ms=at_ms)
         name, sent, by = "", None, ""
         if event.HasField("workflow_execution_started_event_attributes"):
             started = event.workflow_execution_started_event_attributes
@@ -103,7 +114,7 @@ async def _entries(
             # An update that a reset applies again is only in the record of its admission.
             request = admitted[came_at].request if came_at in admitted else request
             name, sent = request.input.name, request.input.args.payloads
-        entries = list[AuditRecord]()
+        entries = list[TeamEntry]()
         if name and team is not None:
             values = await values_of(converter, sent or ())
             entries = [*_taken(team, name, values[0] if values else None, blank, by)]
@@ -111,24 +122,24 @@ async def _entries(
 
 
 def _taken(
-    team: TeamHistory, name: str, payload: Any, blank: AuditRecord, sender: str
-) -> Iterator[AuditRecord]:
+    team: TeamHistory, name: str, payload: Any, blank: TeamEntry, sender: str
+) -> Iterator[TeamEntry]:
     """Yield the entry of what somebody has sent, and let the team take it."""
     refused = team.refusal(name, payload, blank.at_ms)
     team.take(name, payload, blank.at_ms)
     if refused is not None:
         note = f"{name}: {refused}"
-        yield replace(blank, by=_text(sender), note=_text(note))
+        yield replace(blank, by=sender, note=note)
     elif name == names.UPDATE_DUTY:
         duty = records.read(DutyRecord, payload)
-        yield replace(blank, event="duty", by=_text(duty.by), note=_text(duty_words(duty)))
+        yield replace(blank, event="duty", by=duty.by, note=duty_words(duty))
     elif name == names.UPDATE_TERMS:
         terms = records.read(TermsRecord, payload)
-        yield replace(blank, event="team", by=_text(terms.by), note=_text(terms_words(terms)))
+        yield replace(blank, event="team", by=terms.by, note=terms_words(terms))
     else:
         report = records.read(TeamReport, payload)
         note = f"a report about {report.run_id} that no run has sent"
-        yield replace(blank, event="team", by=_text(sender), note=_text(note))
+        yield replace(blank, event="team", by=sender, note=note)
 
 
 def duty_words(duty: DutyRecord) -> str:
@@ -146,7 +157,3 @@ def terms_words(record: TermsRecord) -> str:
     within = f" of {terms.within}" if terms.within else ""
     back = "" if terms.return_ms is None else f", back after {terms.return_ms / 1000:g} s{within}"
     return f"{terms.rule}, at most {terms.capacity} for each{back}"
-
-
-def _text(text: str) -> str:
-    return cut(text, LONGEST_TEXT)

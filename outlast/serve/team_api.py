@@ -7,7 +7,7 @@ read about a team that is not there.
 import asyncio
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pydantic import Field, field_validator
 
@@ -297,7 +297,7 @@ async def _show(asked: DeskRequest, query: TeamQuery) -> WholeTeam:
 async def _duty(asked: DeskRequest, body: DutyBody, query: TeamQuery) -> WholeTeam:
     """Go on duty, or leave it: what was not taken yet goes on to others."""
     until = None if body.until is None else snooze_end(body.until)
-    said = {**body.model_dump(), "until": until}
+    said: dict[str, Any] = {**body.model_dump(), "until": until}
     changed = change_duty(asked, asked.parameter("team"), query.tenant, **said)
     return WholeTeam.of_team(await changed)
 

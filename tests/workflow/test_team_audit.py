@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from temporalio import workflow
 
 from outlast.agents.agent import Agent
 from outlast.client.audit import AuditRecord, audit_run, audit_since
@@ -108,7 +109,11 @@ async def test_a_team_whose_history_goes_on_in_another_one_keeps_its_audit(
     team = await opened(desk)
     await team.on_duty("ann")
     handle = desk.client.get_workflow_handle(team._id)
-    monkeypatch.setattr("temporalio.workflow.Info.is_continue_as_new_suggested", lambda _: True)
+
+    def suggested(_: workflow.Info) -> bool:
+        return True
+
+    monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", suggested)
     await team.on_duty("bob", by="lead")
 
     async def goes_on() -> bool:

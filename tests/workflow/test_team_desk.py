@@ -73,6 +73,16 @@ async def test_people_go_on_duty_and_leave_it_and_every_page_says_so(
         assert (one["id"], one["to"], one["taken"]) == (handle.id, "ann", False)
         assert (found["return_after_seconds"], one["due"] is not None) == (900, True)
 
+        for place in ("/api/conversations?", "/conversations?", "/conversations?view=mine&"):
+
+            async def is_due(place: str = place) -> bool:
+                return handle.id in (await http.get(f"{place}case_due=1h")).text
+
+            await true_in_the_end(is_due)
+            assert handle.id not in (await http.get(f"{place}case_due=overdue")).text
+        refused = await http.get("/api/conversations?case_due=soon")
+        assert "Write a length, such as 2h" in refused.json()["error"]["message"]
+
         async def is_listed() -> bool:
             names = [one["name"] for one in (await http.get("/api/teams")).json()["teams"]]
             return team.name in names

@@ -13,6 +13,7 @@ from outlast.agents.calendars import Calendar
 from outlast.agents.errors import UserError
 from outlast.client.teams import Team, TeamConversation
 from outlast.edges.clock import now
+from outlast.loop.approvals import ApprovalRequest
 from outlast.serve.access import RoleRules
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
@@ -132,6 +133,10 @@ async def test_a_duty_ends_in_the_hours_of_a_calendar_of_the_operators_file(
     await ended(team, desk)
 
 
+def _expires(request: ApprovalRequest) -> bool:
+    return request.expires_at_ms is not None
+
+
 async def test_a_lead_lets_the_open_requests_of_their_tenant_be_counted_anew_and_no_other(
     desk: Desk,
 ) -> None:
@@ -140,7 +145,7 @@ async def test_a_lead_lets_the_open_requests_of_their_tenant_be_counted_anew_and
     await desk.open(agent, model=model, calendars=[open_in(1)])
     runs = [await desk.start(agent, tenant=one, keep_open=True) for one in ("acme", "globex")]
     for one in runs:
-        await the_request(desk, one, lambda request: request.expires_at_ms is not None)
+        await the_request(desk, one, _expires)
     rules = RoleRules({"staff": ["operator@tenant:acme"]})
     async with opened_desk(app_of(desk, agent, roles=rules, groups=("staff",))) as http:
 

@@ -212,7 +212,7 @@ def test_new_terms_count_for_what_is_assigned_from_then_on() -> None:
 
 def counted(team: Team, *times: tuple[str, int, int | None], **changes: Any) -> ReturnsCounted:
     terms = team.state.terms
-    fields = {
+    fields: dict[str, Any] = {
         "within": terms.within,
         "return_ms": terms.return_ms,
         "at_ms": team.later(),
