@@ -40,6 +40,9 @@ async def test_two_leads_set_up_a_team_and_see_each_other_change_it(
     await lees.fill("#capacity", "0")
     await lees.click("#rule-button")
     await expect(lees.locator("#team-said")).to_contain_text("capacity must be 1 or more, not 0")
+    refused = await windows.take_problems()
+    assert refused
+    assert all("409" in one for one in refused)
     await lees.fill("#capacity", "3")
     await lees.fill("#return-after", "20min")
     await lees.click("#rule-button")
