@@ -43,6 +43,7 @@ from outlast.client.timeline import Timeline
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
 from outlast.edges.clock import time_of
+from outlast.serve import team_api as _teams  # pyright: ignore[reportUnusedImport]  # noqa: F401  it declares routes
 from outlast.serve.access import (
     Action,
     Customer,

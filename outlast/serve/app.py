@@ -41,6 +41,7 @@ from outlast.serve.pages import (
     page,
     request,
     search,
+    teams,
 )
 from outlast.serve.pages.page import show_page
 from outlast.serve.problems import problem_of
@@ -65,6 +66,7 @@ _ROOMS: Final = (
     conversations,
     conversation,
     search,
+    teams,
     agents,
     chat,
     ag_ui,

@@ -22,6 +22,7 @@ _WORDS: Final = 100
 """The most tags or links of one request."""
 
 _NO_TIME: Final = "Write a length, such as 2h, or a time with a zone in ISO 8601."
+WITHIN: Final = "The calendar whose hours a length counts; empty for all hours."
 
 
 class AssignBody(Body):
@@ -54,6 +55,7 @@ class SnoozeBody(Body):
     """Puts a conversation off."""
 
     until: str = Field(description=f"When it comes back. {_NO_TIME}")
+    within: str = Field(default="", max_length=LONGEST_NAME, description=WITHIN)
 
     @field_validator("until")
     @classmethod
@@ -165,7 +167,8 @@ async def _recount(asked: DeskRequest, _body: NoBody) -> CaseReceiptView:
 @post(f"{_RUN}/snooze", "snooze")
 async def _snooze(asked: DeskRequest, body: SnoozeBody) -> CaseReceiptView:
     """Put a conversation off; it comes back then, or with the customer's next word."""
-    return await _receipt(asked.handle.snooze(snooze_end(body.until), by=asked.person))
+    end, within = snooze_end(body.until), body.within.strip() or None
+    return await _receipt(asked.handle.snooze(end, by=asked.person, within=within))
 
 
 @post(f"{_RUN}/tag", "tag")

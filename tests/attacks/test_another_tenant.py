@@ -52,7 +52,16 @@ OPEN: Final = {
     "/": "leads to the inbox",
     "/api/search": "has no index here; `tests/workflow/test_search.py` is about whose",
     "/search": "has no index here",
-}
+    **dict.fromkeys(
+        (
+            "/api/teams", "/api/teams/{team}", "/api/teams/{team}/duty", "/api/teams/{team}/rule",
+            "/teams", "/teams-list", "/teams/{team}", "/teams/{team}/now", "/teams/{team}/duty",
+            "/teams/{team}/rule",
+        ),
+        "is about teams, of which `tests/workflow/test_team_desk.py` says whose they are",
+    ),
+    "/recount": "names no run; `tests/workflow/test_team_hours.py` says whose requests it counts",
+}  # fmt: skip
 """Routes that show nothing of any run, and why."""
 
 LISTS: Final = frozenset(

@@ -404,6 +404,15 @@ class ApprovalFile:
         return reader.lines()
 
 
+def calendars_of_file() -> tuple[str, ...]:
+    """Return the names of the calendars of that file; none if it cannot be read."""
+    place = os.environ.get(ENVIRONMENT_VARIABLE)
+    try:
+        return tuple(ApprovalFile.load(place).calendars) if place else ()
+    except (UserError, OSError):
+        return ()
+
+
 def calendar_of_file(name: str) -> Calendar:
     """Return a calendar of the operators' file that `OUTLAST_APPROVALS` names.
 

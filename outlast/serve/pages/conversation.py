@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import Final, cast, get_args
 
 from markupsafe import Markup, escape
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
@@ -24,7 +23,7 @@ from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.pending_waits import pending_waits
 from outlast.client.start.following import newest_following
 from outlast.client.timeline import Step
-from outlast.deliveries.problems import Problem, Refused
+from outlast.deliveries.problems import Refused
 from outlast.dev.data_dir import run_link
 from outlast.edges.clock import now_ms
 from outlast.edges.rendering import visible_text
@@ -50,6 +49,7 @@ from outlast.serve.pages.decisions import problems_of
 from outlast.serve.pages.live import moments
 from outlast.serve.pages.page import (
     Form,
+    beside,
     form_of,
     fragment,
     html_part,
@@ -458,7 +458,7 @@ def _deed(name: str, action: Action, deed: case.Deed) -> BaseRoute:
         return HTMLResponse("\n".join(parts), headers=headers)
 
     path = f"/conversations/{{run_id}}/{name}"
-    return route(path, handle, action=action, methods=["POST"], show=_beside)
+    return route(path, handle, action=action, methods=["POST"], show=beside)
 
 
 async def _until_shown(asked: DeskRequest) -> None:
@@ -468,23 +468,14 @@ async def _until_shown(asked: DeskRequest) -> None:
         await entries.until_read(place)
 
 
-def _beside(request: Request, problem: Problem) -> Response:
-    """Show a problem beside the button; the live stream shows the present state."""
-    if problem.status == 401 or not request.headers.get("HX-Request"):
-        return show_page(request, problem)
-    sentence = escape(visible_text(problem.message))
-    headers = {**problem.headers, "Cache-Control": "no-store"}
-    return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
-
-
 _PATH: Final = "/conversations/{run_id}"
 
 ROUTES: Final[list[BaseRoute]] = [
     route(_PATH, _show, action="view_run", show=show_page, soon=True),
-    route(f"{_PATH}/live", _live, action="view_run", show=_beside),
-    route(f"{_PATH}/more-messages", _more_messages, action="view_run", show=_beside, soon=True),
-    route(f"{_PATH}/more-steps", _more_steps, action="view_run", show=_beside, soon=True),
-    route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=_beside, soon=True),
+    route(f"{_PATH}/live", _live, action="view_run", show=beside),
+    route(f"{_PATH}/more-messages", _more_messages, action="view_run", show=beside, soon=True),
+    route(f"{_PATH}/more-steps", _more_steps, action="view_run", show=beside, soon=True),
+    route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=beside, soon=True),
     route(
         f"{_PATH}/steps/{{number}}/temporal",
         _in_temporal,

@@ -15,19 +15,23 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
+from outlast.agents.approvals.policy_file import calendars_of_file
+from outlast.client.teams import TeamMember, TeamView
 from outlast.deliveries.problems import Problem, Refused
 from outlast.edges.clock import now_ms
+from outlast.edges.rendering import visible_text
 from outlast.serve.access import Caller, Staff, may, scopes_for
 from outlast.serve.bodies import Query
 from outlast.serve.case_feed import CaseView, counts_of
 from outlast.serve.pages import filters
 from outlast.serve.routing import Desk, DeskRequest, route
+from outlast.serve.team_api import TEAMS, of_caller
 
 _STATIC: Final = files("outlast.serve.pages") / "static"
 MOST_FIELDS: Final = 5_000
@@ -164,6 +168,15 @@ def show_page(request: Request, problem: Problem) -> Response:
     return problem_page(request, problem, "problem.html", "Not possible")
 
 
+def beside(request: Request, problem: Problem) -> Response:
+    """Show a problem beside the button; the page goes on to show the present state."""
+    if problem.status == 401 or not request.headers.get("HX-Request"):
+        return show_page(request, problem)
+    sentence = escape(visible_text(problem.message))
+    headers = {**problem.headers, "Cache-Control": "no-store"}
+    return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
+
+
 def problem_page(request: Request, problem: Problem, template: str, title: str) -> Response:
     """Return a problem as a page of a template, which has it as `problem`."""
     desk: Desk = request.app.state.desk
@@ -205,6 +218,9 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "here": request.url.path.removeprefix(_root(request)),
         "query": request.query_params,
         "views": partial(_views, request, desk, caller),
+        "duties": partial(_duties, desk, caller),
+        "calendars": calendars_of_file,
+        "sees_teams": isinstance(caller, Staff) and may(caller, "view_teams") is None,
         "now_ms": now_ms(),
     }
 
@@ -238,6 +254,15 @@ def _views(request: Request, desk: Desk, caller: Caller) -> list[ViewLink]:
     here = request.query_params.get("view")
     names: list[CaseView] = [one for one in VIEWS if one != "team" or caller.person.groups]
     return [ViewLink(one, VIEWS[one], counts.get(one), here == one) for one in names]
+
+
+def _duties(desk: Desk, caller: Caller) -> list[tuple[TeamView, TeamMember]]:
+    """Return the teams in which the person is on duty, as far as the desk knows."""
+    if not isinstance(caller, Staff):
+        return []
+    teams = of_caller(caller, desk.cases.recent.known(TEAMS) or ())
+    found = ((one, one.member(caller.person.subject)) for one in teams)
+    return [(one, member) for one, member in found if member is not None and member.on_duty]
 
 
 @cache
