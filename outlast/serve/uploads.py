@@ -90,6 +90,17 @@ def picture_type(content: bytes) -> str | None:
     return media_type_of(head) or next(further, None)
 
 
+def kind_of(content: bytes) -> str:
+    """Return the type of a file by its bytes, for somebody who saves it: never that of a page."""
+    if content.startswith(b"%PDF-"):
+        return "application/pdf"
+    try:
+        is_text = b"\0" not in content and bool(content.decode())
+    except UnicodeDecodeError:
+        is_text = False
+    return "text/plain; charset=utf-8" if is_text else "application/octet-stream"
+
+
 def with_name(url: str, name: str) -> str:
     """Return the `data:` URL of a picture with the file's name, which a refusal then says."""
     kind, mark, content = url.partition(";base64,")

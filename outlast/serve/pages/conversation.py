@@ -2,7 +2,8 @@
 
 The page is rendered once; then its live stream sends the regions that have changed, and the text in
 progress as it is written. Each connection begins with all regions, so whatever a browser missed or
-showed twice is replaced. Nothing that somebody writes into is part of a region.
+showed twice is replaced. Nothing that somebody writes into is part of a region, but for the forms
+of a request, which stay as they are while somebody writes.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ from outlast.serve.budgets import extension_of
 from outlast.serve.feed import FeedReader, Snapshot
 from outlast.serve.messages import check_release
 from outlast.serve.pages import case
+from outlast.serve.pages.conversation_deciding import deciding_html, first_waiting
+from outlast.serve.pages.conversation_files import ROUTES as FILES
 from outlast.serve.pages.conversation_lists import (
     LiveLists,
     lists_of,
@@ -102,10 +105,12 @@ async def _present(asked: DeskRequest) -> tuple[Conversation, Snapshot]:
         now = await anext(entries)
         if not isinstance(now, Snapshot):
             raise Refused(503, "shutting_down", "The desk is shutting down. Try again.")
-        steps = tuple(entries.steps)
+        steps, times = tuple(entries.steps), entries.times
     proofs = await asked.desk.proofs()
     facts = await asked.desk.troubles.facts(asked.run_id, now.state)
-    view = conversation(now.state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts)
+    view = conversation(
+        now.state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts, times=times
+    )
     return view, now
 
 
@@ -147,12 +152,14 @@ def _is_away(view: Conversation) -> bool:
 
 def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> dict[str, Markup]:
     """Return the regions of the page by their ids."""
+    waiting = first_waiting(asked, view)
 
     def region(name: str) -> Markup:
         text = fragment(
             asked,
             f"conversation_{name.replace('-', '_')}.html",
             view=view,
+            decided_here="" if waiting is None else waiting.id,
             problems_of=problems_of,
             is_unjudged=is_unjudged,
             temporal=_temporal_link(asked),
@@ -160,6 +167,7 @@ def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> di
         return Markup(text)  # noqa: S704  a template made it
 
     found = {name: region(name) for name in _REGIONS}
+    found["deciding"] = deciding_html(asked, view, waiting)
     for deed in _BUTTONS:
         text = fragment(asked, "conversation_case_act.html", view=view, deed=deed)
         found[f"{deed}-act"] = Markup(text)  # noqa: S704  a template made it
@@ -254,7 +262,13 @@ class _Screen:
     def _changed_regions(self, entries: FeedReader, facts: ServerFacts) -> list[str]:
         asked, steps = self.asked, tuple(entries.steps)
         view = conversation(
-            entries.state, steps, asked.caller, self.proofs, at_ms=now_ms(), facts=facts
+            entries.state,
+            steps,
+            asked.caller,
+            self.proofs,
+            at_ms=now_ms(),
+            facts=facts,
+            times=entries.times,
         )
         parts = [
             f'<div id="{name}" hx-swap-oob="innerHTML">{text}</div>'
@@ -493,4 +507,5 @@ ROUTES: Final[list[BaseRoute]] = [
     _deed("finish", "finish_wait", _finish),
     *(_deed(name, name, act) for name, act in case.DEEDS.items()),
     *case.ROUTES,
+    *FILES,
 ]

@@ -16,6 +16,7 @@ from outlast.edges import rendering
 from outlast.serve.pages import filters
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form
+from outlast.serve.pages.word_changes import Piece, word_changes
 from outlast.views.acts import schema_problem
 from outlast.views.records import REDACTED, Json, JsonObject
 
@@ -118,11 +119,13 @@ class Change:
         path: where, such as `items[2].price`.
         before: the value before, as JSON; None if there was none.
         after: the value after, as JSON; None if there is none.
+        pieces: where two texts differ, word by word; empty for other values.
     """
 
     path: str
     before: str | None
     after: str | None
+    pieces: tuple[Piece, ...] = ()
 
 
 # --- Making a form ---------------------------------------------------------------------------------
@@ -268,7 +271,8 @@ class _Maker:
         match declared:
             case "string" if value is ABSENT or isinstance(value, str):
                 text = "" if value is ABSENT else str(value)
-                return "long_text" if "\n" in text or len(text) > LONGEST_LINE else "text"
+                is_long = "\n" in text or len(text) > LONGEST_LINE or "contentMediaType" in rules
+                return "long_text" if is_long else "text"
             case "boolean" if value is ABSENT or isinstance(value, bool):
                 return "boolean"
             case "integer" if value is ABSENT or _is_whole(value):
@@ -514,7 +518,17 @@ def changes(before: Json, after: Json, path: str = "") -> list[Change]:
         ]
     if _is_same(before, after):
         return []
-    return [Change(path=path or "value", before=_as_shown(before), after=_as_shown(after))]
+    pieces: tuple[Piece, ...] = ()
+    if isinstance(before, str) and isinstance(after, str) and before.strip() and " " in after:
+        pieces = word_changes(before, after)
+    return [
+        Change(
+            path=path or "value",
+            before=_as_shown(before),
+            after=_as_shown(after),
+            pieces=pieces,
+        )
+    ]
 
 
 def _changes_of(olds: JsonObject, news: JsonObject, key: str, path: str) -> list[Change]:

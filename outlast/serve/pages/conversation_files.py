@@ -1,0 +1,47 @@
+"""The pictures and files of a conversation, for the team.
+
+What a file is, its bytes say. Browsers show pictures of four types alone; everything else is saved.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from outlast.deliveries.problems import Refused
+from outlast.serve.content import file_answer, file_of
+from outlast.serve.pages.chat_view import view_of
+from outlast.serve.pages.page import show_page
+from outlast.serve.routing import DeskRequest, route
+from outlast.serve.uploads import kind_of, plain_name
+
+_HEADERS: Final[Mapping[str, str]] = {"X-Content-Type-Options": "nosniff"}
+
+
+async def _file(asked: DeskRequest) -> Response:
+    """Answer with a file of a message, which the address names with its place in the message."""
+    query = asked.http.query_params
+    message_id, at = query.get("message", ""), query.get("at", "")
+    state = await asked.handle.state()
+    facts = await asked.desk.troubles.facts(asked.run_id, state)
+    view = await view_of(asked.desk.client, state, facts)
+    content = await file_of(asked.desk.client, view, message_id, at)
+    if content is None:
+        raise Refused(404, "file_not_found", "There is no such file.")
+    response = file_answer(content)
+    response.headers.update(_HEADERS)
+    if "Content-Disposition" not in response.headers:
+        return response
+    messages = (*view.messages, *view.unread)
+    found = next(one for one in messages if one.id == message_id)
+    name = plain_name(str(found.attachments[int(at)].get("filename") or "file"))
+    response.headers["Content-Type"] = kind_of(content)
+    response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+    return response
+
+
+ROUTES: Final[list[BaseRoute]] = [
+    route("/conversations/{run_id}/files", _file, action="view_run", show=show_page),
+]
