@@ -31,6 +31,7 @@ from outlast.edges.rendering import visible_text
 from outlast.serve.access import Action, Staff, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.budgets import extension_of
+from outlast.serve.case_api import saved_replies
 from outlast.serve.feed import FeedReader, Snapshot
 from outlast.serve.messages import check_release
 from outlast.serve.pages import case
@@ -56,6 +57,7 @@ from outlast.serve.pages.page import (
     fragment,
     html_part,
     page,
+    said_aloud,
     see_other,
     show_page,
 )
@@ -130,6 +132,7 @@ async def _show(asked: DeskRequest) -> Response:
         message_id=case.new_id(),
         comment_id=case.new_id(),
         known_people=_known_people(asked, now.state),
+        replies=saved_replies(asked, view.customer_name).replies,
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
         forks=() if _is_away(view) else await asked.seen(await asked.desk.forks(asked.run_id)),
@@ -282,10 +285,7 @@ class _Screen:
                 if view.holder
                 else "The agent has the conversation again."
             )
-            said = escape(visible_text(words))
-            parts.append(
-                f'<div id="said-aloud" hx-swap-oob="true" data-announce="{said}" hidden></div>'
-            )
+            parts.append(said_aloud(words))
         self._holder = view.holder
         return parts
 

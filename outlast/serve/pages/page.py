@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from outlast.deliveries.problems import Problem, Refused
+from outlast.edges import rendering
 from outlast.edges.clock import now_ms
 from outlast.serve.access import Caller, Staff, may, scopes_for
 from outlast.serve.bodies import Query
@@ -140,6 +141,12 @@ def version_of(*values: object) -> str:
     """Return a short text that differs where values do: what a live stream compares."""
     text = repr(values).encode("utf-8", "replace")
     return hashlib.sha256(text).hexdigest()[:12]
+
+
+def said_aloud(words: str) -> str:
+    """Return what lets a page with a place for it announce something."""
+    html = Markup('<div id="said-aloud" hx-swap-oob="true" data-announce="{}" hidden></div>')
+    return html.format(rendering.visible_text(words))
 
 
 def html_part(text: str, status: int = 200) -> Response:

@@ -44,6 +44,7 @@ from outlast.serve.pages.page import (
     fragment,
     html_part,
     page,
+    said_aloud,
     see_other,
     show_page,
     version_of,
@@ -160,7 +161,10 @@ async def _again(
     if _is_beside(asked):
         proofs = await asked.desk.proofs()
         values = forms_of(asked, found, proofs, refusal=refusal, draft=draft, sent=form, done=done)
-        return html_part(fragment(asked, "request_forms.html", **values, within=True), status)
+        parts = [fragment(asked, "request_forms.html", **values | {"within": True})]
+        if done:
+            parts.append(said_aloud(done))
+        return html_part("\n".join(parts), status)
     values = await _shown(asked, root, found, refusal=refusal, draft=draft, sent=form)
     headers = None if refusal is None else refusal.problem.headers
     return page(asked, "request.html", status=status, headers=headers, **values)

@@ -115,8 +115,12 @@
   for (const name of ["htmx:sseBeforeMessage", "htmx:oobBeforeSwap"]) {
     addEventListener(name, (event) => {
       const region = event.target;
-      if (!region.matches("[data-keeps-forms]") || !isBusy(region)) return;
+      if (!region.matches("[data-keeps-forms]")) return;
+      const [was, is] = [region, event.detail.fragment].map((one) => one?.querySelector?.("[data-version]")?.dataset.version);
+      const isSame = was && was === is; // a stream that comes back begins with what there is
+      if (!isSame && !isBusy(region)) return;
       event.preventDefault();
+      if (isSame) return;
       const notice = document.getElementById(region.dataset.keepsForms);
       if (notice) notice.hidden = false;
     });
@@ -224,6 +228,41 @@
   });
   // The other side of a conversation had no height while it was hidden.
   addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
+  // A saved reply goes where the cursor is; nothing is sent.
+  const picker = document.querySelector("[data-picks]");
+
+  function pick(button) {
+    const field = document.getElementById(picker.dataset.picks);
+    picker.open = false;
+    field.focus();
+    field.setRangeText(button.dataset.text, field.selectionStart, field.selectionEnd, "end");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  if (picker) {
+    const find = picker.querySelector("input");
+    const fitting = () => all("button", picker).filter((button) => !button.parentElement.hidden);
+    find.addEventListener("input", () => {
+      const wanted = find.value.toLowerCase();
+      for (const button of all("button", picker)) button.parentElement.hidden = !button.textContent.toLowerCase().includes(wanted);
+    });
+    picker.addEventListener("keydown", (event) => {
+      const list = [find, ...fitting()];
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) list[Math.max(0, Math.min(list.length - 1, list.indexOf(document.activeElement) + step))].focus();
+      else if (event.key === "Enter" && event.target === find && list[1]) pick(list[1]);
+      else if (event.key === "Escape") {
+        picker.open = false;
+        picker.querySelector("summary").focus();
+      } else return;
+      event.preventDefault();
+    });
+    picker.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) pick(button);
+    });
+  }
+
   // What opens below a list takes room from it.
   addEventListener("toggle", (event) => { if (!event.target.closest("[data-follow]")) followEnds(); }, true);
 
