@@ -1,5 +1,6 @@
 """The desk as an ASGI application."""
 
+import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import is_this_machine
+from outlast.agents.saved_replies import SavedReply
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.options import check_names
