@@ -50,7 +50,7 @@ from outlast.serve.pages.conversation_view import (
     release_targets,
 )
 from outlast.serve.pages.decisions import problems_of
-from outlast.serve.pages.live import moments
+from outlast.serve.pages.live import moments, present
 from outlast.serve.pages.page import (
     Form,
     form_of,
@@ -103,11 +103,7 @@ _BUTTONS: Final[tuple[CaseDeed, ...]] = ("assign", "comment", "snooze", "tag", "
 
 async def _present(asked: DeskRequest) -> tuple[Conversation, Snapshot]:
     """Return the conversation as its viewer sees it now, and what the feed has of it."""
-    async with asked.desk.feed.reader(asked.run_id) as entries:
-        now = await anext(entries)
-        if not isinstance(now, Snapshot):
-            raise Refused(503, "shutting_down", "The desk is shutting down. Try again.")
-        steps, times = tuple(entries.steps), entries.times
+    now, steps, times = await present(asked.desk, asked.run_id)
     proofs = await asked.desk.proofs()
     facts = await asked.desk.troubles.facts(asked.run_id, now.state)
     view = conversation(

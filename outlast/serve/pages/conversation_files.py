@@ -12,10 +12,12 @@ from starlette.routing import BaseRoute
 
 from outlast.deliveries.problems import Refused
 from outlast.serve.content import file_answer, file_of
-from outlast.serve.pages.chat_view import view_of
+from outlast.serve.pages.live import present
 from outlast.serve.pages.page import show_page
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.uploads import kind_of, plain_name
+from outlast.views.customer import customer_view
+from outlast.views.trouble import with_first_message
 
 _HEADERS: Final[Mapping[str, str]] = {"X-Content-Type-Options": "nosniff"}
 
@@ -24,9 +26,9 @@ async def _file(asked: DeskRequest) -> Response:
     """Answer with a file of a message, which the address names with its place in the message."""
     query = asked.http.query_params
     message_id, at = query.get("message", ""), query.get("at", "")
-    state = await asked.handle.state()
-    facts = await asked.desk.troubles.facts(asked.run_id, state)
-    view = await view_of(asked.desk.client, state, facts)
+    now, _, _ = await present(asked.desk, asked.run_id)
+    facts = await asked.desk.troubles.facts(asked.run_id, now.state)
+    view = customer_view(with_first_message(now.state, facts))
     content = await file_of(asked.desk.client, view, message_id, at)
     if content is None:
         raise Refused(404, "file_not_found", "There is no such file.")
