@@ -23,6 +23,7 @@ from outlast.agents.errors import UserError
 from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.pending_waits import pending_waits
+from outlast.client.suggestions import PREFIX, suggest_reply
 from outlast.client.timeline import Step
 from outlast.deliveries.problems import Problem, Refused
 from outlast.dev.data_dir import run_link
@@ -115,7 +116,7 @@ async def _present(asked: DeskRequest) -> tuple[Conversation, Snapshot]:
 # --- The page ------------------------------------------------------------------------------------
 
 
-async def _show(asked: DeskRequest) -> Response:
+async def _show(asked: DeskRequest, suggested: str = "") -> Response:
     view, now = await _present(asked)
     return page(
         asked,
@@ -125,14 +126,21 @@ async def _show(asked: DeskRequest) -> Response:
         regions=_regions(asked, view, is_unjudged=now.is_unjudged),
         lists=lists_of(asked, view),
         draft=view.hides.draft(now.text),
+        suggested=suggested,
         message_id=case.new_id(),
         comment_id=case.new_id(),
         known_people=_known_people(asked, now.state),
         replies=saved_replies(asked, view.customer_name).replies,
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
-        forks=() if _is_away(view) else await asked.seen(await asked.desk.forks(asked.run_id)),
+        forks=() if _is_away(view) else await asked.seen(await _forks(asked)),
     )
+
+
+async def _forks(asked: DeskRequest) -> list[str]:
+    """Return the forks of a run, without those that wrote drafts."""
+    forks = await asked.desk.forks(asked.run_id)
+    return [one for one in forks if not one.startswith(f"{asked.run_id}~{PREFIX}")]
 
 
 def _known_people(asked: DeskRequest, state: RunSnapshot) -> list[str]:
@@ -353,6 +361,19 @@ async def _say(asked: DeskRequest, form: Form) -> str:
     return "Guardrails judge it first." if receipt.is_judged else ""
 
 
+async def _suggest(asked: DeskRequest) -> Response:
+    """Let the agent write a draft, which goes into the text field of who has the conversation."""
+    await form_of(asked)
+    view, _ = await _present(asked)
+    if not view.is_mine:
+        raise UserError("Take the conversation over first.")
+    draft = await suggest_reply(asked.desk.client, asked.run_id, by=asked.person)
+    draft = view.hides.text(draft)
+    if not asked.http.headers.get("HX-Request"):
+        return await _show(asked, draft)
+    return html_part(fragment(asked, "conversation_suggested.html", text=draft))
+
+
 async def _release(asked: DeskRequest, form: Form) -> str:
     note = case.words_of(form, "note", "The note", LONGEST_WORDS).strip()
     agent = form.text("to").encode(errors="replace").decode()
@@ -494,6 +515,7 @@ ROUTES: Final[list[BaseRoute]] = [
     ),
     _deed("hold", "hold", _hold),
     _deed("say", "say", _say),
+    route(f"{_PATH}/suggest", _suggest, action="say", methods=["POST"], show=_beside),
     _deed("release", "release", _release),
     _deed("set-aside", "set_aside", _set_aside),
     _deed("take-back", "set_aside", _take_back),

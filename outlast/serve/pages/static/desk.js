@@ -228,6 +228,16 @@
   });
   // The other side of a conversation had no height while it was hidden.
   addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
+  // A draft of the agent goes below what somebody has written.
+  addEventListener("htmx:afterSwap", (event) => {
+    const draft = event.target.querySelector?.("[data-fills]");
+    if (!draft) return;
+    const field = document.getElementById(draft.dataset.fills);
+    field.value = [field.value.trimEnd(), draft.dataset.text].filter(Boolean).join("\n\n");
+    field.focus();
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+
   // A saved reply goes where the cursor is; nothing is sent.
   const picker = document.querySelector("[data-picks]");
 
