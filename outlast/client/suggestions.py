@@ -7,6 +7,7 @@ costs what the fork's model calls cost, which the fork's figures have.
 import asyncio
 import json
 import secrets
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -83,7 +84,5 @@ def _text_of(result: RunResult) -> str:
 
 
 async def _ended(fork: RunHandle) -> None:
-    try:
+    with suppress(AgentsException):  # it has ended, or the server is away
         await fork.cancel("immediate")
-    except AgentsException:  # it has ended, or the server is away
-        pass

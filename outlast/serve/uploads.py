@@ -6,10 +6,12 @@ What a file is, its bytes say. Its name and its type are words of the sender.
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import quote
+
+from starlette.datastructures import UploadFile
 
 from outlast.agents.items.pictures import MEDIA_TYPES, data_url, media_type_of
 from outlast.deliveries.problems import Refused
@@ -81,6 +83,16 @@ def check_files(files: Iterable[tuple[str, int]]) -> None:
         limit = LARGEST_FILES // 1_000_000
         message = f"The files are too large together. Send up to {limit} MB at once."
         raise Refused(413, "file_too_large", message)
+
+
+async def parts_of(files: Sequence[UploadFile]) -> list[JsonObject]:
+    """Return the files of a form as parts of a message.
+
+    Raises:
+        Refused: there are too many, or one of them cannot be sent.
+    """
+    check_files([(one.filename or "", one.size or 0) for one in files])
+    return [part_of(one.filename or "", await one.read()) for one in files]
 
 
 def picture_type(content: bytes) -> str | None:

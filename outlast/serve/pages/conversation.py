@@ -38,6 +38,7 @@ from outlast.serve.messages import check_release
 from outlast.serve.pages import case
 from outlast.serve.pages.conversation_deciding import deciding_html, first_waiting
 from outlast.serve.pages.conversation_files import ROUTES as FILES
+from outlast.serve.pages.conversation_files import form_with_files
 from outlast.serve.pages.conversation_lists import (
     LiveLists,
     lists_of,
@@ -66,6 +67,7 @@ from outlast.serve.pages.parts import wanted_key
 from outlast.serve.pages.schema_form import ABSENT, flat_form, parse_json, read_form
 from outlast.serve.routing import DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
+from outlast.serve.uploads import ACCEPTED
 from outlast.views.proofs import ProofReader
 from outlast.views.records import CancelMode, CaseDeed, Json
 from outlast.views.run import RunSnapshot, own_requests
@@ -127,6 +129,7 @@ async def _show(asked: DeskRequest, suggested: str = "") -> Response:
         lists=lists_of(asked, view),
         draft=view.hides.draft(now.text),
         suggested=suggested,
+        accepted=ACCEPTED,
         message_id=case.new_id(),
         comment_id=case.new_id(),
         known_people=_known_people(asked, now.state),
@@ -357,13 +360,13 @@ async def _say(asked: DeskRequest, form: Form) -> str:
     if not text.strip():
         raise UserError("Write something first.")
     message_id = case.sent_id(form, "message_id")
-    receipt = await asked.handle.say(text, by=asked.person, message_id=message_id)
+    receipt = await asked.handle.say(text, by=asked.person, message_id=message_id, files=form.files)
     return "Guardrails judge it first." if receipt.is_judged else ""
 
 
 async def _suggest(asked: DeskRequest) -> Response:
     """Let the agent write a draft, which goes into the text field of who has the conversation."""
-    await form_of(asked)
+    await form_with_files(asked)  # it is the form of the words, which the draft joins
     view, _ = await _present(asked)
     if not view.is_mine:
         raise UserError("Take the conversation over first.")
@@ -461,9 +464,10 @@ async def _finish(asked: DeskRequest, form: Form) -> str:
 
 def _deed(name: str, action: Action, deed: case.Deed) -> BaseRoute:
     """Return the route of something that people do; its answer is a sentence beside the button."""
+    read = form_with_files if name == "say" else form_of
 
     async def handle(asked: DeskRequest) -> Response:
-        said = await deed(asked, await form_of(asked))
+        said = await deed(asked, await read(asked))
         if not asked.http.headers.get("HX-Request"):
             await _until_shown(asked)
             return see_other(asked, "conversations", asked.run_id)

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
+from starlette.datastructures import UploadFile
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from outlast.deliveries.problems import Refused
 from outlast.serve.content import file_answer, file_of
 from outlast.serve.pages.live import present
-from outlast.serve.pages.page import show_page
+from outlast.serve.pages.page import Form, form_of, show_page
+from outlast.serve.pictures import checked_files
 from outlast.serve.routing import DeskRequest, route
-from outlast.serve.uploads import kind_of, plain_name
+from outlast.serve.uploads import MOST_FILES, kind_of, parts_of, plain_name
 from outlast.views.customer import customer_view
 from outlast.views.trouble import with_first_message
 
@@ -42,6 +44,22 @@ async def _file(asked: DeskRequest) -> Response:
     response.headers["Content-Type"] = kind_of(content)
     response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     return response
+
+
+async def form_with_files(asked: DeskRequest) -> Form:
+    """Return what a form sent, with its files as parts of a message that every provider takes.
+
+    Raises:
+        Refused: a file cannot be sent.
+    """
+    kind = asked.http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        return await form_of(asked)
+    async with asked.http.form(max_files=MOST_FILES + 1, max_fields=20) as sent:
+        pairs = [(name, one) for name, one in sent.multi_items() if isinstance(one, str)]
+        files = [one for _, one in sent.multi_items() if isinstance(one, UploadFile)]
+        parts = await parts_of([one for one in files if one.filename])
+    return Form(pairs, await checked_files(parts))
 
 
 ROUTES: Final[list[BaseRoute]] = [

@@ -29,6 +29,7 @@ from outlast.serve.bodies import Query
 from outlast.serve.case_feed import CaseView, counts_of
 from outlast.serve.pages import filters
 from outlast.serve.routing import Desk, DeskRequest, route
+from outlast.views.records import JsonObject
 
 _STATIC: Final = files("outlast.serve.pages") / "static"
 MOST_FIELDS: Final = 5_000
@@ -304,10 +305,12 @@ class Form:
 
     Args:
         pairs: the names and values, in order.
+        files: the files, as parts of a message.
     """
 
-    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, pairs: Sequence[tuple[str, str]], files: Sequence[JsonObject] = ()) -> None:
         self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
+        self.files: tuple[JsonObject, ...] = tuple(files)
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             self._values.setdefault(name, []).append(value)

@@ -228,6 +228,13 @@
   });
   // The other side of a conversation had no height while it was hidden.
   addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
+  // The names of chosen files stand beside the button.
+  function showNames(field) {
+    document.getElementById(field.dataset.names).textContent = [...field.files].map((one) => one.name).join(", ");
+  }
+
+  addEventListener("change", (event) => { if (event.target.matches?.("input[data-names]")) showNames(event.target); });
+
   // A draft of the agent goes below what somebody has written.
   addEventListener("htmx:afterSwap", (event) => {
     const draft = event.target.querySelector?.("[data-fills]");
@@ -336,6 +343,7 @@
     for (const field of all("textarea, input:not([type=hidden])", form)) {
       if (field.sent !== undefined && field.value.startsWith(field.sent)) field.value = field.value.slice(field.sent.length);
       if (field.matches("[data-draft]")) keepDraft(field);
+      if (field.type === "file") showNames(field);
     }
   });
 
