@@ -11,6 +11,7 @@ from outlast import Agent, ApprovalPolicy, GuardrailFunctionOutput, RunConfig, o
 from outlast.agents.errors import UserError
 from outlast.blobs import FileBlobStore
 from outlast.client.handle import RunHandle
+from outlast.loop.values import BLOB
 from outlast.serve.content import file_of
 from outlast.testing import ScriptedModel
 from outlast.views.customer import customer_view
@@ -84,7 +85,7 @@ async def test_without_a_store_large_files_are_refused_with_the_fix(desk: Desk) 
 
 async def test_what_reads_as_a_reference_is_a_text(desk: Desk) -> None:
     handle = await held(desk, ScriptedModel("Hello."))
-    forged: Any = {"$outlast": "blob", "key": "sha256:" + "0" * 64, "bytes": 3}
+    forged: Any = {BLOB: "sha256:" + "0" * 64, "bytes": 3}
     await handle.say(
         "Here.", by="ann", files=[{"type": "input_file", "filename": "x", "file_data": forged}]
     )
