@@ -75,11 +75,3 @@ def start_of_answer(request: ApprovalRequest) -> Json | None:
         if isinstance(one, dict) and "default" in one
     }
     return found or None
-
-
-def schema_of_edit(request: ApprovalRequest) -> JsonObject | None:
-    """Return the schema of the form that changes a call: an answer that is a text is edited as one."""
-    if isinstance(answer_of(request), str):
-        text: JsonObject = {"type": "string", "contentMediaType": "text/plain"}
-        return {**(request.schema or {}), "type": "object", "properties": {"answer": text}}
-    return request.schema

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from markupsafe import Markup
 from starlette.responses import Response
@@ -20,8 +21,8 @@ from outlast.serve.api import find
 from outlast.serve.budgets import extension_of
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages.answers import (
+    answer_of,
     proposed_answer,
-    schema_of_edit,
     start_of_answer,
     value_of,
 )
@@ -44,7 +45,6 @@ from outlast.serve.pages.page import (
     fragment,
     html_part,
     page,
-    said_aloud,
     see_other,
     show_page,
     version_of,
@@ -89,17 +89,19 @@ class Draft:
 
     Attributes:
         deed: `edit` or `respond`.
-        field: the form with it.
+        field: the form with it; None for a text.
         changes: the differences to what there is now; None if something does not fit.
         value: the value, as JSON text.
         message: the reason.
+        text: the answer, if it is a text.
     """
 
     deed: str
-    field: Field
+    field: Field | None
     changes: tuple[Change, ...] | None
     value: str
     message: str
+    text: str = ""
 
 
 # --- Pages ---------------------------------------------------------------------------------------
@@ -161,12 +163,15 @@ async def _again(
     if _is_beside(asked):
         proofs = await asked.desk.proofs()
         values = forms_of(asked, found, proofs, refusal=refusal, draft=draft, sent=form, done=done)
-        parts = [fragment(asked, "request_forms.html", **values | {"within": True})]
-        if done:
-            parts.append(said_aloud(done))
-        return html_part("\n".join(parts), status)
+        text = fragment(asked, "request_forms.html", **values | {"within": True})
+        response = html_part(text, status)
+        if draft is not None and refusal is None:
+            response.headers["Desk-Preview"] = "yes"  # nothing is sent yet
+        if done:  # the live stream may take the forms away before the answer is there
+            response.headers["Desk-Said"] = quote(done)
+        return response
     values = await _shown(asked, root, found, refusal=refusal, draft=draft, sent=form)
-    headers = None if refusal is None else refusal.problem.headers
+    headers = {"Desk-Preview": "yes"} if refusal is None else refusal.problem.headers
     return page(asked, "request.html", status=status, headers=headers, **values)
 
 
@@ -325,7 +330,7 @@ def _arguments(view: RequestView) -> str | None:
 
 
 def _edit_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
-    if draft is not None and draft.deed == "edit":
+    if draft is not None and draft.deed == "edit" and draft.field is not None:
         return draft.field
     if "edit" not in request.terms.allow or extension_of(request) is not None:
         return None
@@ -338,7 +343,7 @@ def _titles(request: ApprovalRequest) -> dict[str, str]:
 
 def _schema_for(request: ApprovalRequest) -> dict[str, Json] | None:
     """Return the schema of the form; none if fields cannot show what the model wrote."""
-    return None if rendering.repeated_keys(request.arguments) else schema_of_edit(request)
+    return None if rendering.repeated_keys(request.arguments) else request.schema
 
 
 def _answer_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
@@ -363,14 +368,30 @@ def _draft(request: ApprovalRequest, form: Form) -> Draft:
         entered = read_form(_schema_for(request), before, EDIT, form, add=add, titles=titles)
         if not isinstance(cast("object", entered.value), dict):
             entered = _refused(entered, EDIT, "The arguments must be a JSON object.")
+    elif (schema := request.terms.response_schema) is None:
+        return _text_draft(request, form.text("text"))
     else:
-        schema = request.terms.response_schema
-        if schema is None:
-            raise Refused(400, "no_schema", "This request is answered by a text.")
         before = None
         entered = read_form(schema, _start(request), RESPOND, form, add=add)
     made = _made_draft(form, entered.field, before, entered.value)
     return replace(made, changes=None) if entered.problems or add else made
+
+
+def _text_draft(request: ApprovalRequest, text: str) -> Draft:
+    """Return how a text differs from the answer that waits."""
+    answer = answer_of(request)
+    if not isinstance(answer, str):
+        raise Refused(400, "no_schema", "This request is answered by a text.")
+    if not text.strip():
+        raise Refused(400, "empty", "Write the answer.")
+    return Draft(
+        deed="respond",
+        field=None,
+        changes=tuple(changes(answer, text, "answer")),
+        value=rendering.json_text(text),
+        message="",
+        text=text,
+    )
 
 
 def _made_draft(form: Form, field: Field, before: Json, value: Json) -> Draft:
@@ -396,6 +417,8 @@ def _sent_draft(request: ApprovalRequest, form: Form) -> Draft | None:
         value = parse_json(form.exact(name))
     except UserError:
         return None
+    if deed == "respond" and schema is None and isinstance(value, str):
+        return _text_draft(request, value) if request.kind == "output" else None
     name, titles = (EDIT, _titles(request)) if deed == "edit" else (RESPOND, {})
     field = form_field(schema, value, name, titles)
     return _made_draft(form, field, before, value)

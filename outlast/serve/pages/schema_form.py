@@ -271,8 +271,7 @@ class _Maker:
         match declared:
             case "string" if value is ABSENT or isinstance(value, str):
                 text = "" if value is ABSENT else str(value)
-                is_long = "\n" in text or len(text) > LONGEST_LINE or "contentMediaType" in rules
-                return "long_text" if is_long else "text"
+                return "long_text" if "\n" in text or len(text) > LONGEST_LINE else "text"
             case "boolean" if value is ABSENT or isinstance(value, bool):
                 return "boolean"
             case "integer" if value is ABSENT or _is_whole(value):

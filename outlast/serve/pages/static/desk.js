@@ -118,9 +118,11 @@
       if (!region.matches("[data-keeps-forms]")) return;
       const [was, is] = [region, event.detail.fragment].map((one) => one?.querySelector?.("[data-version]")?.dataset.version);
       const isSame = was && was === is; // a stream that comes back begins with what there is
-      if (!isSame && !isBusy(region)) return;
+      const isSending = Boolean(region.querySelector("form.htmx-request"));
+      if (isSending) region.late = event.detail.fragment; // until its own answer is there
+      if (!isSame && !isSending && !isBusy(region)) return;
       event.preventDefault();
-      if (isSame) return;
+      if (isSame || isSending) return;
       const notice = document.getElementById(region.dataset.keepsForms);
       if (notice) notice.hidden = false;
     });
@@ -335,9 +337,19 @@
   });
 
   addEventListener("htmx:afterRequest", (event) => {
+    const said = event.detail.xhr?.getResponseHeader("Desk-Said");
+    if (said) {
+      announce(decodeURIComponent(said));
+      for (const region of all("[data-keeps-forms]").filter((one) => one.late)) region.replaceChildren(...region.late.childNodes);
+      for (const region of all("[data-keeps-forms]")) htmx.process(region);
+      showState();
+    }
+    for (const region of all("[data-keeps-forms]")) region.late = null;
     const form = event.detail.elt; // what it has sent may have taken it from the page
-    if (!event.detail.successful || !form.matches("form")) return;
+    // What was refused is shown, too, which htmx counts as a success.
+    if (!event.detail.successful || event.detail.xhr.status >= 400 || !form.matches("form")) return;
     if (form.dataset.closes) document.getElementById(form.dataset.closes).close();
+    if (event.detail.xhr.getResponseHeader("Desk-Preview")) return; // nothing is sent yet
     for (const field of all("textarea[data-draft]", form)) stored((drafts) => drafts.removeItem(draftKey(field)));
     if (!form.matches("[data-clears]")) return;
     for (const field of all("textarea, input:not([type=hidden])", form)) {
