@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from outlast.agents.errors import UserError
 
@@ -40,7 +40,7 @@ class SavedReply:
             ("unnamed", self.unnamed, LONGEST_NAME),
         ):
             place = f"SavedReply({field}=...)"
-            if not isinstance(value, str):
+            if not isinstance(cast("object", value), str):  # a file may have anything
                 raise UserError(f"{place} must be a text in quotes, not {value!r:.40}.")
             if len(value) > most:
                 raise UserError(f"{place} has {len(value):,} characters, of at most {most:,}.")

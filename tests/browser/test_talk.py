@@ -35,7 +35,7 @@ def picture() -> bytes:
     return written.getvalue()
 
 
-def with_files(text: str, *files: tuple[str, bytes]) -> list[dict[str, Any]]:
+def with_files(text: str, *files: tuple[str, bytes]) -> Any:
     parts: list[Any] = [{"type": "input_text", "text": text}]
     return [{"role": "user", "content": [*parts, *(part_of(*one) for one in files)]}]
 

@@ -26,7 +26,7 @@ def waiting(*calls: Any) -> Play:
 
 
 def ask(call_id: str = "c1", arguments: str = CALL, name: str = "refund", **terms: Any) -> Any:
-    given = {"allow": ALL_DECISIONS, **terms}
+    given: dict[str, Any] = {"allow": ALL_DECISIONS, **terms}
     return gated(name, call_id, arguments, terms=ApprovalTerms(**given))
 
 
