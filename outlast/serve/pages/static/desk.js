@@ -244,6 +244,7 @@
     const field = document.getElementById(draft.dataset.fills);
     field.value = [field.value.trimEnd(), draft.dataset.text].filter(Boolean).join("\n\n");
     field.focus();
+    followEnds();
     field.dispatchEvent(new Event("input", { bubbles: true }));
   });
 
@@ -282,6 +283,8 @@
     });
   }
 
+  // A picture has no height until it is there.
+  addEventListener("load", (event) => { if (event.target.closest?.("[data-follow]")) followEnds(); }, true);
   // What opens below a list takes room from it.
   addEventListener("toggle", (event) => { if (!event.target.closest("[data-follow]")) followEnds(); }, true);
 
@@ -291,7 +294,8 @@
   addEventListener("htmx:beforeSwap", (event) => {
     if (!event.target.matches(".earlier")) return;
     const list = event.target.parentElement;
-    const next = event.target.nextElementSibling || list.nextElementSibling.firstElementChild;
+    let next = event.target.nextElementSibling || list.nextElementSibling.firstElementChild;
+    if (next.matches(".day")) next = next.nextElementSibling;
     stays = { next, list, place: [...list.children].indexOf(event.target), top: next.getBoundingClientRect().top };
   });
 
@@ -299,6 +303,7 @@
     if (!stays) return;
     const { next, list, place, top } = stays;
     stays = null;
+    showDays();
     list.closest(".scrolls").scrollTop += next.getBoundingClientRect().top - top;
     const added = list.children[place];
     (added?.querySelector("a, [data-row]") || list.closest(".scrolls")).focus({ preventScroll: true });
