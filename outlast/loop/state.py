@@ -261,6 +261,7 @@ class Words:
 
     text: str
     person: Person
+    files: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

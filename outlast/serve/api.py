@@ -101,7 +101,7 @@ from outlast.serve.messages import (
     send,
 )
 from outlast.serve.other_sites import preflight_route, shared_route
-from outlast.serve.pictures import readable_pictures
+from outlast.serve.pictures import checked_files, readable_pictures
 from outlast.serve.records import (
     AsideReceiptView,
     BulkOutcomes,
@@ -378,7 +378,8 @@ async def _hold(asked: DeskRequest, body: HoldBody) -> TakeoverReceiptView:
 @post(f"{_RUN}/say", "say")
 async def _say(asked: DeskRequest, body: SayBody) -> TakeoverReceiptView:
     """Answer the customer in a conversation that you hold."""
-    said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id)
+    files = await checked_files(body.files)
+    said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id, files=files)
     return TakeoverReceiptView.of(await acted(said))
 
 

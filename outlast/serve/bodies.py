@@ -22,6 +22,7 @@ from outlast.edges.bodies import DOORS
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.routing import read_within
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
+from outlast.serve.uploads import MOST_FILES
 from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.records import (
     LONGEST_CLAIM_MINUTES,
@@ -161,6 +162,11 @@ class SayBody(Body):
     text: str = Field(max_length=LONGEST_TEXT)
     message_id: str | None = Field(
         default=None, description="A second message with the same id is the same message."
+    )
+    files: list[JsonObject] = Field(
+        default=[],
+        max_length=MOST_FILES,
+        description="Pictures and files: parts `input_image` and `input_file` of Responses input.",
     )
 
 

@@ -11,9 +11,10 @@ from outlast.agents.errors import UserError
 from outlast.client.people.cases import CaseReceipt
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
+from outlast.serve.access import redaction_for
 from outlast.serve.bodies import Body, NoBody
-from outlast.serve.endpoints import post
-from outlast.serve.records import CaseReceiptView
+from outlast.serve.endpoints import get, post
+from outlast.serve.records import CaseReceiptView, View
 from outlast.serve.routing import DeskRequest
 from outlast.views.records import LONGEST_COMMENT, LONGEST_NAME
 
@@ -82,6 +83,30 @@ class LinkBody(Body):
     )
 
 
+class SavedReplyView(View):
+    """A text that colleagues write often, for the customer of a conversation."""
+
+    name: str = Field(description="Its name in the operators' file.")
+    title: str = Field(description="What people call it.")
+    text: str = Field(description="With the name of the customer.")
+
+
+class SavedReplies(View):
+    """The saved replies of the operators' file, in its order."""
+
+    replies: list[SavedReplyView]
+
+
+def saved_replies(asked: DeskRequest, customer: str) -> SavedReplies:
+    """Return the saved replies for a customer."""
+    return SavedReplies(
+        replies=[
+            SavedReplyView(name=one.name, title=one.label, text=one.for_customer(customer))
+            for one in asked.desk.replies
+        ]
+    )
+
+
 def snooze_end(text: str) -> datetime | timedelta:
     """Return when a conversation comes back: a length from now, or a time with a zone.
 
@@ -128,6 +153,14 @@ async def acted(act: Awaitable[T]) -> T:
 
 async def _receipt(act: Awaitable[CaseReceipt]) -> CaseReceiptView:
     return CaseReceiptView.of(await acted(act))
+
+
+@get(f"{_RUN}/replies", "view_run")
+async def _replies(asked: DeskRequest) -> SavedReplies:
+    """List the texts that colleagues write often, for the customer of a conversation."""
+    state = await asked.handle.state()
+    name = state.customer.name or state.customer.id
+    return saved_replies(asked, redaction_for(asked.caller, state).text(name))
 
 
 @post(f"{_RUN}/assign", "assign")

@@ -24,6 +24,7 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.hosts import is_this_machine
+from outlast.agents.saved_replies import SavedReply
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts
@@ -115,6 +116,7 @@ class Desk:
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
         search: the index of search, which the desk only reads; None for none.
+        replies: the saved replies of the operators' file.
     """
 
     client: Client
@@ -133,6 +135,7 @@ class Desk:
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
     search: SearchIndex | None = None
+    replies: tuple[SavedReply, ...] = ()
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""

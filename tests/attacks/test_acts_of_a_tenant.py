@@ -191,6 +191,7 @@ ELSEWHERE: Final = {
     "/api/conversations": "begins a run, under an id that is free",
     "/chat/open": "takes a token of a customer",
     "/copilotkit/agent/{agent}/connect": "reads a conversation",
+    "/conversations/{run_id}/suggest": "lets a fork write a draft, see tests/workflow/test_suggestions",
     "/a2a/{agent}/tasks/{task_id}:subscribe": "reads a conversation",
     "/a2a/{agent}/tasks/{task_id}/pushNotificationConfigs": "says that there are none",
     "/a2a/{agent}/tasks/{task_id}/pushNotificationConfigs/{config_id}": "says that there are none",

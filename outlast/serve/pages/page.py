@@ -24,6 +24,7 @@ from starlette.routing import BaseRoute
 from outlast.agents.approvals.policy_file import calendars_of_file
 from outlast.client.teams import TeamMember, TeamView
 from outlast.deliveries.problems import Problem, Refused
+from outlast.edges import rendering
 from outlast.edges.clock import now_ms
 from outlast.edges.rendering import visible_text
 from outlast.serve.access import Caller, Staff, may, scopes_for
@@ -32,6 +33,7 @@ from outlast.serve.case_feed import CaseView, counts_of
 from outlast.serve.pages import filters
 from outlast.serve.routing import Desk, DeskRequest, route
 from outlast.serve.team_api import TEAMS, of_caller
+from outlast.views.records import JsonObject
 
 _STATIC: Final = files("outlast.serve.pages") / "static"
 MOST_FIELDS: Final = 5_000
@@ -144,6 +146,12 @@ def version_of(*values: object) -> str:
     """Return a short text that differs where values do: what a live stream compares."""
     text = repr(values).encode("utf-8", "replace")
     return hashlib.sha256(text).hexdigest()[:12]
+
+
+def said_aloud(words: str) -> str:
+    """Return what lets a page with a place for it announce something."""
+    html = Markup('<div id="said-aloud" hx-swap-oob="true" data-announce="{}" hidden></div>')
+    return html.format(rendering.visible_text(words))
 
 
 def html_part(text: str, status: int = 200) -> Response:
@@ -322,10 +330,12 @@ class Form:
 
     Args:
         pairs: the names and values, in order.
+        files: the files, as parts of a message.
     """
 
-    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, pairs: Sequence[tuple[str, str]], files: Sequence[JsonObject] = ()) -> None:
         self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
+        self.files: tuple[JsonObject, ...] = tuple(files)
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             self._values.setdefault(name, []).append(value)
