@@ -249,9 +249,10 @@ class DeskRequest:
             RunNotFound: the caller does not see the run: the same error as of no run.
         """
         whole, client = self.everywhere, self.desk.client
-        is_other = isinstance(whole, Customer) and run_id != whole.run_id
-        if is_other and await follows(client, run_id, whole.run_id, PATIENCE):
-            whole = replace(whole, run_id=run_id, bound=None)
+        own = whole.run_id if isinstance(whole, Customer) else run_id
+        if isinstance(whole, Customer) and own != run_id:
+            is_later = await follows(client, run_id, own, PATIENCE)
+            whole = replace(whole, run_id=run_id, bound=None) if is_later else whole
         if not is_scoped(whole):
             return replace(self, caller=whole)
         caller = seen_at(whole, run_id, await self.desk.facts(run_id))

@@ -520,7 +520,7 @@ ROUTES: Final[list[BaseRoute]] = [
     ),
     _deed("hold", "hold", _hold),
     _deed("say", "say", _say),
-    route(f"{_PATH}/suggest", _suggest, action="say", methods=["POST"], show=_beside),
+    route(f"{_PATH}/suggest", _suggest, action="say", methods=["POST"], show=beside),
     _deed("release", "release", _release),
     _deed("set-aside", "set_aside", _set_aside),
     _deed("take-back", "set_aside", _take_back),
