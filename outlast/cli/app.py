@@ -156,6 +156,7 @@ cases: Final = typer.Typer(
 )
 _add(cases, "Whose it is", case.assign, case.tag, case.link)
 _add(cases, "How it stands", case.resolve, case.reopen, case.snooze, case.comment)
+_add(cases, "How it stands", case.rate)
 
 evaluations: Final = typer.Typer(
     help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True

@@ -10,6 +10,7 @@ from outlast.cli.case import whose
 from outlast.cli.durations import past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
+from outlast.contract.ratings import Rated
 from outlast.edges.clock import now
 from outlast.edges.rendering import rough
 
@@ -56,6 +57,7 @@ async def list_runs(
     assignee: str | None = None,
     team: str | None = None,
     tag: str | None = None,
+    rated: Rated | None = None,
     attention: bool = False,
     limit: options.Limit = 20,
     costs: Annotated[
@@ -78,6 +80,7 @@ async def list_runs(
         assignee: Only conversations that are assigned to this person.
         team: Only conversations that are assigned to this team.
         tag: Only conversations with this tag; `@name` for those that mention a colleague.
+        rated: Only what customers rated so: good is 4 or 5, bad is 1 or 2.
         attention: Only what needs attention: overdue, failed, unanswered, or without a worker.
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
@@ -93,6 +96,7 @@ async def list_runs(
         assignee=assignee,
         team=team,
         tag=tag,
+        rated=rated,
         attention=attention,
         nested=by is None,
         since=None if since is None else past_time(since, now()),

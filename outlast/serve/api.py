@@ -87,6 +87,7 @@ from outlast.serve.live import (
 from outlast.serve.messages import begin, check_release, check_same, send
 from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.pictures import readable_pictures
+from outlast.serve.ratings import RatingBody, take_rating
 from outlast.serve.records import (
     AsideReceiptView,
     BulkOutcomes,
@@ -316,6 +317,12 @@ async def _withdraw(asked: DeskRequest, _body: NoBody) -> MessageReceiptView:
         message_id = customer_message_id(own_id)
     await acted(handle.withdraw(message_id))
     return MessageReceiptView(id=asked.run_id, message_id=own_id)
+
+
+@post(f"{_RUN}/rating", "rate", status=204)
+async def _rate(asked: DeskRequest, body: RatingBody) -> None:
+    """Say what the customer thinks of a conversation; the newest rating counts."""
+    await take_rating(asked, body.score, body.text)
 
 
 @post(f"{_RUN}/tokens", "mint_token", status=201)

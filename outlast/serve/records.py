@@ -48,11 +48,12 @@ from outlast.views.records import (
     ItemKind,
     Json,
     JsonObject,
+    Rating,
     Risk,
     Status,
     VoteType,
 )
-from outlast.views.redaction import Redaction
+from outlast.views.redaction import NOTHING, Redaction
 from outlast.views.run import RunSnapshot
 from outlast.views.transcript import (
     arguments_of,
@@ -606,6 +607,19 @@ class CommentView(View):
     at: Moment = Field(validation_alias="at_ms")
 
 
+class RatingView(View):
+    """What the customer thinks of a conversation."""
+
+    score: int = Field(description="From 1, the worst, to 5.")
+    text: str = Field(description="Why, in their words.")
+    at: Moment = Field(validation_alias="at_ms")
+
+    @classmethod
+    def if_any(cls, rating: Rating | None, hides: Redaction = NOTHING) -> "RatingView | None":
+        """Return the view of a rating, without what a run hides; None without one."""
+        return None if rating is None else cls.of(rating, text=hides.text(rating.text))
+
+
 class CaseView(View):
     """Whose a conversation is, and how it stands."""
 
@@ -623,11 +637,18 @@ class CaseView(View):
     comments: list[CommentView] = Field(
         description="The newest comments, in order. Neither the customer nor the model reads them."
     )
+    rating: RatingView | None = Field(description="What the customer thinks of it.")
 
 
 def _case_view(case: Case, hides: Redaction) -> CaseView:
     comments = [CommentView.of(one, text=hides.text(one.text)) for one in case.comments]
-    return CaseView.of(case, tags=list(case.tags), links=list(case.links), comments=comments)
+    return CaseView.of(
+        case,
+        tags=list(case.tags),
+        links=list(case.links),
+        comments=comments,
+        rating=RatingView.if_any(case.rating, hides),
+    )
 
 
 class TroubleView(View):
@@ -773,6 +794,9 @@ class RunListItem(View):
     assignee: str = Field(description="The person that it is assigned to; empty for nobody.")
     team: str = Field(description="The team that it is assigned to; empty for none.")
     tags: list[str]
+    rating: int | None = Field(
+        description="What the customer thinks of it, from 1 to 5; null if they have not said."
+    )
     waits_for: str
     pending_requests: int = Field(validation_alias="approvals")
     started_at: Moment = Field(validation_alias="started")
@@ -871,6 +895,8 @@ class CustomerConversation(View):
     trouble: str | None = Field(
         description="What keeps it from going on, in words for the customer."
     )
+    can_rate: bool = Field(description="Whether to ask what they think of it.")
+    rating: RatingView | None
 
 
 def new_conversation(run_id: str) -> CustomerConversation:
@@ -887,6 +913,7 @@ def customer_conversation(state: RunSnapshot, trouble: str = "") -> CustomerConv
         messages=list(map(see, view.messages)),
         unread=list(map(see, view.unread)),
         trouble=trouble or None,
+        rating=RatingView.if_any(view.rating),
     )
 
 

@@ -130,6 +130,7 @@
       showMessages(view.order, view.html);
       if (view.text !== undefined) showText(view.text);
       status.innerHTML = view.status;
+      if (view.rating !== undefined) showRating(view.rating);
       const isLive = !status.querySelector("[data-not-live]");
       showConnection(isLive ? "Live" : "Not live", !isLive);
       form.hidden = view.ended;
@@ -229,6 +230,34 @@
       sending = false;
       form.classList.remove("is-sending");
       text.focus();
+    }
+  });
+
+  // --- What the customer thinks ----------------------------------------------------------------------
+
+  const rating = get("rating");
+  let rated = rating.innerHTML.trim();
+
+  // Only another rating replaces the buttons, so that a word in progress stays.
+  function showRating(html) {
+    if (html.trim() === rated) return;
+    const name = rating.contains(document.activeElement) ? document.activeElement.value : null;
+    rating.innerHTML = html;
+    rated = html.trim();
+    if (name !== null) [...rating.querySelectorAll("button")].find((one) => one.value === name)?.focus();
+  }
+
+  rating.addEventListener("submit", async (event) => {
+    if (!chat.dataset.events) return;
+    event.preventDefault();
+    refuse("");
+    const body = new URLSearchParams(new FormData(event.target, event.submitter));
+    try {
+      const answer = await fetch(event.target.action, { method: "POST", body, headers: { "X-Chat": "1" } });
+      const content = answer.ok ? null : await answer.json().catch(() => null);
+      if (!answer.ok) refuse(content?.error?.message || "This did not work. Try it again.");
+    } catch {
+      refuse("There is no connection. Try it again.");
     }
   });
 
