@@ -161,7 +161,7 @@ _add(cases, "How it stands", case.rate)
 evaluations: Final = typer.Typer(
     help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True
 )
-_add(evaluations, "Evaluations", evals.dataset, evals.run)
+_add(evaluations, "Evaluations", evals.dataset, evals.collect, evals.run)
 app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
 
 policies: Final = typer.Typer(

@@ -16,7 +16,7 @@ from outlast.client.inbox import InboxCriteria, InboxEntry
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE, RunFilter
 from outlast.contract.names import ListedStatus
-from outlast.contract.ratings import SCORES, Rated
+from outlast.contract.ratings import Rated
 from outlast.deliveries.problems import Refused
 from outlast.edges.bodies import DOORS
 from outlast.serve.inbox_feed import InboxFilter

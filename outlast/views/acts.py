@@ -86,7 +86,7 @@ _TAKEOVERS: Final = frozenset({"hold", "say", "release", "set_aside", *get_args(
 schema_problem = schemas.problem_of
 
 
-def run_problem(
+def run_problem(  # noqa: PLR0911  a row each
     run: AnyState, act: RunAct, person: Person | None, at_ms: int, *, signs: bool = True
 ) -> str | None:
     """Return why a person or a program may not do something in a run.

@@ -1,16 +1,25 @@
 """Ratings on a server: customers by the chat and by the API, programs, and those who attack."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.errors import RunClosed
+from outlast.agents.threads import run_in_thread
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
+from outlast.client.identity import person
 from outlast.client.runs import RunFilter, list_runs
+from outlast.edges import clock
+from outlast.evals import check_report, collect_bad_ratings, load_dataset, task_of
 from outlast.loop.problems import ENDED_UNRATED
 from outlast.serve import ratings
 from outlast.serve.access import RoleRules
+from outlast.testing import ScriptedModel, call, say
 from tests.unit.serve.hostile_pages import active_content
 from tests.workflow.desk import Desk
 from tests.workflow.test_case import CLERK, rests
@@ -103,6 +112,7 @@ async def test_a_flood_of_ratings_is_one_event(desk: Desk) -> None:
     handle = await rests(desk)
     path, hers = f"/api/conversations/{handle.id}/rating", customer(handle.id)
     async with opened(app_of(desk, CLERK)) as http:
+
         async def send(at: int) -> int:
             body = {"score": 1 + at % 5, "text": f"number {at}"}
             return (await http.post(path, headers=hers, json=body)).status_code
@@ -154,7 +164,9 @@ async def test_the_chat_asks_after_an_answer_and_a_word_can_be_added(
 
         changing = asyncio.create_task(http.post(f"{page}/rating", data={"rated": "good"}))
         await Rated().follow(
-            http, handle.id, lambda _: any('value="good" aria-pressed="true"' in (one or "") for one in seen)
+            http,
+            handle.id,
+            lambda _: any('value="good" aria-pressed="true"' in (one or "") for one in seen),
         )
         await changing
     async with opened(app_of(desk, CLERK)) as team:
@@ -163,3 +175,69 @@ async def test_the_chat_asks_after_an_answer_and_a_word_can_be_added(
         assert not active_content(shown)
         case = (await team.get(f"/api/conversations/{handle.id}")).json()["case"]
         assert case["rating"]["score"] == 5
+
+
+# --- Bad ratings become a data set -------------------------------------------------------------------
+
+IBAN = "DE02120300000000202051"
+
+
+async def test_bad_ratings_of_a_tenant_become_cases_without_what_is_redacted(
+    desk: Desk, tmp_path: Path
+) -> None:
+    policy = ApprovalPolicy(audience="billing", redact=["iban"], bulk=True)
+
+    @function_tool(needs_approval=policy)
+    def pay(iban: str) -> str:
+        """Pay."""
+        return f"Paid to {iban}."
+
+    def reply(request: Any) -> Any:
+        if "output" in str(request.input[-1]):
+            return say(f"I paid to {IBAN}.")
+        return [call("pay", "c1", iban=IBAN)]
+
+    agent = Agent[Any](name=f"Payer {desk.queue}", tools=[pay])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    handles = {
+        tenant: await desk.start(agent, f"Pay {IBAN}", keep_open=True, tenant=tenant)
+        for tenant in ("acme", "globex")
+    }
+    for handle in handles.values():
+        await desk.until_status(handle, "waiting")
+        (request,) = await handle.approvals()
+        await handle.approve(request, by=person("ann", groups=["billing"]))
+        await desk.until_status(handle, "idle")
+        await handle.rate(1, f"Not to {IBAN}!")
+
+    async def rated_bad() -> set[str]:
+        found = await list_runs(desk.client, RunFilter(rated="bad", agent=agent.name))
+        return {one.run_id for one in found}
+
+    async def collected_at(name: str, **criteria: Any) -> tuple[str, ...]:
+        wanted = RunFilter(agent=agent.name, **criteria)
+        return (await collect_bad_ratings(desk.client, tmp_path / name, wanted)).added
+
+    async def are_there() -> bool:
+        return await rated_bad() == {one.id for one in handles.values()}
+
+    await true_in_the_end(are_there)
+    assert await collected_at("acme.yaml", tenant="acme") == (handles["acme"].id,)
+    assert await collected_at("acme.yaml", tenant="acme") == ()
+    assert await collected_at("none.yaml", tenant="acm") == ()
+    assert len(await collected_at("late.yaml", since=clock.now())) == 2  # they are open
+    for name in ("acme.yaml", "acme.jsonl", "late.yaml", "late.jsonl"):
+        written = await run_in_thread((tmp_path / name).read_text)
+        assert IBAN not in written
+        assert "Not to [redacted]!" in written
+    await handles["acme"].rate(5)
+
+    async def is_forgiven() -> bool:
+        return await rated_bad() == {handles["globex"].id}
+
+    await true_in_the_end(is_forgiven)
+    assert await collected_at("later.yaml", tenant="acme") == ()
+    report = await load_dataset(tmp_path / "acme.yaml").evaluate(
+        task_of(agent, model=ScriptedModel(always=reply)), progress=False
+    )
+    assert check_report(report).is_good

@@ -15,6 +15,7 @@ from outlast.cli.exit_codes import MEANINGS, ExitCode, epilog, exit_code_of
 from outlast.contract import names
 
 TALKS_TO_A_SERVER = {
+    "evals collect",
     "evals dataset",
     "export",
     "record",
@@ -47,7 +48,7 @@ TALKS_TO_A_SERVER = {
     "take-back",
     *(
         f"case {verb}"
-        for verb in ("assign", "tag", "link", "resolve", "reopen", "snooze", "comment")
+        for verb in ("assign", "tag", "link", "resolve", "reopen", "snooze", "comment", "rate")
     ),
     "run",
     "send",
