@@ -42,6 +42,7 @@ from outlast.cli.dev import dev
 from outlast.cli.doctor import doctor
 from outlast.cli.exit_codes import ExitCode, epilog, exit_code_of
 from outlast.cli.export import export
+from outlast.cli.figures import figures
 from outlast.cli.fork import fork
 from outlast.cli.hold import hold, release, say
 from outlast.cli.inbox import inbox, inbox_show
@@ -142,7 +143,7 @@ _add(app, "Runs", run, send, retry, list=list_runs)
 _add(app, "Runs", show, tail, waits, finish, cancel)
 _add(app, "Recordings", record, export, replay, fork)
 _add(app, "Approvals", approve, reject, hold, say, release)
-_add(app, "Approvals", set_aside, take_back, audit)
+_add(app, "Approvals", set_aside, take_back, audit, figures)
 
 inboxes: Final = typer.Typer(invoke_without_command=True, help=_help_of(inbox))
 inboxes.callback()(inbox)

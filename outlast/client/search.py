@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, cast
@@ -49,6 +49,7 @@ from outlast.search.index import (
     SearchIndexDamaged,
     SearchUnavailable,
 )
+from outlast.search.occurrences import Occurrence, OccurrenceReader
 from outlast.temporal.visibility.queries import search_error, time_text
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes
 from outlast.views.run import AnyState, snapshot_of, with_items
@@ -318,12 +319,25 @@ class SearchFeed:
             return
         if execution_id in self._open:
             self._open[execution_id].changed_ms = now_ms()
-        state = await RunReader(self.client, run_id).catch_up(execution_id)
-        document = await run_in_thread(
-            with_words, _document(described), await self._with_texts(state)
-        )
+        state, counted = await self._read(run_id, execution_id, is_known=known is not None)
+        found = replace(_document(described), occurrences=counted)
+        document = await run_in_thread(with_words, found, await self._with_texts(state))
         if await run_in_thread(self.index.put, space, document):
             self._fed.add(execution_id)
+
+    async def _read(
+        self, run_id: str, execution_id: str, *, is_known: bool
+    ) -> tuple[LoopState, tuple[Occurrence, ...]]:
+        """Return the state of a run, and what the figures count of it.
+
+        Of a run that the index knows by this execution, it has what those before counted.
+        """
+        reader, counting = RunReader(self.client, run_id), OccurrenceReader()
+        read = reader.read_newest if is_known else reader.read_all
+        async with aclosing(read(execution_id)) as steps:
+            async for one in steps:
+                counting.take(one.event, one.state)
+        return reader.state, counting.found
 
     async def _with_texts(self, state: LoopState) -> AnyState:
         """Return a state with the texts of its messages that are in the blob store.

@@ -78,6 +78,7 @@ from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.endpoints import ENDPOINTS, Endpoint, get, post
+from outlast.serve.figures import FiguresQuery, figures_for
 from outlast.serve.live import (
     EVENTS,
     INBOX_EVENTS,
@@ -95,8 +96,10 @@ from outlast.serve.records import (
     BulkPlan,
     ClaimReceiptView,
     CustomerConversation,
+    DayView,
     DecisionReceiptView,
     DeliveryReceiptView,
+    FiguresView,
     InboxItem,
     InboxList,
     MessageReceiptView,
@@ -193,6 +196,19 @@ async def _search(asked: DeskRequest, query: SearchQuery) -> SearchResults:
     return SearchResults(
         conversations=[found_conversation(one) for one in found.hits],
         more=found.more,
+        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
+        problem=found.problem,
+    )
+
+
+@get("/api/figures", "list_runs")
+async def _figures(asked: DeskRequest, query: FiguresQuery) -> FiguresView:
+    """Read how long people waited, decisions, takeovers, replies and ratings, by day."""
+    found = await figures_for(asked, query)
+    return FiguresView(
+        days=[DayView.of(one) for one in found.days],
+        total=DayView.of(found.total),
+        time_zone=found.time_zone,
         as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
         problem=found.problem,
     )

@@ -804,6 +804,33 @@ class RunListItem(View):
     nested: bool = Field(validation_alias="is_nested")
 
 
+class DayView(View):
+    """What happened on a day, or in all days together. Times are medians, in seconds."""
+
+    day: str = Field(description="The date; empty for all days.")
+    decisions: int = Field(description="The requests that people decided.")
+    decision_seconds: float | None = Field(description="From a request to its decision.")
+    takeovers: int
+    replies: int = Field(description="Replies of people to customers who waited for a person.")
+    reply_seconds: float | None = Field(description="How long these customers waited.")
+    ratings: int = Field(description="The conversations that were rated.")
+    good: int = Field(description="Ratings of 4 and 5.")
+    bad: int = Field(description="Ratings of 1 and 2.")
+    score: float | None = Field(description="The mean of the ratings.")
+
+
+class FiguresView(View):
+    """The figures of some days: the newest day first."""
+
+    days: list[DayView]
+    total: DayView
+    time_zone: str = Field(description="In which days begin.")
+    as_of: Moment | None = Field(description="Everything before is counted; null if nothing is.")
+    problem: str = Field(
+        description="What is wrong with the index, in a sentence; empty for nothing."
+    )
+
+
 class RunList(View):
     """A page of the list of runs."""
 
