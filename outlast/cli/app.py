@@ -19,6 +19,7 @@ from outlast.cli import (
     identity,
     keys,
     policy,
+    quality,
     schedule,
     search_index,
     team,
@@ -164,6 +165,12 @@ evaluations: Final = typer.Typer(
 )
 _add(evaluations, "Evaluations", evals.dataset, evals.collect, evals.run)
 app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
+
+checks: Final = typer.Typer(
+    help="Score a sample of yesterday's conversations each day, by a judge.", no_args_is_help=True
+)
+_add(checks, "Quality checks", quality.create, quality.scores)
+app.add_typer(checks, name="quality", rich_help_panel="Recordings")
 
 policies: Final = typer.Typer(
     help="Check, try and apply a file of approval policies.", no_args_is_help=True

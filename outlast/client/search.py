@@ -13,7 +13,7 @@ from collections.abc import Collection
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, cast
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -50,6 +50,7 @@ from outlast.search.index import (
     SearchUnavailable,
 )
 from outlast.search.occurrences import Occurrence, OccurrenceReader
+from outlast.search.scores import Score
 from outlast.temporal.visibility.queries import search_error, time_text
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes
 from outlast.views.run import AnyState, snapshot_of, with_items
@@ -139,6 +140,7 @@ class SearchFeed:
     _buried: set[str] = field(init=False, default_factory=set[str])
     _unread: dict[str, str] = field(init=False, default_factory=dict[str, str])
     _fed: set[str] = field(init=False, default_factory=set[str])
+    _scored: set[str] = field(init=False, default_factory=set[str])
 
     def __post_init__(self) -> None:
         if self.client.data_converter.payload_codec is not None and not self.readable:
@@ -215,6 +217,7 @@ class SearchFeed:
         if is_whole:
             runs = await self._archived() | runs
         await self._feed_all(space, runs, anew=anew)
+        await self._feed_scores(space, None if is_whole else status.as_of_ms - OVERLAP_MS)
         if is_whole:
             removed += await self._drop_lost(space, self._fed if anew else runs, anew=anew)
         if is_whole or self.index.has_remains:
@@ -307,6 +310,20 @@ class SearchFeed:
 
         await read_each(list(runs.items()), feed)
 
+    async def _feed_scores(self, space: str, since_ms: int | None) -> None:
+        """Store what quality checks have scored; a score that is fed twice is there once."""
+        query = f"WorkflowType = '{names.WORKFLOW_QUALITY}' AND ExecutionStatus = 'Completed'"
+        if since_ms is not None:
+            query += f" AND CloseTime >= '{time_text(time_of(max(since_ms, 0)))}'"
+        async for info in executions(self.client, query):
+            one = info.execution
+            if one.run_id in self._scored and since_ms is not None:
+                continue
+            handle = self.client.get_workflow_handle(one.workflow_id, run_id=one.run_id)
+            found = await unless_gone(self.client, one.workflow_id, handle.result())
+            await run_in_thread(self.index.put_scores, space, _scores_of(found))
+            self._scored.add(one.run_id)
+
     async def _feed(
         self, space: str, run_id: str, execution_id: str, known: Position | None
     ) -> None:
@@ -356,6 +373,18 @@ class SearchFeed:
         items = zip(state.items, found, strict=True)
         whole = (replace(one, raw=raw or one.raw) for one, raw in items)
         return with_items(snapshot_of(state), whole)
+
+
+def _scores_of(found: Any) -> list[Score]:
+    """Return the scores of the result of a quality check, which anybody may have written."""
+    result: JsonObject = found if isinstance(found, dict) else {}
+    fields = ("run_id", "execution_id", "agent", "instructions", "score", "at_ms")
+    listed = cast("list[JsonObject]", result.get("scores") or [])
+    return [
+        Score(check=str(result.get("check")), **{name: one[name] for name in fields})
+        for one in listed
+        if one.get("score") in {0, 1} and set(fields) <= set(one)
+    ]
 
 
 def _without_files(raw: JsonObject) -> JsonObject:

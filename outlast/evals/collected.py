@@ -70,11 +70,7 @@ async def collect_bad_ratings(
         UserError: the file is no data set.
         AgentsException: the server refused the search, or there is no archive.
     """
-    exists = checked_path(path).exists()
-    checks = [NoEffectWithoutApproval(), *([Judge(rubric)] if rubric else [])]
-    dataset = (
-        load_dataset(path) if exists else dataset_of([], name=Path(path).stem, evaluators=checks)
-    )
+    dataset = _dataset_at(checked_path(path), rubric)
     known = {one.name for one in dataset.cases}
     wanted = replace(criteria or RunFilter(), rated="bad", nested=False)
     runs = record_runs(client, wanted, limit=limit + 1, archived=archived)
@@ -91,8 +87,8 @@ async def collect_bad_ratings(
                 continue
             if case is not None and case[1].name not in known:
                 found.setdefault(str(case[1].name), case)
-    added = [case for _, case in sorted(found.values(), key=lambda one: (one[0], one[1].name))]
-    if added:
+    in_time = sorted(found.values(), key=lambda one: (one[0], one[1].name))
+    if added := [case for _, case in in_time]:
         dataset.cases += added
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         save_dataset(dataset, path)
@@ -102,6 +98,13 @@ async def collect_bad_ratings(
         left_out=tuple(sorted(left_out)),
         is_cut=number > limit,
     )
+
+
+def _dataset_at(path: Path, rubric: str) -> RunDataset:
+    if path.exists():
+        return load_dataset(path)
+    checks = [NoEffectWithoutApproval(), *([Judge(rubric)] if rubric else [])]
+    return dataset_of([], name=path.stem, evaluators=checks)
 
 
 def _case(

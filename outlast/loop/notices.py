@@ -18,6 +18,7 @@ NoticeEvent: TypeAlias = Literal[
     "waiting",
     "reply_due",
     "reply_late",
+    "quality_low",
 ]
 
 LONGEST_REASON: Final = 500
@@ -31,7 +32,7 @@ class Notice:
     """An event of a run that people hear about.
 
     Attributes:
-        event: what happened. `changed`: a person has edited the arguments of a request that still
+        event: what happened. `quality_low`: too few of a day's runs pass a quality check. `changed`: a person has edited the arguments of a request that still
             needs votes, so that earlier votes are void. `waiting`: the user wrote, and a person has
             the conversation. `reply_due`, `reply_late`: the time for a reply is nearly over, or over.
         number: tells repeated events apart. For those of a request from 1: the number of the

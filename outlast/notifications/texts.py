@@ -53,6 +53,7 @@ _HEADLINES: Final[dict[NoticeEvent, str]] = {
     "waiting": "The user has written, and waits for the person who has the conversation",
     "reply_due": "A customer waits for a reply, and the time is nearly over",
     "reply_late": "A customer waits for a reply, and the time is over",
+    "quality_low": "Fewer conversations than wanted pass a quality check",
 }
 
 
@@ -74,7 +75,11 @@ def headline(notice: Notification) -> str:
 
 def details(notice: Notification) -> tuple[Detail, ...]:
     """Return the lines below the headline, except the arguments."""
-    shown = {"Run": _detail(notice.run_id), "By": _detail(named(notice.by or ""))}
+    shown = {
+        "Run": _detail(notice.run_id),
+        "By": _detail(named(notice.by or "")),
+        "Why": "" if notice.request_id else _detail(notice.reason),
+    }
     if notice.request_id:
         path = notice.handoff_path[-6:]
         shown = {

@@ -19,6 +19,7 @@ from outlast.search.documents import Document
 from outlast.search.excerpts import Excerpt, excerpts_of
 from outlast.search.letters import terms_of
 from outlast.search.occurrences import Occurrence
+from outlast.search.scores import Score
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes, any_covers
 
 FORMAT: Final = 2
@@ -237,10 +238,15 @@ class SearchIndex(ABC):
     def _drop(self, rows: Rows, one: str, *, for_good: bool) -> int:
         if for_good:
             rows.execute("INSERT INTO gone (id) VALUES (?) ON CONFLICT DO NOTHING", (one,))
-        deleting = "DELETE FROM documents WHERE chain_id = ? OR execution_id = ? RETURNING id"
+        deleting = (
+            "DELETE FROM documents WHERE chain_id = ? OR execution_id = ? "
+            "RETURNING id, execution_id"
+        )
         found = rows.execute(deleting, (one, one)).fetchall()
         self.has_remains |= bool(found)
-        numbers = [int(number) for (number,) in found]
+        for newest in {one, *(newest for _, newest in found)}:
+            rows.execute("DELETE FROM scores WHERE execution_id = ?", (newest,))
+        numbers = [int(number) for number, _ in found]
         self._forget_words(rows, numbers)
         _forget_occurrences(rows, numbers)
         return len(found)
@@ -381,6 +387,40 @@ class SearchIndex(ABC):
             if counts[facts]
         ]
 
+    def put_scores(self, namespace: str, scores: Iterable[Score]) -> None:
+        """Store scores, each in the place of an earlier one of its run by its check.
+
+        Raises:
+            SearchUnavailable: the database cannot be written.
+        """
+        with self._writing() as rows:
+            for one in scores:
+                ids = (one.execution_id,)
+                if rows.execute("SELECT 1 FROM gone WHERE id = ?", ids).fetchone():
+                    continue
+                values = (one.execution_id, one.score, one.at_ms, json.dumps(asdict(one)))
+                rows.execute(_SCORE, (namespace, _stored(one.check), *values))
+
+    def scores(self, namespace: str, scopes: Scopes, since_ms: int) -> list[Score]:
+        """Return the scores of conversations that the index has, the oldest first.
+
+        Raises:
+            SearchUnavailable: the index is not there, or cannot be read.
+        """
+        whose, tenants = _whose(scopes)
+        sql = (
+            "SELECT s.record, d.facts FROM scores s JOIN documents d "  # noqa: S608
+            "ON d.execution_id = s.execution_id AND d.namespace = s.namespace "
+            f"WHERE s.namespace = ? AND s.at_ms >= ?{whose} ORDER BY s.at_ms, s.execution_id"
+        )
+        with self._reading() as rows:
+            found = rows.execute(sql, (namespace, since_ms, *tenants)).fetchall()
+        return [
+            Score(**json.loads(record))
+            for record, facts in found
+            if any_covers(scopes, **json.loads(facts))
+        ]
+
     def positions(self, namespace: str, execution_ids: Sequence[str]) -> dict[str, Position]:
         """Return how far some runs are in the index, by their newest executions.
 
@@ -493,6 +533,12 @@ _COUNT: Final = (
     "INSERT INTO occurrences (document, kind, at_ms, value, team) VALUES (?, ?, ?, ?, ?)"
 )
 
+_SCORE: Final = (
+    "INSERT INTO scores (namespace, name, execution_id, score, at_ms, record) "
+    "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, name, execution_id) DO UPDATE SET "
+    "score = excluded.score, at_ms = excluded.at_ms, record = excluded.record"
+)
+
 TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS documents (
     id {number}, namespace TEXT NOT NULL, chain_id TEXT NOT NULL, run_id TEXT NOT NULL,
@@ -508,6 +554,10 @@ TABLES: Final = (
     )""",
     "CREATE INDEX IF NOT EXISTS by_document ON occurrences (document)",
     "CREATE INDEX IF NOT EXISTS by_time ON occurrences (at_ms)",
+    """CREATE TABLE IF NOT EXISTS scores (
+    namespace TEXT NOT NULL, name TEXT NOT NULL, execution_id TEXT NOT NULL, score INTEGER NOT NULL,
+    at_ms BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (namespace, name, execution_id)
+    )""",
     """CREATE TABLE IF NOT EXISTS feeds (
     namespace TEXT PRIMARY KEY, as_of_ms BIGINT NOT NULL DEFAULT 0,
     whole_ms BIGINT NOT NULL DEFAULT 0, unread INTEGER NOT NULL DEFAULT 0,

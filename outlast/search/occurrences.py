@@ -10,11 +10,12 @@ from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.events import Event
 from outlast.loop.reply_clock import waits_for_person
 from outlast.loop.run_changes import (
+    CaseChanged,
     HolderSpoke,
     HoldTaken,
     RequestSettled,
     RequestUpdated,
-    people_changes,
+    run_changes,
 )
 from outlast.loop.state import LoopState
 
@@ -68,7 +69,7 @@ class OccurrenceReader:
                 self._waits_since_ms = after.at_ms
             return
         at_ms, team = event.at_ms, after.case.team
-        for change in people_changes(before, after):
+        for change in run_changes(before, event, after):
             match change:
                 case RequestUpdated(request=request, changes=changes):
                     if any(isinstance(one, RequestSettled) for one in changes):
@@ -79,15 +80,16 @@ class OccurrenceReader:
                     waited = max(0, at_ms - self._waits_since_ms)
                     self._add(Occurrence("reply", at_ms, str(at_ms), waited, team))
                     self._waits_since_ms = None
+                case CaseChanged(before=old, after=new):
+                    if new.rating is not None and new.rating != old.rating:
+                        rated = new.rating
+                        self._add(Occurrence("rating", rated.at_ms, value=rated.score, team=team))
                 case _:
                     pass
         if not waits_for_person(after):
             self._waits_since_ms = None
-        elif not waits_for_person(before):
+        elif self._waits_since_ms is None:
             self._waits_since_ms = at_ms
-        rating = after.case.rating
-        if rating is not None and rating != before.case.rating:
-            self._add(Occurrence("rating", rating.at_ms, value=rating.score, team=team))
 
     def _take_decision(self, request: ApprovalRequest, at_ms: int, team: str) -> None:
         if request.status in _DECIDED and request.votes:

@@ -78,7 +78,7 @@ from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.endpoints import ENDPOINTS, Endpoint, get, post
-from outlast.serve.figures import FiguresQuery, figures_for
+from outlast.serve.figures import FiguresQuery, QualityQuery, figures_for, quality_for
 from outlast.serve.live import (
     EVENTS,
     INBOX_EVENTS,
@@ -103,11 +103,14 @@ from outlast.serve.records import (
     InboxItem,
     InboxList,
     MessageReceiptView,
+    QualityGroupView,
+    QualityView,
     RequestList,
     RequestView,
     RunList,
     RunListItem,
     RunView,
+    ScoreView,
     SearchResults,
     StartedView,
     TakeoverReceiptView,
@@ -209,6 +212,18 @@ async def _figures(asked: DeskRequest, query: FiguresQuery) -> FiguresView:
         days=[DayView.of(one) for one in found.days],
         total=DayView.of(found.total),
         time_zone=found.time_zone,
+        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
+        problem=found.problem,
+    )
+
+
+@get("/api/quality", "list_runs")
+async def _quality(asked: DeskRequest, query: QualityQuery) -> QualityView:
+    """Read the scores of quality checks, by agent and digest of instructions, and what fails."""
+    found = await quality_for(asked, query)
+    return QualityView(
+        groups=[QualityGroupView.of(one) for one in found.groups],
+        worst=[ScoreView.of(one) for one in found.worst],
         as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
         problem=found.problem,
     )

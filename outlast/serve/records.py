@@ -831,6 +831,41 @@ class FiguresView(View):
     )
 
 
+class QualityGroupView(View):
+    """How many of the scored runs of an agent with some instructions pass a check."""
+
+    check: str
+    agent: str
+    instructions: str = Field(description="The beginning of their digest; empty for none.")
+    scored: int
+    passed: int
+    first_at: Moment = Field(validation_alias="first_ms")
+    last_at: Moment = Field(validation_alias="last_ms")
+
+
+class ScoreView(View):
+    """A run that does not pass a quality check."""
+
+    check: str
+    id: str = Field(validation_alias="run_id")
+    execution_id: str
+    agent: str
+    instructions: str
+    score: int
+    at: Moment = Field(validation_alias="at_ms")
+
+
+class QualityView(View):
+    """The scores of quality checks."""
+
+    groups: list[QualityGroupView]
+    worst: list[ScoreView] = Field(description="The newest runs that do not pass.")
+    as_of: Moment | None = Field(description="Everything before is counted; null if nothing is.")
+    problem: str = Field(
+        description="What is wrong with the index, in a sentence; empty for nothing."
+    )
+
+
 class RunList(View):
     """A page of the list of runs."""
 
