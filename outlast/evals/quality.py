@@ -28,7 +28,7 @@ NO_CASE: Final[JsonObject] = {"score": None}
 
 
 async def carry_out(payload: JsonObject, worker: WorkerDeps) -> JsonObject:
-    """Carry out a step; see `workflows.quality_check`."""
+    """Carry out a step; see `workflows.scheduled_message.QualityCheck`."""
     check, about = records.read(QualityRecord, payload["check"]), payload["about"]
     match payload["step"]:
         case "choose":

@@ -75,8 +75,7 @@ from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
 from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
-from outlast.workflows.quality_check import QualityCheck
-from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.scheduled_message import QualityCheck, ScheduledMessage
 from outlast.workflows.team import Team
 
 if TYPE_CHECKING:  # only workers with an archive load it

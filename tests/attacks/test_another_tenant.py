@@ -52,6 +52,10 @@ OPEN: Final = {
     "/": "leads to the inbox",
     "/api/search": "has no index here; `tests/workflow/test_search.py` is about whose",
     "/search": "has no index here",
+    "/api/figures": "has no index here; `tests/workflow/test_figures.py` is about whose",
+    "/figures": "has no index here",
+    "/api/quality": "has no index here; `tests/workflow/test_quality.py` is about whose",
+    "/quality": "has no index here",
 }
 """Routes that show nothing of any run, and why."""
 

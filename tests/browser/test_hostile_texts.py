@@ -4,7 +4,7 @@ import html
 import json
 from collections.abc import AsyncIterator
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from playwright.async_api import Page, Route
@@ -69,6 +69,7 @@ async def pages(hostile_stage: Stage) -> list[str]:
     await talk.hold(by=named)
     await talk.say(ALL, by=named)
     await talk.release(by=named, note=ALL)
+    await talk.rate(1, ALL[:2_000])
     photo = {
         "type": "input_file",
         "filename": HOSTILE[10],
@@ -78,6 +79,7 @@ async def pages(hostile_stage: Stage) -> list[str]:
     await talk.hold(by=named)
     asked = urlencode(dict.fromkeys(FILTERS, ALL[:900]))
     found = [f"/{one}?{asked}" for one in ("inbox", "conversations", "agents", "chat", "login")]
+    found += [f"/figures?{asked}&team={quote(ALL[:500])}", f"/quality?{asked}"]
     found += ["/inbox?show=all", "/conversations", "/agents", f"/agents?{urlencode({'run': RUN})}"]
     found += [
         path("conversations", run.id, "requests", request.id)

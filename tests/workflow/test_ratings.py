@@ -137,10 +137,10 @@ async def test_the_chat_asks_after_an_answer_and_a_word_can_be_added(
         text = (await http.get(page)).text
         assert "How is this conversation?" in text
         assert 'name="text" dir="auto" maxlength="2000"' not in text
-        assert (await http.post(f"{page}/rating", data={"rated": "as before"})).status_code == 400
+        assert (await http.post(f"{page}/rating", data={"text": "Why?"})).status_code == 400
         done = await http.post(f"{page}/rating", data={"rated": "bad"})
         assert (done.status_code, done.headers["Location"]) == (303, page)
-        word = {"rated": "as before", "text": HOSTILE}
+        word = {"text": HOSTILE}
         assert (await http.post(f"{page}/rating", data=word)).status_code == 303
         assert await rated(handle) == (1, HOSTILE)
         text = (await http.get(page)).text

@@ -406,11 +406,13 @@ async def _content(text: str, files: list[UploadFile]) -> str | list[JsonObject]
 
 
 async def _rate(asked: DeskRequest) -> Response:
-    """Take what the customer thinks, by a button; a word alone leaves what the button said."""
+    """Take what the customer thinks: a button, or a word, each without changing the other."""
     form = await form_of(asked)
-    text = with_line_ends(form.exact("text"))
     try:
-        await take_rating(asked, await _score(asked, form.exact("rated")), _checked(text))
+        known = (await asked.handle.state()).case.rating
+        said = with_line_ends(form.exact("text", known.text if known else ""))
+        score = {**SCORES, "": known and known.score}.get(form.exact("rated"))
+        await take_rating(asked, *_checked(score, said))
     except Refused as error:
         if _is_script(asked.http):
             raise
@@ -420,20 +422,13 @@ async def _rate(asked: DeskRequest) -> Response:
     return see_other(asked, "chat", "c", asked.run_id)
 
 
-async def _score(asked: DeskRequest, word: str) -> int:
-    if word in SCORES:
-        return SCORES[word]
-    known = (await asked.handle.state()).case.rating
-    if known is None:
+def _checked(score: int | None, said: str) -> tuple[int, str]:
+    if score is None:
         raise Refused(400, "rating_invalid", "Choose Good or Bad.")
-    return known.score
-
-
-def _checked(text: str) -> str:
-    if len(text) > LONGEST_RATING:
+    if len(said) > LONGEST_RATING:
         message = f"This is too long. Write up to {LONGEST_RATING:,} characters."
         raise Refused(413, "rating_invalid", message)
-    return text
+    return score, said
 
 
 def _is_script(request: Request) -> bool:

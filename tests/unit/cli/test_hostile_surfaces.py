@@ -72,6 +72,7 @@ ELSEWHERE: Final = {
     *("archive compare", "team show", "team on", "team off", "team rule"),
     *("case assign", "case tag", "case link", "case resolve", "case reopen", "case snooze"),
     *("case comment", "case rate"),
+    *("figures", "quality create", "quality scores"),
     *("search find", "search rebuild", "search run", "search status"),
 }
 

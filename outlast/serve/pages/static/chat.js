@@ -241,10 +241,10 @@
   // Only another rating replaces the buttons, so that a word in progress stays.
   function showRating(html) {
     if (html.trim() === rated) return;
-    const name = rating.contains(document.activeElement) ? document.activeElement.value : null;
+    const focused = [...rating.querySelectorAll("button, input")].indexOf(document.activeElement);
     rating.innerHTML = html;
     rated = html.trim();
-    if (name !== null) [...rating.querySelectorAll("button")].find((one) => one.value === name)?.focus();
+    rating.querySelectorAll("button, input")[focused]?.focus();
   }
 
   rating.addEventListener("submit", async (event) => {
