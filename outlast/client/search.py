@@ -9,7 +9,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -37,6 +37,7 @@ from outlast.client.runs import executions, listed_run
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.run_address import unless_gone
 from outlast.contract import names
+from outlast.contract.records import UnreadableRecordError, read
 from outlast.edges.clock import now_ms, time_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -85,6 +86,7 @@ ENCRYPTED: Final = (
 
 _SAID: Final = {"input", "message"}
 _FILES: Final = {"image_url", "file_data"}
+_OF_SCORES: Final = ("run_id", "execution_id", "agent", "instructions", "score", "at_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,8 +322,12 @@ class SearchFeed:
             if one.run_id in self._scored and since_ms is not None:
                 continue
             handle = self.client.get_workflow_handle(one.workflow_id, run_id=one.run_id)
-            found = await unless_gone(self.client, one.workflow_id, handle.result())
-            await run_in_thread(self.index.put_scores, space, _scores_of(found))
+            try:
+                found = await unless_gone(self.client, one.workflow_id, handle.result())
+            except (RuntimeError, ValueError, TypeError) as error:  # written for another codec
+                logger.warning("The scores of %r cannot be read: %s", one.workflow_id, error)
+                found = None
+            await run_in_thread(self.index.put_scores, space, list(_scores_of(found)))
             self._scored.add(one.run_id)
 
     async def _feed(
@@ -375,16 +381,17 @@ class SearchFeed:
         return with_items(snapshot_of(state), whole)
 
 
-def _scores_of(found: Any) -> list[Score]:
-    """Return the scores of the result of a quality check, which anybody may have written."""
+def _scores_of(found: Any) -> Iterator[Score]:
+    """Yield the scores in the result of a quality check, which anybody may have written."""
     result: JsonObject = found if isinstance(found, dict) else {}
-    fields = ("run_id", "execution_id", "agent", "instructions", "score", "at_ms")
-    listed = cast("list[JsonObject]", result.get("scores") or [])
-    return [
-        Score(check=str(result.get("check")), **{name: one[name] for name in fields})
-        for one in listed
-        if one.get("score") in {0, 1} and set(fields) <= set(one)
-    ]
+    listed: Any = result.get("scores")
+    for one in cast("list[Any]", listed) if isinstance(listed, list) else []:
+        fields = cast("JsonObject", one) if isinstance(one, dict) else {}
+        named = {name: fields.get(name) for name in _OF_SCORES}
+        with suppress(UnreadableRecordError):  # such as of a run that was not scored
+            score = read(Score, {**named, "check": result.get("check")})
+            if score.score in {0, 1}:
+                yield score
 
 
 def _without_files(raw: JsonObject) -> JsonObject:

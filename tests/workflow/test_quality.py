@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.client import Client
+from temporalio.worker import Worker
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ScheduleAlreadyExists, UserError
@@ -196,3 +198,37 @@ async def test_a_schedule_starts_each_day_once_and_the_same_call_is_the_same_sch
     assert results[1] == {"started": "", "already": child}
     whole = await desk.client.get_workflow_handle(child).result()
     assert (whole["scores"], whole["mean"], whole["told"]) == ([], None, False)
+
+
+@workflow.defn(name=names.WORKFLOW_QUALITY, sandboxed=False)
+class Forged:
+    """A workflow of somebody else, under the name of a check."""
+
+    @workflow.run
+    async def run(self, result: Any) -> Any:
+        """Return what it was given."""
+        return result
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        None,
+        "text",
+        {"scores": "none"},
+        {"check": "x", "scores": [1, {"score": 1}, {"score": 7}, {"run_id": ["a"], "score": 0}]},
+        {"check": {}, "scores": [{"run_id": "r", "execution_id": "e", "score": 1}]},
+    ],
+)
+async def test_what_somebody_else_wrote_as_a_check_stops_no_feed(
+    desk: Desk, tmp_path: Path, result: Any
+) -> None:
+    queue = f"forged-{desk.queue}"
+    async with Worker(desk.client, task_queue=queue, workflows=[Forged]):
+        await desk.client.execute_workflow(
+            names.WORKFLOW_QUALITY, result, id=queue, task_queue=queue
+        )
+    index = open_index(tmp_path / "search.db")
+    assert await SearchFeed(desk.client, index).look(anew=True) is not None
+    groups = (await quality_scores(desk.client, index)).groups
+    assert {one.check for one in groups} <= {"polite"}  # of the tests before
