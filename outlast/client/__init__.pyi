@@ -9,7 +9,6 @@ from outlast.client.handle import SentMessage as SentMessage
 from outlast.client.people.nested_requests import FoundRequest as FoundRequest
 from outlast.client.quality import Quality as Quality
 from outlast.client.quality import QualityFigures as QualityFigures
-from outlast.client.quality import QualityOptions as QualityOptions
 from outlast.client.quality import quality_scores as quality_scores
 from outlast.client.quality import schedule_quality_check as schedule_quality_check
 from outlast.client.read.streaming import RunResultStreaming as RunResultStreaming

@@ -5,7 +5,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, TypedDict, Unpack
+from typing import Final
 
 from temporalio import client as temporal
 from temporalio.client import Client, ScheduleAlreadyRunningError
@@ -16,7 +16,6 @@ from outlast.client.schedules import Schedule, Schedules, Times
 from outlast.client.schedules.descriptions import memo_of
 from outlast.client.schedules.plans import check_schedule, schedule_of
 from outlast.client.search import behind_words, search_status, space_of
-from outlast.client.start.options import check_names
 from outlast.contract import names, records
 from outlast.edges.clock import now_ms
 from outlast.edges.rendering import cut, engine_summary
@@ -34,31 +33,18 @@ WORST: Final = 20
 """How many of the conversations that failed are listed."""
 
 
-class QualityOptions(TypedDict, total=False):
-    """The options of `schedule_quality_check`.
-
-    Attributes:
-        agent: only runs whose last agent is this one.
-        tenant: only runs of this tenant.
-        model: the name of the judge's model; default: the default model of the workers' provider.
-        sample: how many runs a day, up to 200; default: 20.
-        below: the share of runs that has to pass, from 0 to 1: people hear of less; default: nobody
-            hears.
-        times: when; default: daily at five, in UTC.
-        task_queue: the task queue of the workers, which need the extra `evals`.
-    """
-
-    agent: str
-    tenant: str
-    model: str
-    sample: int
-    below: float
-    times: Times
-    task_queue: str
-
-
 async def schedule_quality_check(
-    client: Client, id: str, rubric: str, **options: Unpack[QualityOptions]
+    client: Client,
+    id: str,
+    rubric: str,
+    *,
+    agent: str = "",
+    tenant: str = "",
+    model: str = "",
+    sample: int = 20,
+    below: float = 0.0,
+    times: Times = DAILY,
+    task_queue: str = names.TASK_QUEUE,
 ) -> Schedule:
     """Create a schedule that scores a sample of the runs that ended the day before.
 
@@ -68,33 +54,39 @@ async def schedule_quality_check(
         client: connected to the runs' server.
         id: the schedule's id.
         rubric: what has to be true of a run, for a judge.
-        **options: `QualityOptions`.
+        agent: only runs whose last agent is this one; empty for all.
+        tenant: only runs of this tenant; empty for all.
+        model: the name of the judge's model; empty for the default of the workers' provider.
+        sample: how many runs a day, up to 200.
+        below: the share of runs that has to pass, from 0 to 1: people hear of less.
+        times: when; default: daily at five, in UTC.
+        task_queue: the task queue of the workers, which need the extra `evals`.
 
     Raises:
         ScheduleAlreadyExists: another schedule has the id.
         UserError: an argument does not fit.
         AgentsException: the server refused, or does not answer.
     """
-    check_names(options, QualityOptions, caller="schedule_quality_check")
-    times, queue = options.get("times", DAILY), options.get("task_queue", names.TASK_QUEUE)
     check_schedule(id, times, {"agent": "judge"})
     record = records.QualityRecord(
         check=id,
         rubric=rubric,
-        agent=options.get("agent", ""),
-        tenant=options.get("tenant", ""),
-        model=options.get("model", ""),
-        sample=options.get("sample", 20),
-        below=options.get("below", 0.0),
+        agent=agent,
+        tenant=tenant,
+        model=model,
+        sample=sample,
+        below=below,
     )
     _check(record)
     written = records.write(record)
-    digest = hashlib.sha256(json.dumps([written, queue, repr(times.spec())]).encode()).hexdigest()
+    digest = hashlib.sha256(
+        json.dumps([written, task_queue, repr(times.spec())]).encode()
+    ).hexdigest()
     action = temporal.ScheduleActionStartWorkflow(
         names.WORKFLOW_QUALITY,
         written,
         id=f"quality-{id}",
-        task_queue=queue,
+        task_queue=task_queue,
         static_summary=engine_summary("Quality check ", id),
     )
     memo = {"agent": record.agent, "text": cut(rubric, 200), "when": times.words()}
@@ -108,7 +100,7 @@ async def schedule_quality_check(
                 f"There is another schedule with the id {id!r}. Choose another id, or delete that "
                 "one first."
             ) from None
-    return await Schedules(client, task_queue=queue).get(id)
+    return await Schedules(client, task_queue=task_queue).get(id)
 
 
 def _check(record: records.QualityRecord) -> None:

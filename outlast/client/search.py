@@ -383,7 +383,7 @@ class SearchFeed:
 
 def _scores_of(found: Any) -> Iterator[Score]:
     """Yield the scores in the result of a quality check, which anybody may have written."""
-    result: JsonObject = found if isinstance(found, dict) else {}
+    result = cast("JsonObject", found) if isinstance(found, dict) else {}
     listed: Any = result.get("scores")
     for one in cast("list[Any]", listed) if isinstance(listed, list) else []:
         fields = cast("JsonObject", one) if isinstance(one, dict) else {}

@@ -175,7 +175,8 @@ async def test_a_schedule_starts_each_day_once_and_the_same_call_is_the_same_sch
     assert (made.agent, made.text, again.created) == ("Clerk", "It is polite.", made.created)
     with pytest.raises(ScheduleAlreadyExists):
         await schedule_quality_check(desk.client, check, "Other.", task_queue=desk.queue)
-    for wrong in ({"sample": 0}, {"sample": 201}, {"below": 2.0}):
+    wrong_ones: list[dict[str, Any]] = [{"sample": 0}, {"sample": 201}, {"below": 2.0}]
+    for wrong in wrong_ones:
         with pytest.raises(UserError):
             await schedule_quality_check(desk.client, "x", "It is polite.", **wrong)
     with pytest.raises(UserError, match="rubric"):

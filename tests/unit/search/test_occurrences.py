@@ -25,7 +25,7 @@ class Read(Play):
         return commands
 
     @property
-    def counted(self) -> list[tuple[str, int, str]]:
+    def found(self) -> list[tuple[str, int, str]]:
         """What was found: the kind, the value and the team."""
         return [(one.kind, one.value, one.team) for one in self.reader.found]
 
@@ -46,13 +46,13 @@ def test_a_reply_counts_from_the_word_of_the_customer_who_waits_for_a_person() -
     play.hears("m3", "Hello?")
     play.says("I am.")
     play.says("What is it?")
-    takeover, reply = play.counted
+    takeover, reply = play.found
     assert (takeover[0], takeover[2]) == ("takeover", "billing")
     assert (reply[0], reply[2]) == ("reply", "billing")
     assert 90_000 <= reply[1] < 100_000
     play.hears("m4", "My order.")
     play.releases()
-    assert len(play.counted) == 2  # the agent goes on
+    assert len(play.found) == 2  # the agent goes on
 
 
 def test_the_newest_rating_counts_and_the_same_again_is_none() -> None:
@@ -60,7 +60,7 @@ def test_the_newest_rating_counts_and_the_same_again_is_none() -> None:
     play.rates(1, "Rude.")
     play.rates(4)
     play.rates(4)
-    assert play.counted == [("rating", 4, "")]
+    assert play.found == [("rating", 4, "")]
 
 
 def test_a_reader_that_begins_while_a_customer_waits_counts_from_its_first_state() -> None:
@@ -82,9 +82,9 @@ def test_who_takes_over_from_a_colleague_counts_too_and_nobody_does_not() -> Non
     play = resting()
     play.holds()
     play.holds("bob", force=True)
-    assert [kind for kind, *_ in play.counted] == ["takeover", "takeover"]
+    assert [kind for kind, *_ in play.found] == ["takeover", "takeover"]
     play.cancelled()
-    assert len(play.counted) == 2
+    assert len(play.found) == 2
 
 
 def test_a_decision_counts_with_the_time_from_its_request() -> None:
