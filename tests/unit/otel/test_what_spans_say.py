@@ -351,9 +351,11 @@ def test_a_rating_is_an_evaluation_and_its_words_are_content(*, content: bool) -
         kind="rating", question=0, agent="A", name="2", arguments=f"Not {CARD}", request="7"
     )
     state = LoopState(run_id="support-42", start=Start(started_at_ms=1_000))
-    with exporting(
-        include_content=content, redact=lambda _, text: text.replace(CARD, "X")
-    ) as found:
+
+    def redact(_: str, text: str) -> str:
+        return text.replace(CARD, "X")
+
+    with exporting(include_content=content, redact=redact) as found:
         StageSpans(Registry([Agent(name="A")]))(
             state, (StageBegun(stage=stage), StageEnded(stage=stage, at_ms=0))
         )
