@@ -78,29 +78,39 @@ async def schedule_quality_check(
         below=below,
     )
     _check(record)
-    written = records.write(record)
-    digest = hashlib.sha256(
-        json.dumps([written, task_queue, repr(times.spec())]).encode()
-    ).hexdigest()
-    action = temporal.ScheduleActionStartWorkflow(
-        names.WORKFLOW_QUALITY,
-        written,
-        id=f"quality-{id}",
-        task_queue=task_queue,
-        static_summary=engine_summary("Quality check ", id),
-    )
-    memo = {"agent": record.agent, "text": cut(rubric, 200), "when": times.words()}
-    shown = {names.MEMO_SCHEDULE: {**memo, "digest": digest}}
+    made, memo = _schedule(record, times, task_queue)
     try:
-        await client.create_schedule(id, schedule_of(action, times, {}), memo=shown)
+        await client.create_schedule(id, made, memo={names.MEMO_SCHEDULE: memo})
     except ScheduleAlreadyRunningError:
         found = await client.get_schedule_handle(id).describe()
-        if (await memo_of(found)).get("digest") != digest:
+        if (await memo_of(found)).get("digest") != memo["digest"]:
             raise ScheduleAlreadyExists(
                 f"There is another schedule with the id {id!r}. Choose another id, or delete that "
                 "one first."
             ) from None
     return await Schedules(client, task_queue=task_queue).get(id)
+
+
+def _schedule(
+    record: records.QualityRecord, times: Times, task_queue: str
+) -> tuple[temporal.Schedule, JsonObject]:
+    """Return Temporal's schedule of a check, and what lists show of it."""
+    written = records.write(record)
+    action = temporal.ScheduleActionStartWorkflow(
+        names.WORKFLOW_QUALITY,
+        written,
+        id=f"quality-{record.check}",
+        task_queue=task_queue,
+        static_summary=engine_summary("Quality check ", record.check),
+    )
+    same = json.dumps([written, task_queue, repr(times.spec())])
+    memo: JsonObject = {
+        "agent": record.agent,
+        "text": cut(record.rubric, 200),
+        "when": times.words(),
+        "digest": hashlib.sha256(same.encode()).hexdigest(),
+    }
+    return schedule_of(action, times, {}), memo
 
 
 def _check(record: records.QualityRecord) -> None:
