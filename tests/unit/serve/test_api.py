@@ -145,6 +145,8 @@ async def test_a_customer_reads_their_messages_and_nothing_else(http: Any) -> No
         "trouble": None,
         "can_rate": False,
         "rating": None,
+        "follows": None,
+        "followed_by": None,
     }
     assert answer.headers["Cache-Control"] == "no-store"
 
