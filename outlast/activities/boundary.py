@@ -39,6 +39,7 @@ from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
 from outlast.contract.streams.call_windows import FinishedCall, call_windows, place_of
 from outlast.contract.streams.turn_stops import turn_stops
 from outlast.contract.streams.window import DeltaWindow, ShownText
+from outlast.edges import lazy
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import AgentEffect, CallModel, RunTool
 from outlast.loop.fallback import NEXT_MODEL
@@ -65,7 +66,8 @@ class EffectActivities:
     @property
     def all(self) -> list[Any]:
         """The activities to register with a Temporal worker."""
-        return [self.run_effect, self.refuse_effect, self.free_nested_id, send_scheduled_message]
+        own = [self.run_effect, self.refuse_effect, self.free_nested_id, self.check_quality]
+        return [*own, send_scheduled_message]
 
     @activity.defn(dynamic=True)
     async def run_effect(self, arguments: Sequence[RawValue]) -> Any:
@@ -87,6 +89,21 @@ class EffectActivities:
             if info.is_local:
                 late.keep(own, written, time.monotonic() - begun)
             return raw_json(converter, written)
+
+    @activity.defn(name=names.ACTIVITY_QUALITY)
+    async def check_quality(self, payload: JsonObject) -> JsonObject:
+        """Carry out a step of a quality check, which few workers have: it needs the extra `evals`.
+
+        Raises:
+            ApplicationError: the extra is missing.
+        """
+        try:
+            step: Any = lazy.load("outlast.evals.quality:carry_out")
+        except ImportError as error:
+            message = f"A quality check needs {error.name}: pip install 'outlast[evals]'"
+            raise ApplicationError(message, type=failures.USER_ERROR) from error
+        done: JsonObject = await step(payload, self._deps)
+        return done
 
     async def _written_result(self, scope: "_Scope", payload: JsonObject) -> bytes:
         info = scope.info

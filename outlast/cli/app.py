@@ -19,6 +19,7 @@ from outlast.cli import (
     identity,
     keys,
     policy,
+    quality,
     schedule,
     search_index,
     team,
@@ -42,6 +43,7 @@ from outlast.cli.dev import dev
 from outlast.cli.doctor import doctor
 from outlast.cli.exit_codes import ExitCode, epilog, exit_code_of
 from outlast.cli.export import export
+from outlast.cli.figures import figures
 from outlast.cli.fork import fork
 from outlast.cli.hold import hold, release, say
 from outlast.cli.inbox import inbox, inbox_show
@@ -142,7 +144,7 @@ _add(app, "Runs", run, send, retry, list=list_runs)
 _add(app, "Runs", show, tail, waits, finish, cancel)
 _add(app, "Recordings", record, export, replay, fork)
 _add(app, "Approvals", approve, reject, hold, say, release)
-_add(app, "Approvals", set_aside, take_back, audit)
+_add(app, "Approvals", set_aside, take_back, audit, figures)
 
 inboxes: Final = typer.Typer(invoke_without_command=True, help=_help_of(inbox))
 inboxes.callback()(inbox)
@@ -156,12 +158,19 @@ cases: Final = typer.Typer(
 )
 _add(cases, "Whose it is", case.assign, case.tag, case.link)
 _add(cases, "How it stands", case.resolve, case.reopen, case.snooze, case.comment)
+_add(cases, "How it stands", case.rate)
 
 evaluations: Final = typer.Typer(
     help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True
 )
-_add(evaluations, "Evaluations", evals.dataset, evals.run)
+_add(evaluations, "Evaluations", evals.dataset, evals.collect, evals.run)
 app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
+
+checks: Final = typer.Typer(
+    help="Score a sample of yesterday's conversations each day, by a judge.", no_args_is_help=True
+)
+_add(checks, "Quality checks", quality.create, quality.scores)
+app.add_typer(checks, name="quality", rich_help_panel="Recordings")
 
 policies: Final = typer.Typer(
     help="Check, try and apply a file of approval policies.", no_args_is_help=True

@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from outlast.cli.caller import PersonCaller, on_server
+from outlast.agents.errors import UserError
+from outlast.cli import options, server
+from outlast.cli.caller import Caller, PersonCaller, on_server
 from outlast.cli.durations import coming_time, length_option
+from outlast.contract.ratings import SCORES
 from outlast.edges.clock import now
 
 if TYPE_CHECKING:
@@ -121,6 +124,28 @@ async def link(caller: PersonCaller, ids: _Words = None, remove: _Remove = None)
         lambda run: run.link(*(ids or ()), by=caller.person, remove=tuple(remove or ())),
         lambda case: f"Linked to {', '.join(case.links) or 'none'}.",
     )
+
+
+@on_server
+async def rate(
+    caller: Caller,
+    run_id: options.RunId,
+    score: Annotated[
+        str, typer.Argument(metavar="SCORE", help="good, bad, or a number from 1, the worst, to 5.")
+    ],
+    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="Why, in their words.")] = "",
+) -> None:
+    """Say what the customer thinks of a conversation, while it is open; the newest rating counts."""
+    from outlast.client.handle import RunHandle
+
+    number = next((one for word, one in SCORES.items() if word == score), None)
+    if number is None and not score.isdecimal():
+        raise UserError(f"{score!r:.40} is no rating: write good, bad, or a number from 1 to 5.")
+    number = int(score) if number is None else number
+    handle = RunHandle((await caller.connect()).client, run_id)
+    async with server.waiting_for_worker(handle, f"waiting for {run_id}"):
+        await handle.rate(number, text)
+    caller.show({"run_id": run_id, "score": number, "text": text}, f"Rated {number} of 5.")
 
 
 def whose(to: str, team: str) -> str:

@@ -10,11 +10,13 @@ import typer
 
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
-from outlast.cli.caller import Caller, on_server
+from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.described import described
+from outlast.cli.durations import past_time
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.record import RedactBy, Unredacted, redactor
-from outlast.cli.search import Search
+from outlast.cli.search import AgentName, Archived, Search, Since
+from outlast.edges.clock import now
 from outlast.edges.rendering import counted
 
 if TYPE_CHECKING:
@@ -85,6 +87,55 @@ async def dataset(
     search.warn_if_cut()
     is_whole = not (runs.unread or added.left_out or search.is_cut)
     return ExitCode.OK if is_whole else ExitCode.FAILED
+
+
+@on_server
+async def collect(
+    caller: Caller,
+    file: DataSet,
+    since: Since = None,
+    agent: AgentName = None,
+    tenant: str | None = None,
+    rubric: str = "",
+    archived: Archived = False,
+    limit: options.Limit = 1_000,
+    redact: RedactBy = None,
+    app_dir: options.AppDir = Path(),
+) -> ExitCode:
+    """Add conversations that customers rated 1 or 2 to a data set, with what they thought.
+
+    Its cases expect nothing: write into the file what should have happened. Cases that are there
+    stay as they are. Exits with 1 if a conversation cannot be read or has no case, or if there are
+    more than the limit.
+
+    Command line:
+        tenant: Only conversations of this tenant.
+        rubric: What has to be true of each case, for a model to judge, if the file is new.
+    """
+    _require_extra()
+    from outlast.client.runs import RunFilter
+    from outlast.evals import collect_bad_ratings
+
+    change, began = redactor(redact, app_dir), None if since is None else past_time(since, now())
+    criteria = RunFilter(agent=agent, tenant=tenant, since=began)
+    client = (await caller.connect()).client
+    async with terminal.waiting(terminal.err(), "reading histories"):
+        done = await collect_bad_ratings(
+            client,
+            file,
+            criteria,
+            rubric=rubric,
+            archived=archived,
+            limit=limit,
+            change=change,
+        )
+    for sentence in done.left_out:
+        terminal.say(terminal.err(), "Left out: ", sentence)
+    record = {"dataset": str(file), "added": list(done.added), "left_out": len(done.left_out)}
+    caller.show(record, f"{counted(len(done.added), 'case')} added to {file}.")
+    if done.is_cut:
+        say_limit(limit, " runs", is_sure=True)
+    return ExitCode.FAILED if done.left_out or done.is_cut else ExitCode.OK
 
 
 @dataclass

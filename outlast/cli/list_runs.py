@@ -1,5 +1,6 @@
 """`outlast list`: finds runs by their search attributes."""
 
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -11,6 +12,7 @@ from outlast.cli.case import whose
 from outlast.cli.durations import length_option, past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
+from outlast.contract.ratings import Rated
 from outlast.edges.clock import now
 from outlast.edges.rendering import rough
 
@@ -56,6 +58,25 @@ _COSTS_LEFT_OUT = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfCase:
+    """Which conversations, by what colleagues and customers did with them.
+
+    Command line:
+        assignee: Only conversations that are assigned to this person.
+        team: Only conversations that are assigned to this team.
+        tag: Only conversations with this tag; `@name` for those that mention a colleague.
+        rated: Only what customers rated so: good is 4 or 5, bad is 1 or 2.
+        attention: Only what needs attention: overdue, failed, unanswered, or without a worker.
+    """
+
+    assignee: str | None = None
+    team: str | None = None
+    tag: str | None = None
+    rated: Rated | None = None
+    attention: bool = False
+
+
 @on_server
 async def list_runs(
     caller: Caller,
@@ -63,11 +84,9 @@ async def list_runs(
     agent: AgentName = None,
     waiting: bool = False,
     customer: str | None = None,
-    assignee: str | None = None,
-    team: str | None = None,
-    tag: str | None = None,
-    attention: bool = False,
     due: Due = None,
+    *,
+    of_case: OfCase,
     limit: options.Limit = 20,
     costs: Annotated[
         bool | None,
@@ -86,10 +105,6 @@ async def list_runs(
     Command line:
         waiting: Only runs that wait for a person's approval.
         customer: Only runs for the customer with this id.
-        assignee: Only conversations that are assigned to this person.
-        team: Only conversations that are assigned to this team.
-        tag: Only conversations with this tag; `@name` for those that mention a colleague.
-        attention: Only what needs attention: overdue, failed, unanswered, or without a worker.
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
     """
@@ -101,11 +116,8 @@ async def list_runs(
         agent=agent,
         waiting=waiting,
         customer=customer,
-        assignee=assignee,
-        team=team,
-        tag=tag,
-        attention=attention,
         case_due_before=None if due is None else _due(due),
+        **asdict(of_case),
         nested=by is None,
         since=None if since is None else past_time(since, now()),
     )

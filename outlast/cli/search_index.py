@@ -44,7 +44,12 @@ def index_at(place: str | None) -> "SearchIndex | None":
     return index_from_environment() if place is None else open_index(place)
 
 
-def _index(place: str | None) -> "SearchIndex":
+def chosen_index(place: str | None) -> "SearchIndex":
+    """Return the index of an option or of the environment.
+
+    Raises:
+        UserError: neither names one, or it is no place of an index.
+    """
     found = index_at(place)
     if found is None:
         raise UserError(NO_PLACE)
@@ -64,7 +69,7 @@ async def run(caller: Caller, place: Index = None, readable: bool = False) -> No
     from outlast.client.search import SearchFeed
 
     log_to_standard_error(logging.WARNING)
-    stop, index = stop_requested(), _index(place)
+    stop, index = stop_requested(), chosen_index(place)
     client = (await caller.connect()).client
     feed = SearchFeed(client, index, readable=readable)
     if caller.as_json:
@@ -89,7 +94,7 @@ async def rebuild(caller: Caller, place: Index = None, readable: bool = False) -
     """
     from outlast.client.search import SearchFeed, rebuild_index
 
-    index = _index(place)
+    index = chosen_index(place)
     client = (await caller.connect()).client
     feed = SearchFeed(client, index, readable=readable)
     async with terminal.waiting(terminal.err(), "reading conversations"):
@@ -109,7 +114,7 @@ async def status(caller: Caller, place: Index = None) -> ExitCode:
     from outlast.client.search import behind_words, search_status
     from outlast.search.index import IndexStatus
 
-    index = _index(place)
+    index = chosen_index(place)
     found = await search_status((await caller.connect()).client, index)
     problem, known = behind_words(found), found or IndexStatus()
     if caller.as_json:
@@ -139,7 +144,7 @@ async def find(
     """
     from outlast.client.search import search_conversations
 
-    index = _index(place)
+    index = chosen_index(place)
     client = (await caller.connect()).client
     hits = await search_conversations(client, index, words, limit=limit)
     if caller.as_json:

@@ -1,9 +1,16 @@
 from outlast.client.deliveries import DeliveryReceipt as DeliveryReceipt
 from outlast.client.deliveries import PendingWait as PendingWait
 from outlast.client.deliveries import finish as finish
+from outlast.client.figures import DayFigures as DayFigures
+from outlast.client.figures import TeamFigures as TeamFigures
+from outlast.client.figures import team_figures as team_figures
 from outlast.client.handle import RunHandle as RunHandle
 from outlast.client.handle import SentMessage as SentMessage
 from outlast.client.people.nested_requests import FoundRequest as FoundRequest
+from outlast.client.quality import Quality as Quality
+from outlast.client.quality import QualityFigures as QualityFigures
+from outlast.client.quality import quality_scores as quality_scores
+from outlast.client.quality import schedule_quality_check as schedule_quality_check
 from outlast.client.read.streaming import RunResultStreaming as RunResultStreaming
 from outlast.client.results.local_definitions import RemoteAgent as RemoteAgent
 from outlast.client.results.run_result import RunResult as RunResult

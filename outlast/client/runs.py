@@ -28,6 +28,7 @@ from outlast.client.read.in_turn import read_each
 from outlast.client.transport.outages import patience_of, retry_during_outage
 from outlast.contract import names
 from outlast.contract.names import ListedStatus
+from outlast.contract.ratings import RANGES, Rated, rated_as
 from outlast.contract.searchability import searchable
 from outlast.edges import clock
 from outlast.loop.approvals import Risk
@@ -88,6 +89,7 @@ class RunFilter:
         assignee: the person that the conversation is assigned to.
         team: the team that the conversation is assigned to.
         tag: a tag of the conversation.
+        rated: what the customer thinks of it: `good` for a rating of 4 or 5, `bad` for 1 or 2.
         attention: whether the run needs attention: see `ListedRun.attention`.
         group: a group, or a person, who may decide what the run waits for, and not everybody may.
         risk: the highest risk of what the run waits for.
@@ -113,6 +115,7 @@ class RunFilter:
     assignee: str | None = None
     team: str | None = None
     tag: str | None = None
+    rated: Rated | None = None
     attention: bool = False
     group: str | None = None
     risk: Risk | None = None
@@ -141,6 +144,7 @@ class RunFilter:
             and (self.assignee is None or run.assignee == searchable(self.assignee))
             and (self.team is None or run.team == searchable(self.team))
             and (self.tag is None or searchable(self.tag) in run.tags)
+            and (self.rated is None or rated_as(run.rating) == self.rated)
             and (not self.attention or bool(run.attention(clock.now())))
             and (self.group is None or searchable(self.group) in run.people)
             and (self.since is None or run.closed is None or run.closed >= self._since)
@@ -235,6 +239,9 @@ class RunFilter:
             yield equals(names.ATTRIBUTE_TEAM, searchable(self.team))
         if self.tag is not None:
             yield is_any_of(names.ATTRIBUTE_TAGS, [searchable(self.tag)])
+        if self.rated is not None:
+            lowest, highest = RANGES[self.rated]
+            yield f"{names.ATTRIBUTE_RATING} BETWEEN {lowest} AND {highest}"
         if self.attention:
             yield f"({attention_query(clock.now())})"
 
@@ -265,6 +272,7 @@ class ListedRun:
         team: the team that the conversation is assigned to; empty for none.
         assignee: the person that it is assigned to; empty for nobody.
         tags: the tags of the conversation, as many as a list can hold.
+        rating: what the customer thinks of it, from 1, the worst, to 5; None if they have not said.
     """
 
     run_id: str
@@ -285,6 +293,7 @@ class ListedRun:
     team: str = ""
     assignee: str = ""
     tags: tuple[str, ...] = ()
+    rating: int | None = None
 
     @property
     def is_unanswered(self) -> bool:
@@ -332,6 +341,7 @@ class ListedRun:
             "team": self.team or None,
             "assignee": self.assignee or None,
             "tags": list(self.tags),
+            "rating": self.rating,
             "tokens": None if self.cost is None else self.cost.tokens,
             "cost": None if self.cost is None else self.cost.record(),
             "started": self.started.isoformat(),
@@ -620,4 +630,5 @@ def listed_run(execution: WorkflowExecutionInfo) -> ListedRun:
         team=found.get(names.ATTRIBUTE_TEAM) or "",
         assignee=found.get(names.ATTRIBUTE_ASSIGNEE) or "",
         tags=tuple(texts_of(found, names.ATTRIBUTE_TAGS)),
+        rating=found.get(names.ATTRIBUTE_RATING),
     )

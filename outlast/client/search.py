@@ -9,11 +9,11 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, cast
+from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -37,6 +37,7 @@ from outlast.client.runs import executions, listed_run
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.run_address import unless_gone
 from outlast.contract import names
+from outlast.contract.records import UnreadableRecordError, read
 from outlast.edges.clock import now_ms, time_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -49,6 +50,8 @@ from outlast.search.index import (
     SearchIndexDamaged,
     SearchUnavailable,
 )
+from outlast.search.occurrences import Occurrence, OccurrenceReader
+from outlast.search.scores import Score
 from outlast.temporal.visibility.queries import search_error, time_text
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes
 from outlast.views.run import AnyState, snapshot_of, with_items
@@ -83,6 +86,7 @@ ENCRYPTED: Final = (
 
 _SAID: Final = {"input", "message"}
 _FILES: Final = {"image_url", "file_data"}
+_OF_SCORES: Final = ("run_id", "execution_id", "agent", "instructions", "score", "at_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +142,7 @@ class SearchFeed:
     _buried: set[str] = field(init=False, default_factory=set[str])
     _unread: dict[str, str] = field(init=False, default_factory=dict[str, str])
     _fed: set[str] = field(init=False, default_factory=set[str])
+    _scored: set[str] = field(init=False, default_factory=set[str])
 
     def __post_init__(self) -> None:
         if self.client.data_converter.payload_codec is not None and not self.readable:
@@ -214,6 +219,7 @@ class SearchFeed:
         if is_whole:
             runs = await self._archived() | runs
         await self._feed_all(space, runs, anew=anew)
+        await self._feed_scores(space, None if is_whole else status.as_of_ms - OVERLAP_MS)
         if is_whole:
             removed += await self._drop_lost(space, self._fed if anew else runs, anew=anew)
         if is_whole or self.index.has_remains:
@@ -306,6 +312,24 @@ class SearchFeed:
 
         await read_each(list(runs.items()), feed)
 
+    async def _feed_scores(self, space: str, since_ms: int | None) -> None:
+        """Store what quality checks have scored; a score that is fed twice is there once."""
+        query = f"WorkflowType = '{names.WORKFLOW_QUALITY}' AND ExecutionStatus = 'Completed'"
+        if since_ms is not None:
+            query += f" AND CloseTime >= '{time_text(time_of(max(since_ms, 0)))}'"
+        async for info in executions(self.client, query):
+            one = info.execution
+            if one.run_id in self._scored and since_ms is not None:
+                continue
+            handle = self.client.get_workflow_handle(one.workflow_id, run_id=one.run_id)
+            try:
+                found = await unless_gone(self.client, one.workflow_id, handle.result())
+            except (RuntimeError, ValueError, TypeError) as error:  # written for another codec
+                logger.warning("The scores of %r cannot be read: %s", one.workflow_id, error)
+                found = None
+            await run_in_thread(self.index.put_scores, space, list(_scores_of(found)))
+            self._scored.add(one.run_id)
+
     async def _feed(
         self, space: str, run_id: str, execution_id: str, known: Position | None
     ) -> None:
@@ -318,12 +342,25 @@ class SearchFeed:
             return
         if execution_id in self._open:
             self._open[execution_id].changed_ms = now_ms()
-        state = await RunReader(self.client, run_id).catch_up(execution_id)
-        document = await run_in_thread(
-            with_words, _document(described), await self._with_texts(state)
-        )
+        state, counted = await self._read(run_id, execution_id, is_known=known is not None)
+        found = replace(_document(described), occurrences=counted)
+        document = await run_in_thread(with_words, found, await self._with_texts(state))
         if await run_in_thread(self.index.put, space, document):
             self._fed.add(execution_id)
+
+    async def _read(
+        self, run_id: str, execution_id: str, *, is_known: bool
+    ) -> tuple[LoopState, tuple[Occurrence, ...]]:
+        """Return the state of a run, and what the figures count of it.
+
+        Of a run that the index knows by this execution, it has what those before counted.
+        """
+        reader, counting = RunReader(self.client, run_id), OccurrenceReader()
+        read = reader.read_newest if is_known else reader.read_all
+        async with aclosing(read(execution_id)) as steps:
+            async for one in steps:
+                counting.take(one.event, one.state)
+        return reader.state, counting.found
 
     async def _with_texts(self, state: LoopState) -> AnyState:
         """Return a state with the texts of its messages that are in the blob store.
@@ -342,6 +379,19 @@ class SearchFeed:
         items = zip(state.items, found, strict=True)
         whole = (replace(one, raw=raw or one.raw) for one, raw in items)
         return with_items(snapshot_of(state), whole)
+
+
+def _scores_of(found: Any) -> Iterator[Score]:
+    """Yield the scores in the result of a quality check, which anybody may have written."""
+    result = cast("JsonObject", found) if isinstance(found, dict) else {}
+    listed: Any = result.get("scores")
+    for one in cast("list[Any]", listed) if isinstance(listed, list) else []:
+        fields = cast("JsonObject", one) if isinstance(one, dict) else {}
+        named = {name: fields.get(name) for name in _OF_SCORES}
+        with suppress(UnreadableRecordError):  # such as of a run that was not scored
+            score = read(Score, {**named, "check": result.get("check")})
+            if score.score in {0, 1}:
+                yield score
 
 
 def _without_files(raw: JsonObject) -> JsonObject:

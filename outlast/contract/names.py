@@ -22,6 +22,9 @@ WORKFLOW_ERRAND: Final = "Errand"
 WORKFLOW_MONITOR: Final = "Monitor"
 """The workflow that lets one process of a namespace count its runs."""
 
+WORKFLOW_QUALITY: Final = "QualityCheck"
+"""The workflow type that scores a sample of yesterday's runs: see `docs/how-to/ratings.md`."""
+
 WORKFLOW_TEAM: Final = "Team"
 """The workflow that says whose the conversations of a team are."""
 
@@ -46,6 +49,7 @@ WORKFLOWS: Final = frozenset(
         WORKFLOW_SCHEDULED,
         WORKFLOW_ERRAND,
         WORKFLOW_MONITOR,
+        WORKFLOW_QUALITY,
         WORKFLOW_TEAM,
     }
 )
@@ -279,6 +283,9 @@ ACTIVITY_REFUSE: Final = "refuse_effect"
 """The activity type that fails an effect for whose result the history has no room."""
 ACTIVITY_FREE_ID: Final = "free_nested_id"
 """The activity type that ends a nested run that an abandoned history of its parent left open."""
+ACTIVITY_QUALITY: Final = "check_quality"
+"""The activity type that chooses runs, scores one, or tells people of a low mean."""
+
 ACTIVITY_SCHEDULED: Final = "send_scheduled_message"
 """The activity type that sends a scheduled message, or starts its conversation with it."""
 ACTIVITY_MONITOR: Final = "count_runs"

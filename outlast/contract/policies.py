@@ -69,6 +69,9 @@ SCHEDULED: Final = ExecutionOptions(
 """A scheduled message is sent when the conversation's workers are back, however late. An attempt is so
 short that it needs no heartbeat: another worker tries when it is over."""
 
+QUALITY: Final = ExecutionOptions(timeout_ms=300_000, attempts=5, maximum_interval_ms=300_000)
+"""A score is a model call. A run that cannot be scored is left out, and counted."""
+
 LINE: Final = ExecutionOptions(timeout_ms=24 * 3_600_000, attempts=1)
 """A realtime line is not retried: whoever opens another one says so."""
 

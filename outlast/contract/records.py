@@ -232,6 +232,31 @@ class ScheduledRecord:
     digest: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRecord:
+    """The input of the workflow that scores a sample of the runs of a day.
+
+    Attributes:
+        check: the id of the schedule.
+        rubric: what has to be true of a run.
+        agent: only runs whose last agent is this one; empty for all.
+        tenant: only runs of this tenant; empty for all.
+        model: the name of the judge's model; empty for the default model.
+        sample: how many runs, at most.
+        below: the share of runs that has to pass; people hear if fewer do.
+        day: the day on which the runs ended, in UTC; empty for yesterday.
+    """
+
+    check: str
+    rubric: str
+    agent: str = ""
+    tenant: str = ""
+    model: str = ""
+    sample: int = 20
+    below: float = 0.0
+    day: str = ""
+
+
 def signal_of(command: NotifyParent | LendBudget) -> tuple[str, str, JsonObject]:
     """Return the receiver, the name and the payload of a signal between a run and its parent."""
     if isinstance(command, LendBudget):

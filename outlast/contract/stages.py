@@ -30,7 +30,7 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage, is_reference, placeholder
 
 StageKind: TypeAlias = Literal[
-    "question", "agent", "turn", "handoff", "nested_run", "wait", "refused_call"
+    "question", "agent", "turn", "handoff", "nested_run", "wait", "refused_call", "rating"
 ]
 
 
@@ -40,18 +40,19 @@ class Stage:
 
     Attributes:
         kind: a question, an agent's work on it, a turn, a handoff, the run of an agent that works
-            as a tool, a wait for people, or a call that does not run. A wait begins and ends in the
-            event that ends it, and a call that does not run in the event that tells so.
+            as a tool, a wait for people, a call that does not run, or a customer's rating. A wait
+            begins and ends in the event that ends it, the last two in the event that tells so.
         question: how many questions of the run were settled before.
         handovers: how often the run had changed hands.
         turn: the number of the turn; 0 outside of turns.
         effect: the number of the effect; 0 for stages without one.
         request: of a wait: the id of the request, or when the takeover began; of a call: when it
-            ended, its place among the calls by then and its id, with colons between.
+            ended, its place among the calls by then and its id, with colons between; of a rating:
+            when it came.
         agent: the agent at work.
         name: of a nested run or a call: the name of its tool; of a wait: what waited, such as a
-            tool.
-        arguments: of a nested run or a call: those of the call.
+            tool; of a rating: its score.
+        arguments: of a nested run or a call: those of the call; of a rating: the customer's words.
         targets: of a handoff: the agents of all handoffs in the reply; the first one counts. Of a
             wait: what people were asked for, such as `tool` or `budget`, or `takeover`.
         since_ms: when it began.
@@ -150,7 +151,11 @@ def advanced(
     """
     if after is before:
         return stages, ()
-    waits = (*_waits(stages, before, event, after), *_not_run(stages, before, event, after))
+    waits = (
+        *_waits(stages, before, event, after),
+        *_not_run(stages, before, event, after),
+        *_rated(before, event, after),
+    )
     if stages and _place(after) == _place(before):
         return stages, waits
     now = (*_under_way(after, event.at_ms, after.usage), *_interrupted(stages, after))
@@ -405,6 +410,24 @@ def _waits(
         ended = StageEnded(stage=stage, at_ms=at_ms, output=outcome, by=by)
         changes += [StageBegun(stage=stage), ended]
     return tuple(changes)
+
+
+def _rated(before: LoopState, event: Event, after: LoopState) -> tuple[StageChange, ...]:
+    """Return a rating, which belongs to the newest question that has an answer."""
+    rating = after.case.rating
+    if rating is None or rating == before.case.rating:
+        return ()
+    stage = Stage(
+        kind="rating",
+        question=max(len(after.answers) - 1, 0),
+        handovers=len(after.handoff_path) - 1,
+        agent=after.agent,
+        name=str(rating.score),
+        arguments=rating.text,
+        request=str(rating.at_ms),
+        since_ms=event.at_ms,
+    )
+    return StageBegun(stage=stage), StageEnded(stage=stage, at_ms=event.at_ms)
 
 
 def _not_run(

@@ -3,6 +3,8 @@ from outlast.evals.checked_report import CheckedReport as CheckedReport
 from outlast.evals.checked_report import check_report as check_report
 from outlast.evals.checked_report import load_report as load_report
 from outlast.evals.checked_report import save_report as save_report
+from outlast.evals.collected import Collected as Collected
+from outlast.evals.collected import collect_bad_ratings as collect_bad_ratings
 from outlast.evals.datasets import CaseInput as CaseInput
 from outlast.evals.datasets import RunCase as RunCase
 from outlast.evals.datasets import RunDataset as RunDataset

@@ -184,7 +184,9 @@ def case_of(recording: Recording) -> RunCase:
         failure=then.failure,
     )
     case.bind(settled)
-    return RunCase(name=settled.run_id, inputs=case, expected_output=then.expectation())
+    metadata = None if settled.rating is None else {"rating": settled.rating}
+    expected = then.expectation()
+    return RunCase(name=settled.run_id, inputs=case, expected_output=expected, metadata=metadata)
 
 
 def until_last_answer(recording: Recording) -> Recording:

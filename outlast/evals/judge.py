@@ -1,7 +1,7 @@
 """A judge on the models of outlast, which takes no orders from the texts that it judges."""
 
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -72,20 +72,24 @@ class Judge(Evaluator[Any, Trajectory, Any]):
 
     async def evaluate(self, ctx: EvaluatorContext[Any, Trajectory, Any]) -> EvaluationReason:
         """Ask the model."""
+        return await self.verdict(self._evidence(ctx))
+
+    async def verdict(self, evidence: JsonObject) -> EvaluationReason:
+        """Return what the model says of a run, as `evidence_of` describes it."""
         mark = secrets.token_hex(16)
         judge = Agent[Any](
             name="Judge",
             instructions=_INSTRUCTIONS.format(mark=mark, rubric=self.rubric),
             output_type=_Verdict,
         )
-        evidence = f"{mark}\n{json_text(self._evidence(ctx))}\n{mark}"
+        shown = f"{mark}\n{json_text(evidence)}\n{mark}"
         own = None if _PROVIDER.get() is not None else MultiProvider()
         try:
             model = self.model
             if not isinstance(model, Model):
                 model = (_PROVIDER.get() or cast("ModelProvider", own)).get_model(model)
             options = RunConfig(tracing_disabled=True)
-            result = await run_in_memory(judge, evidence, model=model, run_config=options)
+            result = await run_in_memory(judge, shown, model=model, run_config=options)
         finally:
             if own is not None:
                 await own.aclose()
@@ -100,10 +104,14 @@ class Judge(Evaluator[Any, Trajectory, Any]):
         return arguments
 
     def _evidence(self, ctx: EvaluatorContext[Any, Trajectory, Any]) -> JsonObject:
-        done = ctx.output.model_dump(mode="json")
-        shown = ("agents", "tool_calls", "approvals", "answer", "failure")
-        found: JsonObject = {"messages": ctx.inputs.messages}
-        found |= {name: done[name] for name in shown if name in done}
+        found = evidence_of(ctx.inputs.messages, ctx.output)
         if self.expected and ctx.expected_output is not None:
             found["expected_answer"] = ctx.expected_output.answer
         return found
+
+
+def evidence_of(messages: Sequence[Any], done: Trajectory) -> JsonObject:
+    """Return what a judge reads of a run: what the user said, and what the agents did."""
+    record = done.model_dump(mode="json")
+    shown = ("agents", "tool_calls", "approvals", "answer", "failure")
+    return {"messages": list(messages)} | {one: record[one] for one in shown if one in record}

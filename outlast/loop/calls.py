@@ -245,6 +245,8 @@ class ModelReply:
         withheld: the model was not called, because a request to stop after the turn came before
             the turn of this call began.
         refused: what the provider refused. It took the request without it, and this is its reply.
+        instructions: the beginning of the digest of what the model was told to be and do; empty for
+            nothing.
     """
 
     items: tuple[JsonObject, ...]
@@ -270,6 +272,7 @@ class ModelReply:
     begun: BegunResponse | None = None
     withheld: bool = False
     refused: tuple[RefusedEntry, ...] = ()
+    instructions: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call stays unanswered.

@@ -19,6 +19,7 @@ NoticeEvent: TypeAlias = Literal[
     "reply_due",
     "reply_late",
     "mentioned",
+    "quality_low",
 ]
 
 LONGEST_REASON: Final = 500
@@ -35,7 +36,8 @@ class Notice:
         event: what happened. `changed`: a person has edited the arguments of a request that still
             needs votes, so that earlier votes are void. `waiting`: the user wrote, and a person has
             the conversation. `reply_due`, `reply_late`: the time for a reply is nearly over, or over.
-            `mentioned`: a comment mentions colleagues.
+            `mentioned`: a comment mentions colleagues. `quality_low`: too few of a day's runs pass
+            a quality check.
         number: tells repeated events apart. For those of a request from 1: the number of the
             reminder, of the step of the escalation, or of the vote that changed the arguments. For
             a takeover its time.

@@ -55,10 +55,13 @@ def retry_problem(state: LoopState, answers: int) -> str | None:
     return None
 
 
+ENDED_UNRATED = "The conversation has ended. It is rated while it is open."
+
+
 def rating_problem(state: LoopState) -> str | None:
     """Return why the conversation cannot be rated, or None if it can."""
     if state.phase in {"new", "closing", "closed"}:
-        return "The run has ended. A conversation is rated while it is open."
+        return ENDED_UNRATED
     if state.start.parent is not None:
         return f"The run works for {state.start.parent.run_id}, which is rated."
     return None

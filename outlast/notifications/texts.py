@@ -54,6 +54,7 @@ _HEADLINES: Final[dict[NoticeEvent, str]] = {
     "reply_due": "A customer waits for a reply, and the time is nearly over",
     "reply_late": "A customer waits for a reply, and the time is over",
     "mentioned": "A comment mentions a colleague",
+    "quality_low": "Fewer conversations than wanted pass a quality check",
 }
 
 
@@ -75,7 +76,11 @@ def headline(notice: Notification) -> str:
 
 def details(notice: Notification) -> tuple[Detail, ...]:
     """Return the lines below the headline, except the arguments."""
-    shown = {"Run": _detail(notice.run_id), "By": _detail(named(notice.by or ""))}
+    shown = {
+        "Run": _detail(notice.run_id),
+        "By": _detail(named(notice.by or "")),
+        "Why": "" if notice.request_id else _detail(notice.reason),
+    }
     if notice.event == "mentioned":
         shown |= {"For": audience_text(notice), "Comment": _detail(notice.message)}
     if notice.request_id:

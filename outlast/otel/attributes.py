@@ -9,6 +9,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 
 from outlast.agents.handoffs.handoff import Handoff
+from outlast.contract.ratings import rated_as
 from outlast.loop.items import text_of
 from outlast.loop.values import Usage
 from outlast.otel import conventions as c
@@ -24,6 +25,7 @@ from outlast.tracing.kinds import (
     GuardrailSpanData,
     HandoffSpanData,
     MCPListToolsSpanData,
+    RatingSpanData,
     ResponseSpanData,
     SpanData,
     TaskSpanData,
@@ -74,6 +76,7 @@ class Describer:
             GuardrailSpanData: _guardrail,
             MCPListToolsSpanData: _listing,
             WaitSpanData: _wait,
+            RatingSpanData: self._rating,
             CustomSpanData: _custom,
         }
 
@@ -176,6 +179,14 @@ class Describer:
         if self.include_content:
             described.add(c.TOOL_ARGUMENTS, data.input and short(data.input))
             described.add(c.TOOL_RESULT, None if data.output is None else short(data.output))
+        return described
+
+    def _rating(self, data: RatingSpanData, _span: Span[Any]) -> Described:
+        described = Described(c.EVALUATION, {c.EVALUATION_NAME: "customer rating"})
+        described.add(c.EVALUATION_SCORE, data.score)
+        described.add(c.EVALUATION_LABEL, rated_as(data.score))
+        if self.include_content:
+            described.add(c.EVALUATION_WHY, data.text)
         return described
 
 

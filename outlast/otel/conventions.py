@@ -69,6 +69,13 @@ TOOL_RESULT: Final = "gen_ai.tool.call.result"
 
 MCP_METHOD: Final = "mcp.method.name"
 
+# A rating comes after the spans of its answer: a span without a length has the event's name.
+EVALUATION: Final = "gen_ai.evaluation.result"
+EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
+EVALUATION_WHY: Final = "gen_ai.evaluation.explanation"
+
 # Proposed: handoffs are calls of tools, between two agents.
 HANDOFF_SOURCE: Final = "gen_ai.agent.handoff.source.name"
 HANDOFF_TARGET: Final = "gen_ai.agent.handoff.target.name"
@@ -159,6 +166,7 @@ WRITTEN: Final = frozenset(
         OUTPUT_VALUE,
         TOOL_ARGUMENTS,
         TOOL_RESULT,
+        EVALUATION_WHY,
         METADATA,
         DATA,
         USER_ID,

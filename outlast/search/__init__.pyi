@@ -6,3 +6,4 @@ from outlast.search.index import SearchIndex as SearchIndex
 from outlast.search.index import SearchIndexDamaged as SearchIndexDamaged
 from outlast.search.index import SearchUnavailable as SearchUnavailable
 from outlast.search.locations import open_index as open_index
+from outlast.search.scores import Score as Score

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from outlast.search.letters import composed, folded
+from outlast.search.occurrences import Occurrence
 from outlast.views.customer import customer_view
 from outlast.views.redaction import redaction_of
 from outlast.views.run import AnyState, loop_state
@@ -19,8 +20,11 @@ LONGEST_DOCUMENT: Final = 200_000
 BETWEEN: Final = "\n"
 """Stands between parts; no folded text has it, so that no phrase reaches from one to the next."""
 
-PartBy: TypeAlias = Literal["customer", "assistant", "colleague", "comment", "name", "tag"]
-"""Whose words a part has: those of messages, a comment for colleagues, or a name of the case."""
+PartBy: TypeAlias = Literal[
+    "customer", "assistant", "colleague", "comment", "rating", "name", "tag"
+]
+"""Whose words a part has: those of messages, a comment for colleagues, why the customer rated it so,
+or a name of the case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ class Document:
         people: the groups and people who may decide what it waits for.
         customer: what people call the customer; empty for nobody.
         tags: the tags of its case.
-        parts: its words: messages, oldest first; then comments, tags and names.
+        parts: its words: messages, oldest first; then comments, the rating, tags and names.
+        occurrences: what the figures count of it.
     """
 
     run_id: str
@@ -71,6 +76,7 @@ class Document:
     customer: str = ""
     tags: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()
 
     @property
     def letters(self) -> str:
@@ -87,7 +93,15 @@ class Document:
         record: dict[str, Any] = json.loads(text)
         parts = tuple(Part(**one) for one in record.pop("parts"))
         people, tags = tuple(record.pop("people")), tuple(record.pop("tags"))
-        return Document(**record, people=people, tags=tags, parts=parts)
+        found = tuple(Occurrence(**one) for one in record.pop("occurrences"))
+        return Document(**record, people=people, tags=tags, parts=parts, occurrences=found)
+
+    def after(self, before: "Document") -> "Document":
+        """Return the document with what an earlier one of the same execution has counted, too."""
+        if before.execution_id != self.execution_id:
+            return self
+        kept = {(one.kind, one.key): one for one in (*before.occurrences, *self.occurrences)}
+        return replace(self, occurrences=tuple(kept.values()))
 
 
 def with_words(document: Document, state: AnyState) -> Document:
@@ -102,6 +116,7 @@ def with_words(document: Document, state: AnyState) -> Document:
     parts = [
         *(Part(one.by, shown(one.text), one.id) for one in (*view.messages, *view.unread)),
         *(Part("comment", shown(one.text)) for one in case.comments),
+        *(Part("rating", shown(one.text)) for one in (case.rating,) if one is not None),
         *(Part("tag", shown(one)) for one in case.tags),
         *(Part("name", shown(one)) for one in dict.fromkeys((person.id, person.name))),
     ]

@@ -18,9 +18,11 @@ from outlast.loop.values import JsonObject
 from outlast.search.documents import Document
 from outlast.search.excerpts import Excerpt, excerpts_of
 from outlast.search.letters import terms_of
+from outlast.search.occurrences import Occurrence
+from outlast.search.scores import Score
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes, any_covers
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The format of the tables. Another one is rebuilt, never converted."""
 
 LEASE_MS: Final = 60_000
@@ -74,7 +76,8 @@ class Hit:
 
     def record(self) -> JsonObject:
         """Return it for programs."""
-        record = {name: one for name, one in asdict(self.document).items() if name != "parts"}
+        record = asdict(self.document)
+        del record["parts"], record["occurrences"]
         found = [{"by": one.by, "message": one.message, "text": one.text} for one in self.excerpts]
         return record | {"excerpts": found}
 
@@ -194,21 +197,28 @@ class SearchIndex(ABC):
         Raises:
             SearchUnavailable: the database cannot be written.
         """
-        record, ids = document.encoded(), (document.chain_id, document.execution_id)
+        ids = document.chain_id, document.execution_id
         with self._writing() as rows:
             if rows.execute("SELECT 1 FROM gone WHERE id IN (?, ?)", ids).fetchone():
                 return False
             known = rows.execute(_KNOWN, (namespace, document.chain_id)).fetchone()
-            if known is not None and known[0] != record:
+            if known is not None:
                 before = Document.decoded(known[0])
                 if _is_later(before, document):
                     return False
+                document = document.after(before)
                 if set(before.parts) - set(document.parts):  # such as what is redacted now
                     self.has_remains = True
+            record = document.encoded()
             if known is None or known[0] != record:
                 values = (namespace, *_values(document), record)
-                number = rows.execute(_PUT, values).fetchone()[0]
-                self._index_words(rows, int(number), document.letters)
+                number = int(rows.execute(_PUT, values).fetchone()[0])
+                self._index_words(rows, number, document.letters)
+                _forget_occurrences(rows, [number])
+                for one in document.occurrences:
+                    rows.execute(
+                        _COUNT, (number, one.kind, one.at_ms, one.value, _stored(one.team))
+                    )
         return True
 
     def forget(self, ids: Iterable[str], *, for_good: bool = True) -> int:
@@ -228,10 +238,17 @@ class SearchIndex(ABC):
     def _drop(self, rows: Rows, one: str, *, for_good: bool) -> int:
         if for_good:
             rows.execute("INSERT INTO gone (id) VALUES (?) ON CONFLICT DO NOTHING", (one,))
-        deleting = "DELETE FROM documents WHERE chain_id = ? OR execution_id = ? RETURNING id"
+        deleting = (
+            "DELETE FROM documents WHERE chain_id = ? OR execution_id = ? "
+            "RETURNING id, execution_id"
+        )
         found = rows.execute(deleting, (one, one)).fetchall()
         self.has_remains |= bool(found)
-        self._forget_words(rows, [int(number) for (number,) in found])
+        for newest in {one, *(newest for _, newest in found)}:
+            rows.execute("DELETE FROM scores WHERE execution_id = ?", (newest,))
+        numbers = [int(number) for number, _ in found]
+        self._forget_words(rows, numbers)
+        _forget_occurrences(rows, numbers)
         return len(found)
 
     def drop_other_servers(self, namespace: str) -> None:
@@ -325,8 +342,7 @@ class SearchIndex(ABC):
     ) -> Iterator[int]:
         # The longest term finds the fewest; the others are looked for in what it has found.
         conditions = [self._matching(one) for one in sorted(terms, key=len, reverse=True)]
-        tenants = sorted(_tenants_of(scopes))
-        whose = f" AND d.tenant IN ({', '.join('?' * len(tenants))})" if tenants else ""
+        whose, tenants = _whose(scopes)
         sql = (
             f"SELECT d.id, d.facts FROM documents d WHERE d.namespace = ?{whose} AND "  # noqa: S608
             f"{' AND '.join(one for one, _ in conditions)} ORDER BY d.changed_ms DESC, d.id DESC"
@@ -339,6 +355,71 @@ class SearchIndex(ABC):
                 count += 1
                 if count == limit:
                     return
+
+    def occurrences(
+        self, namespace: str, scopes: Scopes, between: tuple[int, int], *, team: str | None = None
+    ) -> list[Occurrence]:
+        """Return what happened in the conversations of some scopes, oldest first.
+
+        Args:
+            namespace: the name and the id of the namespace.
+            scopes: whose conversations count.
+            between: the times, in milliseconds since the epoch: from the first, before the second.
+            team: only of conversations that were assigned to this team then.
+
+        Raises:
+            SearchUnavailable: the index is not there, or cannot be read.
+        """
+        whose, tenants = _whose(scopes)
+        theirs = "" if team is None else " AND o.team = ?"
+        sql = (
+            "SELECT o.kind, o.at_ms, o.value, o.team, d.facts FROM occurrences o "  # noqa: S608
+            "JOIN documents d ON d.id = o.document WHERE o.at_ms >= ? AND o.at_ms < ? "
+            f"AND d.namespace = ?{whose}{theirs} ORDER BY o.at_ms, o.document"
+        )
+        given = (*between, namespace, *tenants, *(() if team is None else (_stored(team),)))
+        with self._reading() as rows:
+            found = rows.execute(sql, given).fetchall()
+        counts = {facts: any_covers(scopes, **json.loads(facts)) for *_, facts in found}
+        return [
+            Occurrence(kind, int(at_ms), value=int(value), team=json.loads(of))
+            for kind, at_ms, value, of, facts in found
+            if counts[facts]
+        ]
+
+    def put_scores(self, namespace: str, scores: Iterable[Score]) -> None:
+        """Store scores, each in the place of an earlier one of its run by its check.
+
+        Raises:
+            SearchUnavailable: the database cannot be written.
+        """
+        with self._writing() as rows:
+            for one in scores:
+                ids = (one.execution_id,)
+                if rows.execute("SELECT 1 FROM gone WHERE id = ?", ids).fetchone():
+                    continue
+                values = (one.execution_id, one.score, one.at_ms, json.dumps(asdict(one)))
+                rows.execute(_SCORE, (namespace, _stored(one.check), *values))
+
+    def scores(self, namespace: str, scopes: Scopes, since_ms: int) -> list[Score]:
+        """Return the scores of conversations that the index has, the oldest first.
+
+        Raises:
+            SearchUnavailable: the index is not there, or cannot be read.
+        """
+        whose, tenants = _whose(scopes)
+        sql = (
+            "SELECT s.record, d.facts FROM scores s JOIN documents d "  # noqa: S608
+            "ON d.execution_id = s.execution_id AND d.namespace = s.namespace "
+            f"WHERE s.namespace = ? AND s.at_ms >= ?{whose} ORDER BY s.at_ms, s.execution_id"
+        )
+        with self._reading() as rows:
+            found = rows.execute(sql, (namespace, since_ms, *tenants)).fetchall()
+        return [
+            Score(**json.loads(record))
+            for record, facts in found
+            if any_covers(scopes, **json.loads(facts))
+        ]
 
     def positions(self, namespace: str, execution_ids: Sequence[str]) -> dict[str, Position]:
         """Return how far some runs are in the index, by their newest executions.
@@ -398,6 +479,11 @@ class SearchIndex(ABC):
         )
 
 
+def _forget_occurrences(rows: Rows, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        rows.execute("DELETE FROM occurrences WHERE document = ?", (number,))
+
+
 def _is_later(known: Document, document: Document) -> bool:
     """Whether the index has a later state of a run than the one that is fed."""
     if known.execution_id == document.execution_id:
@@ -411,6 +497,17 @@ def _values(document: Document) -> tuple[Any, ...]:
     ids = (one.chain_id, json.dumps(one.run_id), one.execution_id)
     tenant = searchable(one.tenant)
     return (*ids, one.events, int(one.is_open), one.changed_ms, tenant, json.dumps(facts))
+
+
+def _stored(text: str) -> str:
+    """Return a text of others as the database keeps it: some store no NUL."""
+    return json.dumps(text)
+
+
+def _whose(scopes: Scopes) -> tuple[str, list[str]]:
+    """Return the condition that a document `d` is of a tenant of the scopes, and its parameters."""
+    tenants = sorted(_tenants_of(scopes))
+    return (f" AND d.tenant IN ({', '.join('?' * len(tenants))})" if tenants else ""), tenants
 
 
 def _tenants_of(scopes: Scopes) -> Collection[str]:
@@ -432,6 +529,16 @@ _PUT: Final = (
     f"(namespace, chain_id) DO UPDATE SET {_REPLACED} RETURNING id"
 )
 
+_COUNT: Final = (
+    "INSERT INTO occurrences (document, kind, at_ms, value, team) VALUES (?, ?, ?, ?, ?)"
+)
+
+_SCORE: Final = (
+    "INSERT INTO scores (namespace, name, execution_id, score, at_ms, record) "
+    "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, name, execution_id) DO UPDATE SET "
+    "score = excluded.score, at_ms = excluded.at_ms, record = excluded.record"
+)
+
 TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS documents (
     id {number}, namespace TEXT NOT NULL, chain_id TEXT NOT NULL, run_id TEXT NOT NULL,
@@ -441,6 +548,16 @@ TABLES: Final = (
     )""",
     "CREATE INDEX IF NOT EXISTS by_execution ON documents (execution_id)",
     "CREATE INDEX IF NOT EXISTS by_change ON documents (namespace, changed_ms)",
+    """CREATE TABLE IF NOT EXISTS occurrences (
+    document BIGINT NOT NULL, kind TEXT NOT NULL, at_ms BIGINT NOT NULL, value BIGINT NOT NULL,
+    team TEXT NOT NULL
+    )""",
+    "CREATE INDEX IF NOT EXISTS by_document ON occurrences (document)",
+    "CREATE INDEX IF NOT EXISTS by_time ON occurrences (at_ms)",
+    """CREATE TABLE IF NOT EXISTS scores (
+    namespace TEXT NOT NULL, name TEXT NOT NULL, execution_id TEXT NOT NULL, score INTEGER NOT NULL,
+    at_ms BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (namespace, name, execution_id)
+    )""",
     """CREATE TABLE IF NOT EXISTS feeds (
     namespace TEXT PRIMARY KEY, as_of_ms BIGINT NOT NULL DEFAULT 0,
     whole_ms BIGINT NOT NULL DEFAULT 0, unread INTEGER NOT NULL DEFAULT 0,

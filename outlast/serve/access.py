@@ -219,6 +219,7 @@ Action: TypeAlias = Literal[
     "read_messages",
     "send_message",
     "withdraw_message",
+    "rate",
     "decide",
     "claim",
     "extend_budget",
@@ -275,6 +276,7 @@ RULES: Final[dict[Action, Rule]] = {
     "withdraw_message": Rule(
         _OPERATOR, "take a message of the customer back", customers=True, programs=True
     ),
+    "rate": Rule(_OPERATOR, "rate a conversation", customers=True, programs=True),
     "decide": Rule(_DECIDER, "decide"),
     "claim": Rule(_DECIDER, "claim a request"),
     "extend_budget": Rule(_DECIDER | _OPERATOR, "extend a budget"),

@@ -85,6 +85,7 @@ from outlast.serve.content import file_answer, file_of, whole_state
 from outlast.serve.cursor import Cursor
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.endpoints import ENDPOINTS, Endpoint, get, post
+from outlast.serve.figures import FiguresQuery, QualityQuery, figures_for, quality_for
 from outlast.serve.live import (
     EVENTS,
     INBOX_EVENTS,
@@ -102,6 +103,7 @@ from outlast.serve.messages import (
 )
 from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.pictures import checked_files, readable_pictures
+from outlast.serve.ratings import RatingBody, take_rating
 from outlast.serve.records import (
     AsideReceiptView,
     BulkOutcomes,
@@ -109,16 +111,21 @@ from outlast.serve.records import (
     BulkPlan,
     ClaimReceiptView,
     CustomerConversation,
+    DayView,
     DecisionReceiptView,
     DeliveryReceiptView,
+    FiguresView,
     InboxItem,
     InboxList,
     MessageReceiptView,
+    QualityGroupView,
+    QualityView,
     RequestList,
     RequestView,
     RunList,
     RunListItem,
     RunView,
+    ScoreView,
     SearchResults,
     StartedView,
     TakeoverReceiptView,
@@ -207,6 +214,31 @@ async def _search(asked: DeskRequest, query: SearchQuery) -> SearchResults:
     return SearchResults(
         conversations=[found_conversation(one) for one in found.hits],
         more=found.more,
+        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
+        problem=found.problem,
+    )
+
+
+@get("/api/figures", "list_runs")
+async def _figures(asked: DeskRequest, query: FiguresQuery) -> FiguresView:
+    """Read how long people waited, decisions, takeovers, replies and ratings, by day."""
+    found = await figures_for(asked, query)
+    return FiguresView(
+        days=[DayView.of(one) for one in found.days],
+        total=DayView.of(found.total),
+        time_zone=found.time_zone,
+        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
+        problem=found.problem,
+    )
+
+
+@get("/api/quality", "list_runs")
+async def _quality(asked: DeskRequest, query: QualityQuery) -> QualityView:
+    """Read the scores of quality checks, by agent and digest of instructions, and what fails."""
+    found = await quality_for(asked, query)
+    return QualityView(
+        groups=[QualityGroupView.of(one) for one in found.groups],
+        worst=[ScoreView.of(one) for one in found.worst],
         as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
         problem=found.problem,
     )
@@ -338,6 +370,12 @@ async def _withdraw(asked: DeskRequest, _body: NoBody) -> MessageReceiptView:
         message_id = customer_message_id(own_id)
     await acted(handle.withdraw(message_id))
     return MessageReceiptView(id=asked.run_id, message_id=own_id)
+
+
+@post(f"{_RUN}/rating", "rate", status=204)
+async def _rate(asked: DeskRequest, body: RatingBody) -> None:
+    """Say what the customer thinks of a conversation; the newest rating counts."""
+    await take_rating(asked, body.score, body.text)
 
 
 @post(f"{_RUN}/tokens", "mint_token", status=201)

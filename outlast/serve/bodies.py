@@ -16,6 +16,7 @@ from outlast.client.inbox import InboxCriteria, InboxEntry
 from outlast.client.people.actions import CLAIM_MINUTES
 from outlast.client.runs import LARGEST_PAGE, PAGE, RunFilter
 from outlast.contract.names import ListedStatus
+from outlast.contract.ratings import Rated
 from outlast.deliveries.problems import Refused
 from outlast.edges import clock
 from outlast.edges.bodies import DOORS
@@ -394,6 +395,9 @@ class RunsQuery(_Paged):
     tag: str | None = Field(
         default=None, description="A tag; `@name` for what mentions a colleague."
     )
+    rated: Rated | None = Field(
+        default=None, description="`good` for a rating of 4 or 5, `bad` for 1 or 2."
+    )
     attention: bool = Field(
         default=False,
         description="Only what needs attention: overdue, failed in the last days, unanswered, or "
@@ -426,6 +430,7 @@ class RunsQuery(_Paged):
             assignee=self.assignee,
             team=self.team,
             tag=self.tag,
+            rated=self.rated,
             attention=self.attention,
             group=self.group,
             risk=self.risk,

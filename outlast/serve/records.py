@@ -48,11 +48,12 @@ from outlast.views.records import (
     ItemKind,
     Json,
     JsonObject,
+    Rating,
     Risk,
     Status,
     VoteType,
 )
-from outlast.views.redaction import Redaction
+from outlast.views.redaction import NOTHING, Redaction
 from outlast.views.run import RunSnapshot
 from outlast.views.transcript import (
     arguments_of,
@@ -606,6 +607,19 @@ class CommentView(View):
     at: Moment = Field(validation_alias="at_ms")
 
 
+class RatingView(View):
+    """What the customer thinks of a conversation."""
+
+    score: int = Field(description="From 1, the worst, to 5.")
+    text: str = Field(description="Why, in their words.")
+    at: Moment = Field(validation_alias="at_ms")
+
+    @classmethod
+    def if_any(cls, rating: Rating | None, hides: Redaction = NOTHING) -> "RatingView | None":
+        """Return the view of a rating, without what a run hides; None without one."""
+        return None if rating is None else cls.of(rating, text=hides.text(rating.text))
+
+
 class CaseView(View):
     """Whose a conversation is, and how it stands."""
 
@@ -623,11 +637,18 @@ class CaseView(View):
     comments: list[CommentView] = Field(
         description="The newest comments, in order. Neither the customer nor the model reads them."
     )
+    rating: RatingView | None = Field(description="What the customer thinks of it.")
 
 
 def _case_view(case: Case, hides: Redaction) -> CaseView:
     comments = [CommentView.of(one, text=hides.text(one.text)) for one in case.comments]
-    return CaseView.of(case, tags=list(case.tags), links=list(case.links), comments=comments)
+    return CaseView.of(
+        case,
+        tags=list(case.tags),
+        links=list(case.links),
+        comments=comments,
+        rating=RatingView.if_any(case.rating, hides),
+    )
 
 
 class TroubleView(View):
@@ -773,11 +794,76 @@ class RunListItem(View):
     assignee: str = Field(description="The person that it is assigned to; empty for nobody.")
     team: str = Field(description="The team that it is assigned to; empty for none.")
     tags: list[str]
+    rating: int | None = Field(
+        description="What the customer thinks of it, from 1 to 5; null if they have not said."
+    )
     waits_for: str
     pending_requests: int = Field(validation_alias="approvals")
     started_at: Moment = Field(validation_alias="started")
     closed_at: Moment | None = Field(validation_alias="closed")
     nested: bool = Field(validation_alias="is_nested")
+
+
+class DayView(View):
+    """What happened on a day, or in all days together. Times are medians, in seconds."""
+
+    day: str = Field(description="The date; empty for all days.")
+    decisions: int = Field(description="The requests that people decided.")
+    decision_seconds: float | None = Field(description="From a request to its decision.")
+    takeovers: int
+    replies: int = Field(description="Replies of people to customers who waited for a person.")
+    reply_seconds: float | None = Field(description="How long these customers waited.")
+    ratings: int = Field(description="The conversations that were rated.")
+    good: int = Field(description="Ratings of 4 and 5.")
+    bad: int = Field(description="Ratings of 1 and 2.")
+    score: float | None = Field(description="The mean of the ratings.")
+
+
+class FiguresView(View):
+    """The figures of some days: the newest day first."""
+
+    days: list[DayView]
+    total: DayView
+    time_zone: str = Field(description="In which days begin.")
+    as_of: Moment | None = Field(description="Everything before is counted; null if nothing is.")
+    problem: str = Field(
+        description="What is wrong with the index, in a sentence; empty for nothing."
+    )
+
+
+class QualityGroupView(View):
+    """How many of the scored runs of an agent with some instructions pass a check."""
+
+    check: str
+    agent: str
+    instructions: str = Field(description="The beginning of their digest; empty for none.")
+    scored: int
+    passed: int
+    first_at: Moment = Field(validation_alias="first_ms")
+    last_at: Moment = Field(validation_alias="last_ms")
+
+
+class ScoreView(View):
+    """A run that does not pass a quality check."""
+
+    check: str
+    id: str = Field(validation_alias="run_id")
+    execution_id: str
+    agent: str
+    instructions: str
+    score: int
+    at: Moment = Field(validation_alias="at_ms")
+
+
+class QualityView(View):
+    """The scores of quality checks."""
+
+    groups: list[QualityGroupView]
+    worst: list[ScoreView] = Field(description="The newest runs that do not pass.")
+    as_of: Moment | None = Field(description="Everything before is counted; null if nothing is.")
+    problem: str = Field(
+        description="What is wrong with the index, in a sentence; empty for nothing."
+    )
 
 
 class RunList(View):
@@ -871,6 +957,8 @@ class CustomerConversation(View):
     trouble: str | None = Field(
         description="What keeps it from going on, in words for the customer."
     )
+    can_rate: bool = Field(description="Whether to ask what they think of it.")
+    rating: RatingView | None
     follows: str | None = Field(description="The resolved conversation that it follows.")
     followed_by: str | None = Field(description="The newest conversation that follows it.")
 
@@ -891,6 +979,7 @@ def customer_conversation(
         messages=list(map(see, view.messages)),
         unread=list(map(see, view.unread)),
         trouble=trouble or None,
+        rating=RatingView.if_any(view.rating),
         follows=state.follows,
         followed_by=followed_by,
     )

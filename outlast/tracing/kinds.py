@@ -307,6 +307,23 @@ class WaitSpanData(_FieldsData):
         return {"type": "custom", "name": self.kind, "data": self._fields()}
 
 
+@dataclass
+class RatingSpanData(_FieldsData):
+    """The data of a span of a customer's rating; backends get it as a custom span.
+
+    `score` is from 1, the worst, to 5; `text` is why, in the customer's words.
+    """
+
+    kind = "rating"
+    content = ("text",)
+    score: int
+    text: str | None = None
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {"type": "custom", "name": self.kind, "data": self._fields()}
+
+
 class DiscardedData(SpanData):
     """The data of an unreported span: accepts every attribute and stores none."""
 

@@ -28,6 +28,7 @@ from outlast.tracing.kinds import (
     AgentSpanData,
     FunctionSpanData,
     HandoffSpanData,
+    RatingSpanData,
     SpanData,
     SpanError,
     TaskSpanData,
@@ -120,6 +121,10 @@ class StageSpans:
         elif stage.kind == "wait":
             data = WaitSpanData(stage.name, stage.targets[0], stage.agent)
             span_id = derived_span_id("wait", scope.run_id, stage.request)
+        elif stage.kind == "rating":  # of the answer, whose spans have ended
+            data = RatingSpanData(int(stage.name), stage.arguments or None)
+            span_id = derived_span_id("rating", scope.run_id, stage.request)
+            parent_id = scope.task_span_id or scope.agent_span_id
         else:
             data = FunctionSpanData(stage.name, stage.arguments)
             span_id = effect_span_id(scope.run_id, stage.effect, 1, data.type)

@@ -26,6 +26,7 @@ from outlast.loop.problems import (
     aside_problem,
     case_problem,
     hold_problem,
+    rating_problem,
     release_problem,
     retry_problem,
     say_problem,
@@ -67,6 +68,7 @@ A = TypeVar("A", bound=HumanAction)
 RunAct: TypeAlias = Literal[
     "send_message",
     "withdraw_message",
+    "rate",
     "cancel",
     "retry",
     "hold",
@@ -84,7 +86,7 @@ _TAKEOVERS: Final = frozenset({"hold", "say", "release", "set_aside", *get_args(
 schema_problem = schemas.problem_of
 
 
-def run_problem(
+def run_problem(  # noqa: PLR0911  a row each
     run: AnyState, act: RunAct, person: Person | None, at_ms: int, *, signs: bool = True
 ) -> str | None:
     """Return why a person or a program may not do something in a run.
@@ -99,6 +101,8 @@ def run_problem(
     state = loop_state(run)
     if act in {"send_message", "withdraw_message", "cancel"}:
         return "The conversation has ended." if state.phase in {"closing", "closed"} else None
+    if act == "rate":
+        return rating_problem(state)
     if act == "retry":
         if state.outcome == "failed":
             return None

@@ -10,8 +10,10 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.contract.blobs import is_plain
 from outlast.loop.aside import parts_aside
+from outlast.loop.case import Rating
 from outlast.loop.items import Item, refusal_of, text_of
 from outlast.loop.phrases import as_text
+from outlast.loop.problems import rating_problem
 from outlast.loop.state import OUTPUT_KINDS, LoopState, visible_item_count
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import shown
@@ -74,6 +76,9 @@ class CustomerView:
         trouble: what keeps it from going on, in words for the customer; empty for nothing.
         follows: the resolved conversation that it follows; None if it follows none.
         is_live: whether the server answers, so that the page shows what there is.
+        can_rate: whether the customer is asked what they think of it: there is an answer, or it is
+            resolved, and it goes on.
+        rating: what they think of it; None if they have not said.
     """
 
     messages: tuple[CustomerMessage, ...]
@@ -85,6 +90,8 @@ class CustomerView:
     trouble: str = ""
     follows: str | None = None
     is_live: bool = True
+    can_rate: bool = False
+    rating: Rating | None = None
 
 
 # --- Reading ---------------------------------------------------------------------------------------
@@ -109,8 +116,16 @@ def customer_view(run: AnyState) -> CustomerView:
         has_ended=is_over and state.case.resolved_ms is None,
         waits_for=next((one for one in texts if one is not None), None),
         with_colleague=state.phase == "held",
+        can_rate=_can_rate(state),
+        rating=state.case.rating,
         follows=follows_of(state),
     )
+
+
+def _can_rate(state: LoopState) -> bool:
+    has_answer = any(one.failure is None for one in state.answers)
+    is_asked = has_answer or state.case.resolved_ms is not None
+    return is_asked and rating_problem(state) is None
 
 
 def shows_text_in_progress(run: AnyState, *, is_unjudged: bool) -> bool:

@@ -4,7 +4,14 @@ A surface (the desk, the command line, notices) imports these and the views, and
 `outlast.loop`: what is not here may change without anybody outside noticing.
 """
 
-from outlast.loop.actions import LONGEST_COMMENT, LONGEST_NAME, CancelMode, CaseDeed, HoldMode
+from outlast.loop.actions import (
+    LONGEST_COMMENT,
+    LONGEST_NAME,
+    LONGEST_RATING,
+    CancelMode,
+    CaseDeed,
+    HoldMode,
+)
 from outlast.loop.approvals import (
     ALL_DECISIONS,
     REDACTED,
@@ -19,7 +26,7 @@ from outlast.loop.approvals import (
     VoteType,
 )
 from outlast.loop.aside import Aside
-from outlast.loop.case import Case, Comment
+from outlast.loop.case import Case, Comment, Rating
 from outlast.loop.items import Item, ItemKind, Message
 from outlast.loop.notices import ALL_EVENTS, Notice, NoticeEvent, Undelivered
 from outlast.loop.start import Customer
@@ -33,6 +40,7 @@ __all__ = (
     "LONGEST_CLAIM_MINUTES",
     "LONGEST_COMMENT",
     "LONGEST_NAME",
+    "LONGEST_RATING",
     "REDACTED",
     "Answer",
     "ApprovalRequest",
@@ -58,6 +66,7 @@ __all__ = (
     "NoticeEvent",
     "Outcome",
     "Person",
+    "Rating",
     "RequestKind",
     "Risk",
     "Status",

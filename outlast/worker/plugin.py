@@ -75,7 +75,7 @@ from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.details import Details
 from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
-from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.scheduled_message import QualityCheck, ScheduledMessage
 from outlast.workflows.team import Team
 
 if TYPE_CHECKING:  # only workers with an archive load it
@@ -156,7 +156,7 @@ class OutlastPlugin(SimplePlugin):
         _check_and_tell(self._deps)
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
-            workflows=[AgentRun, PeopleNotices, ScheduledMessage, Errand, Team],
+            workflows=[AgentRun, PeopleNotices, ScheduledMessage, Errand, Team, QualityCheck],
             activities=EffectActivities(self._deps).all,
             run_context=lambda: self._run_context(model_provider is None, _flush_seconds(agents)),
         )

@@ -116,6 +116,7 @@ SCENES: Final[dict[str, Sequence[Act]]] = {
         Act(f"{_REQUEST}/claim", "decider", _json(minutes=5)),
         Act(f"{_REQUEST}/unclaim", "decider", _json()),
         Act(f"{_RUN}/tokens", "operator", _json(), sends=False),
+        Act(f"{_RUN}/rating", "operator", _json(score=2)),
         Act(f"{_RUN}/set-aside", "operator", _json(item=0)),
         Act(f"{_RUN}/take-back", "operator", _json(item=0)),
         Act(f"{_PAGE}/set-aside", "operator", _form(item="0")),
@@ -152,6 +153,7 @@ SCENES: Final[dict[str, Sequence[Act]]] = {
         Act(f"{_PAGE}/cancel", "operator", _form(mode="immediate")),
     ],
     "hello": [
+        Act("/chat/c/{run_id}/rating", "operator", _form(rated="good")),
         Act(f"{_RUN}/recount", "operator", _json()),
         Act(f"{_PAGE}/recount", "operator", _form()),
         Act("/recount", "operator", _form(why=""), sends=False),

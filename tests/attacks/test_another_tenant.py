@@ -61,6 +61,10 @@ OPEN: Final = {
         "is about teams, of which `tests/workflow/test_team_desk.py` says whose they are",
     ),
     "/recount": "names no run; `tests/workflow/test_team_hours.py` says whose requests it counts",
+    "/api/figures": "has no index here; `tests/workflow/test_figures.py` is about whose",
+    "/figures": "has no index here",
+    "/api/quality": "has no index here; `tests/workflow/test_quality.py` is about whose",
+    "/quality": "has no index here",
 }  # fmt: skip
 """Routes that show nothing of any run, and why."""
 

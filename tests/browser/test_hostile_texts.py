@@ -4,7 +4,7 @@ import html
 import json
 from collections.abc import AsyncIterator
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from playwright.async_api import Page, Route
@@ -70,6 +70,7 @@ async def pages(hostile_stage: Stage) -> list[str]:
     await talk.hold(by=named)
     await talk.say(ALL, by=named)
     await talk.release(by=named, note=ALL)
+    await talk.rate(1, ALL[:2_000])
     photo = {
         "type": "input_file",
         "filename": HOSTILE[10],
@@ -87,6 +88,7 @@ async def pages(hostile_stage: Stage) -> list[str]:
     await form.assign(HOSTILE[12], by=named, team=teams[0])
     asked = urlencode(dict.fromkeys(FILTERS, ALL[:900]))
     found = [f"/{one}?{asked}" for one in ("inbox", "conversations", "agents", "chat", "login")]
+    found += [f"/figures?{asked}&team={quote(ALL[:500])}", f"/quality?{asked}"]
     found += ["/inbox?show=all", "/conversations", "/agents", f"/agents?{urlencode({'run': RUN})}"]
     found += [
         path("conversations", run.id, "requests", request.id)

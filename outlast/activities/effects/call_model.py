@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from hashlib import sha256
 from typing import Any, Final, cast
 
 from outlast.activities.attempt import FIRST, Attempt
@@ -84,6 +85,8 @@ from outlast.ports.run_response import RunResponse
 from outlast.tracing.provider import get_current_span
 
 OUTPUT_FILTER: Final = "call_model_output_filter"
+DIGEST: Final = 12
+"""How many characters of the digest of its instructions a reply has."""
 
 
 async def call_model(
@@ -158,6 +161,7 @@ class ModelTurn:
     model: Model
     label: str
     settings: ModelSettings
+    instructions: str = ""
 
     def __init__(
         self, invocation: Invocation, request: EffectRequest[CallModel], attempt: Attempt
@@ -196,6 +200,7 @@ class ModelTurn:
         _check_compaction(invocation)
         request = await self._request(self.request.items)
         self.settings = request.settings
+        self.instructions = _digest(request.instructions)
         await _call_start_hooks(invocation, request)
         is_read = invocation.parent_call is None or stream.has_callback
         streams = is_read and (effect.streams or invocation.settings.get(SETTING_STREAM) is True)
@@ -224,6 +229,8 @@ class ModelTurn:
         reply = await planned_reply(
             invocation, items, offer, response, self.label, usage=usage, failure=failure
         )
+        if self.instructions:
+            reply = replace(reply, instructions=self.instructions)
         keeps_usage = self.settings.preserve_raw_usage is True
         if not (found.refused or keeps_usage):
             return reply
@@ -509,6 +516,12 @@ async def instructions_of(invocation: Invocation) -> str | None:
     if not isinstance(text, str):
         raise mistake(f"{what} returned {type(text).__name__} instead of a string.")
     return text
+
+
+def _digest(instructions: str | None) -> str:
+    """Return the beginning of the digest of instructions; empty for none."""
+    written = (instructions or "").encode(errors="surrogatepass")
+    return sha256(written).hexdigest()[:DIGEST] if written else ""
 
 
 def _with_servers_away(instructions: str | None, offer: OfferedTools) -> str | None:

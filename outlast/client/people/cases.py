@@ -8,11 +8,12 @@ from typing import Any, cast
 from outlast.agents.approvals.policy_file import calendar_of_file
 from outlast.agents.calendars import Calendar
 from outlast.agents.checks import check_printable
-from outlast.agents.errors import UserError
+from outlast.agents.errors import RunClosed, UserError
 from outlast.client.people.actions import By, People, person_of
 from outlast.contract import names, records
 from outlast.edges.clock import ms_of, now, now_ms
 from outlast.loop.actions import CaseAction, CaseDeed, RatingRecord, fields_of
+from outlast.loop.problems import ENDED_UNRATED
 from outlast.views.mentions import mention_tag, mention_tags
 
 
@@ -148,15 +149,18 @@ class Cases(People):
             text: why, in their words.
 
         Raises:
-            UserError: the score is another number, the text is longer than 2,000 characters, or the
-                run has ended.
+            UserError: the score is another number, or the text is longer than 2,000 characters.
+            RunClosed: the conversation has ended.
         """
         try:
             record = RatingRecord(score=score, text=text)
         except ValueError as error:
             raise UserError(f"rate(): {error}.") from None
         name = f"rate-{secrets.token_hex(8)}"
-        await self._address.update(names.UPDATE_RATE, records.write(record), name)
+        try:
+            await self._address.update(names.UPDATE_RATE, records.write(record), name)
+        except RunClosed as error:
+            raise RunClosed(ENDED_UNRATED) from error
 
     async def _act(self, do: CaseDeed, by: By, **fields: Any) -> CaseReceipt:
         try:

@@ -375,13 +375,19 @@ class RunReader:
             RPCError: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
+        async for _ in self.read_newest(run):
+            pass
+        return self.state
+
+    async def read_newest(self, run: str | None = None) -> AsyncGenerator[Progress]:
+        """Yield every event of the newest execution, or of `run`; otherwise like `catch_up`."""
         history_ = await self._ask(self._handle(run).fetch_history)
         if run is None and self.first and not is_of(history_.events[0], self.first):
             run = await self._ask(partial(last_execution, self.client, self.run_id, self.first))
             history_ = await self._ask(self._handle(run).fetch_history)
-        for _ in await self._take(HistoryReader(self.client.data_converter), history_.events):
-            pass
-        return self.state
+        reader = HistoryReader(self.client.data_converter)
+        for progress in await self._take(reader, history_.events):
+            yield progress
 
     async def read_start(self, run: str | None = None) -> Start:
         """Return what the run started with. It is in the first record of each of its histories.

@@ -198,12 +198,14 @@ async def archived_runs(
 
 
 async def _keys(client: Client, criteria: RunFilter, query: str) -> AsyncGenerator[Key]:
-    terms = [criteria.on(client).query()]
+    wanted = criteria.on(client)
+    terms = [wanted.query()]
     if query.strip():
         terms.append(f"({query})")
     async with aclosing(executions(client, " AND ".join(terms))) as found:
         async for one in found:
-            yield one.execution.workflow_id, one.execution.run_id
+            if wanted.accepts(listed_run(one)):
+                yield one.execution.workflow_id, one.execution.run_id
 
 
 def _archive(client: Client, query: str) -> Archive:

@@ -130,7 +130,7 @@ class Recorder:
     def recording(self, execution_id: str = "") -> Recording:
         """Return what there is so far; `execution_id` is that of the run's newest execution."""
         state = self.state
-        settings = state.start.settings or {}
+        settings, rating = state.start.settings or {}, state.case.rating
         return Recording(
             run_id=state.run_id,
             execution_id=execution_id,
@@ -147,6 +147,7 @@ class Recorder:
                 settings={k: v for k, v in settings.items() if k not in LEFT_OUT} or None,
             ),
             entries=tuple(self.entries),
+            rating=None if rating is None else {"score": rating.score, "text": rating.text},
             hidden=state.redacted,
         )
 
@@ -352,6 +353,7 @@ def redacted(recording: Recording) -> Recording:
             settings=cast("JsonObject | None", redaction.json(start.settings)),
         ),
         entries=tuple(_redacted(one, redaction) for one in recording.entries),
+        rating=cast("JsonObject | None", redaction.json(recording.rating)),
     )
 
 

@@ -124,6 +124,7 @@ class Recording:
         redacted: values that policies redact are replaced by `[redacted]`.
         start: how it was started.
         entries: what happened, in order.
+        rating: what the customer thought of it, the score and the words; None without a rating.
         hidden: the values that the run's parent hides, for redacting; they are not written.
     """
 
@@ -135,6 +136,7 @@ class Recording:
     redacted: bool = False
     start: RecordedStart
     entries: tuple[Entry, ...]
+    rating: JsonObject | None = None
     hidden: tuple[Redacted, ...] = field(default=(), compare=False, repr=False)
 
     def record(self) -> JsonObject:
@@ -150,6 +152,8 @@ class Recording:
             "start": write(self.start),
             "entries": [write(one) for one in self.entries],
         }
+        if self.rating is not None:
+            body["rating"] = self.rating
         return head | body
 
     def to_json(self, *, indent: int | None = None) -> str:

@@ -24,7 +24,7 @@ from outlast.contract import names
 from outlast.edges.clock import now_ms
 from outlast.loop.values import JsonObject
 
-OURS: Final = frozenset({names.WORKFLOW, names.WORKFLOW_SCHEDULED})
+OURS: Final = frozenset({names.WORKFLOW, names.WORKFLOW_SCHEDULED, names.WORKFLOW_QUALITY})
 """The types of workflows that schedules of outlast start."""
 
 ScheduleStatus: TypeAlias = Literal["active", "paused", "done"]

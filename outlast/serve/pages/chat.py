@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -25,6 +25,7 @@ from starlette.routing import BaseRoute
 
 from outlast.agents.errors import IdentityRefused, RunNotFound, UserError
 from outlast.agents.logs import get_logger
+from outlast.contract.ratings import SCORES, rated_as
 from outlast.deliveries.problems import Problem, Refused
 from outlast.serve import uploads
 from outlast.serve.access import Customer, Staff, Target, is_scoped, may
@@ -36,6 +37,7 @@ from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.conversation_cookie import set_token
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import (
+    form_of,
     fragment,
     html_part,
     link,
@@ -55,10 +57,11 @@ from outlast.serve.pages.parts import (
     wanted_key,
 )
 from outlast.serve.problems import problem_of
+from outlast.serve.ratings import take_rating
 from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.customer import CustomerMessage, CustomerView
-from outlast.views.records import JsonObject
+from outlast.views.records import LONGEST_RATING, JsonObject
 
 logger: Final = get_logger(__name__)
 
@@ -90,6 +93,9 @@ _WORDS: Final[Mapping[str, str]] = {
 _OWN_CODES: Final = frozenset(
     {
         "message_invalid",
+        "not_rated",
+        "rated_too_often",
+        "rating_invalid",
         "agent_not_found",
         "file_empty",
         "file_kind",
@@ -224,6 +230,20 @@ async def _chat_page(
         follows=None if view is None else view.follows,
         team=await _team_links(asked),
         attachments=partial(_attachments, asked),
+        rating=Markup(_rating(asked, view)) if view else "",  # noqa: S704  a template made it
+    )
+
+
+def _rating(asked: DeskRequest, view: CustomerView) -> str:
+    """Return the buttons by which the customer says what they think; empty if nobody asks them."""
+    return fragment(
+        asked,
+        "chat_rating.html",
+        view=view,
+        rated=rated_as(None if view.rating is None else view.rating.score),
+        # Their own words, which they send again: escaped for HTML, and not changed.
+        own_words=Markup(escape(view.rating.text if view.rating else "")),  # noqa: S704
+        longest_rating=LONGEST_RATING,
     )
 
 
@@ -320,7 +340,8 @@ def _stream(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
         return fragment(asked, "chat_status.html", view=view)
 
     first = wanted_key(asked.http.query_params, "first")
-    return chat_events(asked.desk, asked.run_id, PageContent(message, status, first))
+    content = PageContent(message, status, partial(_rating, asked), first)
+    return chat_events(asked.desk, asked.run_id, content)
 
 
 # --- Writing ------------------------------------------------------------------------------------------
@@ -401,6 +422,32 @@ async def _content(text: str, files: list[UploadFile]) -> str | list[JsonObject]
 # --- Problems -----------------------------------------------------------------------------------------
 
 
+async def _rate(asked: DeskRequest) -> Response:
+    """Take what the customer thinks: a button, or a word, each without changing the other."""
+    form = await form_of(asked)
+    try:
+        known = (await asked.handle.state()).case.rating
+        said = with_line_ends(form.exact("text", known.text if known else ""))
+        score = {**SCORES, "": known and known.score}.get(form.exact("rated"))
+        await take_rating(asked, *_checked(score, said))
+    except Refused as error:
+        if _is_script(asked.http):
+            raise
+        return await _chat_page(asked, _for_customers(problem_of(error)))
+    if _is_script(asked.http):
+        return Response(None, 204)
+    return see_other(asked, "chat", "c", asked.run_id)
+
+
+def _checked(score: int | None, said: str) -> tuple[int, str]:
+    if score is None:
+        raise Refused(400, "rating_invalid", "Choose Good or Bad.")
+    if len(said) > LONGEST_RATING:
+        message = f"This is too long. Write up to {LONGEST_RATING:,} characters."
+        raise Refused(413, "rating_invalid", message)
+    return score, said
+
+
 def _is_script(request: Request) -> bool:
     return request.headers.get("X-Chat") == "1" or "text/event-stream" in request.headers.get(
         "Accept", ""
@@ -440,6 +487,14 @@ ROUTES: Final[list[BaseRoute]] = [
         "/chat/c/{run_id}",
         _send,
         action="send_message",
+        methods=["POST"],
+        show=show_chat,
+        takes_cookie=True,
+    ),
+    route(
+        "/chat/c/{run_id}/rating",
+        _rate,
+        action="rate",
         methods=["POST"],
         show=show_chat,
         takes_cookie=True,

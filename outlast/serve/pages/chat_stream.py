@@ -35,15 +35,18 @@ class PageContent:
     Attributes:
         message: returns a message as HTML.
         status: returns the state of the conversation as HTML.
+        rating: returns the buttons for a rating as HTML.
         first: the key of the first message that the page keeps up to date; None for as many as
             it shows.
     """
 
     message: Callable[[CustomerMessage, bool], str]
     status: Callable[[CustomerView], str]
+    rating: Callable[[CustomerView], str]
     first: int | None = None
     _messages: dict[str, str] = field(default_factory=dict[str, str])
     _status: str | None = None
+    _rating: str | None = None
     _text: str | None = None
 
     def changes(self, view: CustomerView, text: str) -> ServerSentEvent | None:
@@ -60,9 +63,9 @@ class PageContent:
             ("u-" if is_unread else "") + one.id: self.message(one, is_unread)
             for one, is_unread in listed
         }
-        status = self.status(view)
+        status, rating = self.status(view), self.rating(view)
         is_same = list(messages) == list(self._messages) and messages == self._messages
-        if is_same and status == self._status:
+        if is_same and (status, rating) == (self._status, self._rating):
             return self.more_text(text)
         content: dict[str, Any] = {
             "order": list(messages),
@@ -72,8 +75,11 @@ class PageContent:
             "status": status,
             "ended": view.has_ended,
         }
+        if rating != self._rating:
+            content["rating"] = rating
         if text != self._text:
             content["text"] = text
+        self._rating = rating
         self._messages, self._status, self._text = messages, status, text
         return ServerSentEvent(json.dumps(content), CHAT)
 

@@ -81,7 +81,7 @@ class Wanted(RunsQuery):
 
 _NAMES: Final = (
     *("view", "status", "agent", "starts", "waiting", "nested", "tenant", "customer", "assignee"),
-    *("team", "tag", "attention", "group", "risk", "due", "case_due"),
+    *("team", "tag", "rated", "attention", "group", "risk", "due", "case_due"),
 )
 """The parameters of an address, in their order."""
 

@@ -325,7 +325,7 @@ async def test_what_fails_on_the_worker_that_was_waited_for_is_tried_by_the_next
 
 def test_one_activity_without_a_name_carries_out_every_effect() -> None:
     defined = [getattr(one, "__temporal_activity_definition") for one in activities().all]
-    others = ["refuse_effect", "free_nested_id", "send_scheduled_message"]
+    others = ["refuse_effect", "free_nested_id", "check_quality", "send_scheduled_message"]
     assert [one.name for one in defined] == [None, *others]
 
 

@@ -15,6 +15,7 @@ from outlast.cli.exit_codes import MEANINGS, ExitCode, epilog, exit_code_of
 from outlast.contract import names
 
 TALKS_TO_A_SERVER = {
+    "evals collect",
     "evals dataset",
     "export",
     "record",
@@ -22,6 +23,9 @@ TALKS_TO_A_SERVER = {
     "serve",
     "monitor",
     "archive run",
+    "figures",
+    "quality create",
+    "quality scores",
     "search find",
     "search rebuild",
     "search run",
@@ -47,7 +51,7 @@ TALKS_TO_A_SERVER = {
     "take-back",
     *(
         f"case {verb}"
-        for verb in ("assign", "tag", "link", "resolve", "reopen", "snooze", "comment")
+        for verb in ("assign", "tag", "link", "resolve", "reopen", "snooze", "comment", "rate")
     ),
     "run",
     "send",

@@ -104,3 +104,23 @@ async def test_conversations_are_found_by_whose_they_are(
     assert f"bob of team {run_id}" in " ".join(table.stdout.split())
     for none in (("--assignee", "eve"), ("--tag", "x"), ("--attention",)):
         assert json.loads((await cli("list", *by_team[:2], *none, "--json")).stdout) == []
+
+
+async def test_a_customer_s_rating_is_given_by_word_or_number_until_the_end(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    handle = await conversation(client, open_desk, run_id)
+    assert (await cli("case", "rate", run_id, "bad", "Slow\x1b[2K")).stdout == "Rated 1 of 5.\n"
+    done = await cli("case", "rate", run_id, "4", "--json")
+    assert json.loads(done.stdout) == {"run_id": run_id, "score": 4, "text": ""}
+    rating = (await handle.state()).case.rating
+    assert rating is not None
+    assert rating.score == 4
+    for wrong in ("great", "-1", "6", "4.5"):
+        refused = await cli("case", "rate", run_id, "--", wrong)
+        assert refused.exit_code == 2, wrong
+    listed = await cli("list", "--rated", "fine")
+    assert listed.exit_code == 2
+    await handle.cancel()
+    closed = await cli("case", "rate", run_id, "good")
+    assert "The conversation has ended. It is rated while it is open." in closed.stderr

@@ -54,7 +54,15 @@ ELSEWHERE: Final = {
     # What a command prints of others is told in a test of its own, or it prints nothing of them.
     *("approve", "reject", "hold", "say", "release", "run", "send", "retry", "finish", "cancel"),
     *("set-aside", "take-back", "fork", "record", "replay", "demo", "init", "doctor", "dev"),
-    *("worker", "serve", "evals dataset", "evals run", "policy check", "policy apply"),
+    *(
+        "worker",
+        "serve",
+        "evals collect",
+        "evals dataset",
+        "evals run",
+        "policy check",
+        "policy apply",
+    ),
     *("policy try", "identity new", "identity show", "keys add", "keys list", "keys rotate"),
     *("keys revoke", "schedule create", "schedule list", "schedule show", "schedule pause"),
     *("schedule resume", "schedule trigger", "schedule delete", "archive status"),
@@ -63,7 +71,8 @@ ELSEWHERE: Final = {
     *("inbox reject-all", "inbox claim", "inbox unclaim", "monitor", "archive run"),
     *("archive compare", "team show", "team on", "team off", "team rule"),
     *("case assign", "case tag", "case link", "case resolve", "case reopen", "case snooze"),
-    "case comment",
+    *("case comment", "case rate"),
+    *("figures", "quality create", "quality scores"),
     *("search find", "search rebuild", "search run", "search status"),
 }
 

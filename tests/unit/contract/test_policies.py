@@ -213,6 +213,7 @@ def test_the_default_policies_are_those_of_the_reference() -> None:
         "CANCEL_RESPONSE": (30_000, 5, ExecutionOptions().maximum_interval_ms, False),
         "COMPACT": (600_000, 3, 60_000, False),
         "SCHEDULED": (15_000, 0, 60_000, False),
+        "QUALITY": (300_000, 5, 300_000, False),
         "LINE": (86_400_000, 1, 30_000, False),
     }
 

@@ -296,3 +296,18 @@ def test_two_calls_of_one_id_that_are_dropped_at_once_are_two_stages() -> None:
     dropped = [one for one in play.changes if one.stage.kind == "refused_call"]
     assert len(dropped) == 4
     assert len({one.stage.identity for one in dropped}) == 2
+
+
+def test_a_rating_belongs_to_the_newest_question_and_is_over_at_once() -> None:
+    play = Play(keep_open=True)
+    play.prepared()
+    play.replies(said("Hello."))
+    play.hears("m2", "Again")
+    play.replies(said("Hello again."))
+    play.rates(2, "Slow.")
+    play.rates(2, "Slow.")
+    found = [one for one in play.changes if one.stage.kind == "rating"]
+    assert [type(one) for one in found] == [StageBegun, StageEnded]
+    stage = found[0].stage
+    assert (stage.question, stage.name, stage.arguments) == (1, "2", "Slow.")
+    assert play.stages == ()

@@ -20,12 +20,17 @@ from outlast import (
 )
 from outlast.activities.tracing import traced
 from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.registry import Registry
 from outlast.contract.effects import EffectRequest
+from outlast.contract.stages import Stage, StageBegun, StageEnded
 from outlast.loop.approvals import ApprovalTerms
 from outlast.loop.calls import RequiredApproval, ToolResult
 from outlast.loop.effects import RunTool
+from outlast.loop.start import Start
+from outlast.loop.state import LoopState
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, run_in_memory
+from outlast.tracing.stage_spans import StageSpans
 from tests.hostile_text import assert_visible
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import message, response
@@ -338,3 +343,28 @@ def test_a_sampler_that_there_is_not_is_said(
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", argument)
     with pytest.raises(UserError, match="OTEL_TRACES_SAMPLER"):
         Exported()
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_a_rating_is_an_evaluation_and_its_words_are_content(*, content: bool) -> None:
+    stage = Stage(
+        kind="rating", question=0, agent="A", name="2", arguments=f"Not {CARD}", request="7"
+    )
+    state = LoopState(run_id="support-42", start=Start(started_at_ms=1_000))
+
+    def redact(_: str, text: str) -> str:
+        return text.replace(CARD, "X")
+
+    with exporting(include_content=content, redact=redact) as found:
+        StageSpans(Registry([Agent(name="A")]))(
+            state, (StageBegun(stage=stage), StageEnded(stage=stage, at_ms=0))
+        )
+        span = found.one("gen_ai.evaluation.result")
+    said = {
+        name.removeprefix("gen_ai.evaluation."): value
+        for name, value in attributes(span).items()
+        if name.startswith("gen_ai.evaluation.")
+    }
+    words = {"explanation": "Not X"} if content else {}
+    assert said == {"name": "customer rating", "score.value": 2, "score.label": "bad", **words}
+    assert span.start_time == span.end_time

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,8 @@ from outlast.search import index as index_module
 from outlast.search.documents import Document, Part
 from outlast.search.index import LEASE_MS, IndexStatus, Position
 from outlast.search.letters import terms_of
+from outlast.search.occurrences import Occurrence
+from outlast.search.scores import Score
 from outlast.temporal.visibility.scopes import EVERYTHING, RunScope, Scopes
 from tests.unit.search.documents import SPACE, document
 
@@ -412,3 +415,63 @@ def test_the_position_is_kept_with_the_documents(index: SearchIndex) -> None:
     index.check()
     index.create()
     assert index.status(SPACE) is None
+
+
+# --- What figures count, and scores ------------------------------------------------------------------
+
+
+def counted(
+    index: SearchIndex, scopes: Scopes = EVERYTHING, **options: Any
+) -> list[tuple[str, int]]:
+    """Return the kinds and values of what an index has counted."""
+    found = index.occurrences(SPACE, scopes, options.pop("between", (0, 99)), **options)
+    return [(one.kind, one.value) for one in found]
+
+
+def score(execution_id: str = "c1", **fields: Any) -> Score:
+    known: dict[str, Any] = {
+        "check": "po\0lite", "run_id": "run-c1", "agent": "A", "instructions": "", "score": 0, "at_ms": 5
+    }  # fmt: skip
+    return Score(execution_id=execution_id, **{**known, **fields})
+
+
+def test_occurrences_are_those_of_a_time_a_team_and_the_scopes(index: SearchIndex) -> None:
+    mine = (
+        Occurrence("takeover", 10, "10", team="b\0illing' OR 1=1"),
+        Occurrence("decision", 20, "a1", 7_000),
+    )
+    index.put(SPACE, document("c1", tenant="acme", occurrences=mine))
+    index.put(
+        SPACE, document("c2", tenant="globex", occurrences=(Occurrence("rating", 15, value=2),))
+    )
+    index.put("default 2222", document("c3", occurrences=mine))
+    assert counted(index) == [("takeover", 0), ("rating", 2), ("decision", 7_000)]
+    assert counted(index, between=(10, 20)) == [("takeover", 0), ("rating", 2)]
+    assert counted(index, ACME) == [("takeover", 0), ("decision", 7_000)]
+    assert counted(index, team="b\0illing' OR 1=1") == [("takeover", 0)]
+    assert counted(index, team="billing") == []
+    # What is fed again replaces, and adds nothing.
+    newer = (Occurrence("decision", 20, "a1", 7_000), Occurrence("rating", 30, value=5))
+    for _ in range(2):
+        index.put(SPACE, document("c1", tenant="acme", events=11, occurrences=newer))
+        assert counted(index, ACME) == [("takeover", 0), ("decision", 7_000), ("rating", 5)]
+    index.forget(["c1"])
+    index.put(SPACE, document("c1", tenant="acme", events=12, occurrences=newer))
+    assert counted(index, ACME) == []
+
+
+def test_scores_are_those_of_conversations_that_are_there_each_once(index: SearchIndex) -> None:
+    index.put(SPACE, document("c1", tenant="acme"))
+    index.put(SPACE, document("c2", tenant="globex"))
+    for _ in range(2):
+        index.put_scores(SPACE, [score(), score("c2", at_ms=6), score("unknown")])
+    assert index.scores(SPACE, EVERYTHING, 0) == [score(), score("c2", at_ms=6)]
+    assert index.scores(SPACE, EVERYTHING, 6) == [score("c2", at_ms=6)]
+    assert index.scores(SPACE, ACME, 0) == [score()]
+    assert index.scores("default 2222", EVERYTHING, 0) == []
+    index.put_scores(SPACE, [score(score=1)])
+    assert index.scores(SPACE, ACME, 0) == [score(score=1)]
+    index.forget(["c1"])
+    index.put_scores(SPACE, [score()])
+    index.put(SPACE, document("c1", tenant="acme"))
+    assert index.scores(SPACE, ACME, 0) == []

@@ -48,6 +48,7 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "read_messages": EVERYBODY,
     "send_message": ("operator",),
     "withdraw_message": ("operator",),
+    "rate": ("operator",),
     "decide": ("decider",),
     "claim": ("decider",),
     "extend_budget": ("decider", "operator"),
@@ -63,7 +64,7 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "change_team": ("operator",),
     **dict.fromkeys(CASE_DEEDS, ("operator",)),
 }
-OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message"}
+OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message", "rate"}
 OF_PROGRAMS = {*OF_CUSTOMERS, "mint_token", "view_run", "cancel", "finish_wait"}
 ANN = Person(subject="ann", groups=("billing",), method="token")
 CUSTOMER = Customer("support-42", expires_at_ms=2_000_000_000_000)

@@ -747,7 +747,9 @@ async def test_earlier_messages_are_for_the_customer_of_the_conversation_alone(d
 
 def test_a_message_that_has_not_changed_is_not_sent_again() -> None:
     page = PageContent(
-        lambda one, is_unread: f"{one.text}{is_unread}", lambda view: str(view.works)
+        lambda one, is_unread: f"{one.text}{is_unread}",
+        lambda view: str(view.works),
+        lambda _: "",
     )
     first, second = customer_view(answered("A")), customer_view(answered("A", "B"))
     begun = page.changes(first, "")
@@ -811,7 +813,7 @@ async def test_a_mark_comes_and_goes_while_the_page_is_open(desk: Place) -> None
     state = replace(answered("Hi."), run_id="mine")
     desk.play(state)
     desk.source.put(streamed(state, 0))
-    content = PageContent(lambda one, _: f"{one.id}: {one.left_out}", lambda _: "")
+    content = PageContent(lambda one, _: f"{one.id}: {one.left_out}", lambda _: "", lambda _: "")
     events = chat_events(desk.app.state.desk, "mine", content)
     async with asyncio.timeout(5), aclosing(events):
 

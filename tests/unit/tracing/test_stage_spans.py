@@ -15,7 +15,7 @@ from outlast.loop.values import Failure, JsonObject, Usage
 from outlast.testing import SpanCollector
 from outlast.tracing.current import Trace
 from outlast.tracing.effect_spans import effect_span_id, handoff_span_id
-from outlast.tracing.kinds import TurnSpanData, WaitSpanData
+from outlast.tracing.kinds import RatingSpanData, TurnSpanData, WaitSpanData
 from outlast.tracing.stage_spans import StageSpans
 
 SPANS = StageSpans(Registry([Agent(name="A", handoffs=[Agent(name="B")])]))
@@ -171,3 +171,18 @@ def test_a_wait_for_people_has_a_span(collected: SpanCollector) -> None:
     exported = span.span_data.export()
     assert (exported["type"], exported["data"]["outcome"]) == ("custom", "approved")
     assert (span.started_at or "").startswith("1970-01-01T00:00:02")
+
+
+@pytest.mark.parametrize("sensitive", [True, False])
+def test_a_rating_has_a_span_below_its_question(
+    collected: SpanCollector, *, sensitive: bool
+) -> None:
+    rating = replace(TURN, kind="rating", name="2", arguments="Slow.", request="7")
+    settings: JsonObject = {"trace_include_sensitive_data": sensitive}
+    tell(*begun(QUESTION), settings=settings)
+    tell(StageBegun(stage=rating), StageEnded(stage=rating, at_ms=2_000), settings=settings)
+    (span,) = collected.spans("rating")
+    assert span.span_data == RatingSpanData(2, "Slow." if sensitive else None)
+    assert span.span_data.export()["name"] == "rating"
+    (task,) = collected.open_spans
+    assert span.parent_id == task.span_id

@@ -26,7 +26,7 @@ from outlast.worker.plugin import OutlastPlugin, _model_patience
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
-from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.scheduled_message import QualityCheck, ScheduledMessage
 from outlast.workflows.team import Team
 from tests.mcp_servers import Shelf
 
@@ -53,11 +53,19 @@ def test_it_knows_the_agents_and_what_they_hand_over_to() -> None:
 
 def test_it_brings_the_workflow_and_the_activities() -> None:
     plugin: Any = OutlastPlugin([A])
-    assert plugin.workflows == [AgentRun, PeopleNotices, ScheduledMessage, Errand, Team]
+    assert plugin.workflows == [
+        AgentRun,
+        PeopleNotices,
+        ScheduledMessage,
+        Errand,
+        Team,
+        QualityCheck,
+    ]
     assert [one.__name__ for one in plugin.activities] == [
         "run_effect",  # all effects
         "refuse_effect",  # what no worker knows
         "free_nested_id",
+        "check_quality",
         "send_scheduled_message",
     ]
 

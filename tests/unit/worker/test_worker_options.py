@@ -17,7 +17,7 @@ from outlast.worker.worker_options import DEFAULTS, GRACE, THREADS_OF_SDK
 from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.errand import Errand
 from outlast.workflows.people_notices import PeopleNotices
-from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.scheduled_message import QualityCheck, ScheduledMessage
 from outlast.workflows.team import Team
 
 TEMPORALS: dict[str, Any] = {
@@ -116,7 +116,15 @@ def test_other_workflows_and_activities_of_the_worker_stay() -> None:
     def other() -> None: ...
 
     options = configured(workflows=[object], activities=[other], build_id="mine")
-    assert options["workflows"] == [object, AgentRun, PeopleNotices, ScheduledMessage, Errand, Team]
+    assert options["workflows"] == [
+        object,
+        AgentRun,
+        PeopleNotices,
+        ScheduledMessage,
+        Errand,
+        Team,
+        QualityCheck,
+    ]
     assert options["activities"][0] is other
     assert options["build_id"] == "mine"
 

@@ -130,6 +130,7 @@
       showMessages(view.order, view.html);
       if (view.text !== undefined) showText(view.text);
       status.innerHTML = view.status;
+      if (view.rating !== undefined) showRating(view.rating);
       const isLive = !status.querySelector("[data-not-live]");
       showConnection(isLive ? "Live" : "Not live", !isLive);
       form.hidden = view.ended;
@@ -231,6 +232,34 @@
       sending = false;
       form.classList.remove("is-sending");
       text.focus();
+    }
+  });
+
+  // --- What the customer thinks ----------------------------------------------------------------------
+
+  const rating = get("rating");
+  let rated = rating.innerHTML.trim();
+
+  // Only another rating replaces the buttons, so that a word in progress stays.
+  function showRating(html) {
+    if (html.trim() === rated) return;
+    const focused = [...rating.querySelectorAll("button, input")].indexOf(document.activeElement);
+    rating.innerHTML = html;
+    rated = html.trim();
+    rating.querySelectorAll("button, input")[focused]?.focus();
+  }
+
+  rating.addEventListener("submit", async (event) => {
+    if (!chat.dataset.events) return;
+    event.preventDefault();
+    refuse("");
+    const body = new URLSearchParams(new FormData(event.target, event.submitter));
+    try {
+      const answer = await fetch(event.target.action, { method: "POST", body, headers: { "X-Chat": "1" } });
+      const content = answer.ok ? null : await answer.json().catch(() => null);
+      if (!answer.ok) refuse(content?.error?.message || "This did not work. Try it again.");
+    } catch {
+      refuse("There is no connection. Try it again.");
     }
   });
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, cast
 
 import pytest
@@ -109,6 +110,7 @@ async def test_a_plain_agent_asks_with_its_instructions_and_the_conversation() -
         items=tuple(say("Hello")),
         usage=Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15),
         response_id="resp_1",
+        instructions=sha256(b"Be kind.").hexdigest()[:12],
     )
 
 
