@@ -207,9 +207,12 @@ class Timeline:
     Attributes:
         steps: the steps so far, in the order in which they began. The list is changed in place:
             steps are replaced when they go on, and never removed.
+        times: when items of the transcript were recorded, by their places, in milliseconds since the
+            epoch; those from before the events that were read are not there.
     """
 
     steps: list[Step] = field(default_factory=list[Step])
+    times: dict[int, int] = field(default_factory=dict[int, int])
     _state: LoopState = field(default_factory=LoopState)
     _effects: dict[int, int] = field(default_factory=dict[int, int])
     _calls: dict[str, tuple[int, int | None]] = field(
@@ -397,6 +400,8 @@ class Timeline:
         match change:
             case ItemsRecorded(start=start, items=items):
                 self._take_items(start, items, at_ms)
+                if event is not None:
+                    self.times |= dict.fromkeys(range(start, start + len(items)), at_ms)
             case AgentChanged():
                 self._take_agent(change, event, at_ms)
             case RequestUpdated(request=request):

@@ -32,9 +32,11 @@ from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import TeamLogin, ThisMachine
+from outlast.serve.look import Look
 from outlast.serve.pages import (
     agents,
     chat,
+    chat_look,
     conversation,
     conversations,
     inbox,
@@ -66,6 +68,7 @@ _ROOMS: Final = (
     conversation,
     search,
     agents,
+    chat_look,
     chat,
     ag_ui,
     vercel,
@@ -113,6 +116,7 @@ class DeskOptions(TypedDict, total=False):
             is set.
         limits: the bounds of live streams.
         search_index: the index of search, or its place: a file, or an address of PostgreSQL.
+        look: the look of the customers' page, and the sites that may embed it.
     """
 
     agents: Sequence[Agent[Any]]
@@ -128,6 +132,7 @@ class DeskOptions(TypedDict, total=False):
     webhooks: Webhooks | None
     limits: FeedLimits | None
     search_index: SearchIndex | Path | str | None
+    look: Look
 
 
 def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
@@ -198,6 +203,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         url=url,
         origins=frozenset(options.get("origins", ())),
         temporal_ui=options.get("temporal_ui", "").rstrip("/"),
+        look=options.get("look") or Look(),
         search=index if isinstance(index, SearchIndex | None) else open_index(index),
     )
 
@@ -233,6 +239,8 @@ class _SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if "frame-ancestors http" in headers["Content-Security-Policy"]:
+                    del headers["X-Frame-Options"]  # it has no lists of sites
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -449,6 +449,11 @@ class FeedReader:
         return self._run.timeline.steps
 
     @property
+    def times(self) -> Mapping[int, int]:
+        """When items of the transcript were recorded, by their places, as far as it is known."""
+        return self._run.timeline.times
+
+    @property
     def recorded(self) -> int:
         """The number of events that were read here; text after all of them is of a call under way."""
         return len(self._run.log)

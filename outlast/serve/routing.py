@@ -51,6 +51,7 @@ from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import cookies_to_set
+from outlast.serve.look import Look
 from outlast.serve.problems import problem_of
 from outlast.serve.sse import EventStream, Streams
 from outlast.serve.tokens import ConversationTokens, bearer_of
@@ -114,6 +115,7 @@ class Desk:
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
         search: the index of search, which the desk only reads; None for none.
+        look: the look of the customers' page.
     """
 
     client: Client
@@ -132,6 +134,7 @@ class Desk:
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
     search: SearchIndex | None = None
+    look: Look = field(default_factory=Look)
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""

@@ -6,7 +6,7 @@ page can forget either.
 
 import hashlib
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -39,6 +39,7 @@ STATIC_FILES: Final = (
     "chat.css",
     "chat.js",
     "chat_open.js",
+    "chat_frame.js",
     "desk.css",
     "desk.js",
     "icon.svg",
@@ -47,7 +48,7 @@ STATIC_FILES: Final = (
 )
 """The files that pages load. htmx and its extension are vendored, under the license beside them."""
 
-_PAGE_HEADERS: Final = {
+PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",  # what was shown to one person stays theirs
     "Vary": "Cookie, HX-Request",
     # With `no-referrer`, browsers send `Origin: null` with forms, and every change is refused.
@@ -124,7 +125,7 @@ def page(
         .get_template(template)
         .render(shared | {"asked": asked, "title": title} | values)
     )
-    return HTMLResponse(text, status, {**_PAGE_HEADERS, **(headers or {})})
+    return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
 
 
 def fragment(asked: DeskRequest, template: str, **values: Any) -> str:
@@ -144,7 +145,7 @@ def version_of(*values: object) -> str:
 
 def html_part(text: str, status: int = 200) -> Response:
     """Return a piece of a page as a response of its own."""
-    return HTMLResponse(text, status, _PAGE_HEADERS)
+    return HTMLResponse(text, status, PAGE_HEADERS)
 
 
 def see_other(asked: DeskRequest, *parts: str, **query: str | None) -> Response:
@@ -164,12 +165,20 @@ def show_page(request: Request, problem: Problem) -> Response:
     return problem_page(request, problem, "problem.html", "Not possible")
 
 
-def problem_page(request: Request, problem: Problem, template: str, title: str) -> Response:
+def problem_page(
+    request: Request,
+    problem: Problem,
+    template: str,
+    title: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     """Return a problem as a page of a template, which has it as `problem`."""
     desk: Desk = request.app.state.desk
     values = _shared(request, desk, None) | {"title": title, "problem": problem}
     text = _environment().get_template(template).render(values)
-    return HTMLResponse(text, problem.status, {**problem.headers, **_PAGE_HEADERS})
+    return HTMLResponse(
+        text, problem.status, {**problem.headers, **PAGE_HEADERS, **(headers or {})}
+    )
 
 
 def _to_login(request: Request, path: str) -> Response:
@@ -202,6 +211,8 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
         "logout": None if logout is None else _root(request) + logout,
         "has_search": desk.search is not None,
+        "look": desk.look,
+        "words": desk.look.texts,
         "here": request.url.path.removeprefix(_root(request)),
         "query": request.query_params,
         "views": partial(_views, request, desk, caller),
