@@ -33,7 +33,7 @@ from outlast.serve.content import file_answer, file_of
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.look import WORDS, Look
 from outlast.serve.messages import accept_message, startable_agent, stream_deadline
-from outlast.serve.pages.chat_look import chat_headers
+from outlast.serve.pages.chat_look import begin_as_guest, chat_headers
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import ChatView, view_of
 from outlast.serve.pages.conversation_cookie import is_framed, set_token
@@ -428,6 +428,14 @@ ROUTES: Final[list[BaseRoute]] = [
     route("/chat", _list_agents, action="start_run", show=show_page, soon=True),
     route("/chat/open", _show_door, action=None, show=show_chat, soon=True),
     route("/chat/open", _open, action=None, methods=["POST"], show=show_chat, takes_cookie=True),
+    route(
+        "/chat/guest",
+        begin_as_guest,
+        action=None,
+        methods=["POST"],
+        show=show_chat,
+        takes_cookie=True,
+    ),
     route("/chat/{agent}", _begin, action="start_run", show=show_page, soon=True),
     route(
         "/chat/c/{run_id}",

@@ -22,7 +22,7 @@ from outlast.deliveries.problems import Refused
 from outlast.serve.access import Customer
 from outlast.serve.look import Look
 from outlast.serve.pages.conversation_cookie import set_token
-from outlast.serve.pages.page import PAGE_HEADERS, link, see_other, show_page
+from outlast.serve.pages.page import PAGE_HEADERS, link, see_other
 from outlast.serve.routing import DeskRequest, own_origin, route
 from outlast.serve.tokens import ConversationTokens, TokenRefused
 
@@ -94,7 +94,7 @@ async def _embed(asked: DeskRequest) -> Response:
 # --- Guests --------------------------------------------------------------------------------------
 
 
-async def _begin_as_guest(asked: DeskRequest) -> Response:
+async def begin_as_guest(asked: DeskRequest) -> Response:
     """Let somebody in without a token: into the conversation that they had here, or a new one."""
     tokens = asked.desk.tokens
     if not asked.desk.look.guests or tokens is None:
@@ -122,12 +122,4 @@ ROUTES: Final[list[BaseRoute]] = [
     route("/chat/embed.js", _embed, action=None),
     route("/chat/look/colors.css", _colors, action=None),
     route("/chat/look/logo", _logo, action=None),
-    route(
-        "/chat/guest",
-        _begin_as_guest,
-        action=None,
-        methods=["POST"],
-        show=show_page,
-        takes_cookie=True,
-    ),
 ]

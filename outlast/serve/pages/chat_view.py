@@ -47,10 +47,10 @@ async def view_of(
     seen["messages"] = tuple(
         replace(one, at_ms=(times or {}).get(message_key(one.id))) for one in view.messages
     )
-    return ChatView(**seen, status=_status(present, view, works=seen["works"]))
+    return ChatView(**seen, status=status_of(present, view, works=seen["works"]))
 
 
-def _status(state: RunSnapshot, view: CustomerView, *, works: bool) -> str:
+def status_of(state: RunSnapshot, view: CustomerView, *, works: bool) -> str:
     """Return what a conversation waits for, where no policy has words for it."""
     if view.has_ended:
         return "ended"
