@@ -30,6 +30,7 @@ from outlast.search import SearchIndex, open_index
 from outlast.serve import api, openapi
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
+from outlast.serve.health_feed import HealthFeed
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import TeamLogin, ThisMachine
 from outlast.serve.look import Look
@@ -43,6 +44,7 @@ from outlast.serve.pages import (
     page,
     request,
     search,
+    system,
 )
 from outlast.serve.pages.page import show_page
 from outlast.serve.problems import problem_of
@@ -67,6 +69,7 @@ _ROOMS: Final = (
     conversations,
     conversation,
     search,
+    system,
     agents,
     chat_look,
     chat,
@@ -204,6 +207,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         origins=frozenset(options.get("origins", ())),
         temporal_ui=options.get("temporal_ui", "").rstrip("/"),
         look=options.get("look") or Look(),
+        health=HealthFeed(options.get("task_queue")),
         search=index if isinstance(index, SearchIndex | None) else open_index(index),
     )
 

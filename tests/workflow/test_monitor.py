@@ -36,11 +36,13 @@ from outlast.dev import EmbeddedServer
 from outlast.encryption import EncryptionCodec
 from outlast.loop.approvals import Person
 from outlast.monitor import gauges, reading
+from outlast.monitor.health import health_of, reported_health
 from outlast.monitor.process import MonitorProcess
 from outlast.monitor.reading import NamespaceReader
 from outlast.otel import OpenTelemetryProcessor
 from outlast.otel.page import PageReader
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected
+from outlast.serve.health_feed import HealthFeed
 from outlast.testing import ScriptedModel, call
 from outlast.tracing.receivers import REGISTRATION
 from outlast.views.run import loop_state
@@ -472,6 +474,37 @@ async def test_a_killed_monitor_is_replaced_within_40_seconds(client: Client) ->
                 each.process.kill()
     monitor = client.get_workflow_handle(names.MONITOR_QUEUE)
     assert len([event async for event in monitor.fetch_history_events()]) < 10
+
+
+# --- What desks read ---------------------------------------------------------------------------------
+
+
+async def test_a_desk_reads_what_the_monitor_counts_and_else_counts_itself(client: Client) -> None:
+    """With a failing model and a worker with a version, both say the same; without any, so do both."""
+    agent, feed = clerk(), HealthFeed(QUEUE)
+    assert await reported_health(client) is None
+    [quiet] = await feed.look(client)
+    assert [(one.name, one.workers) for one in quiet.queues] == [(QUEUE, 0)]
+    config = WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name="desk", build_id="1"),
+        use_worker_versioning=False,
+    )
+    async with worker(client, agent, ScriptedModel(always=_away), deployment_config=config):
+        async with watched(client):
+            await start(client, agent)
+            async with asyncio.timeout(60):
+                while (told := await reported_health(client)) is None or not told.model_errors:  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            assert (await feed.look(client))[0] == await reported_health(client)
+        await start(client, agent, "support-43")
+        reader = NamespaceReader(client)
+        async with asyncio.timeout(30):
+            while not (counted := health_of(await reader.count())).model_errors:
+                pass  # each count asks the server
+    for found in (told, counted):
+        [queue] = found.queues
+        assert (queue.name, queue.workers, dict(queue.versions)) == (QUEUE, 1, {"desk:1": 1})
+        assert (found.kept, found.overdue, found.answers) == (0, 0, True)
 
 
 # --- Only what is its ----------------------------------------------------------------------------

@@ -211,6 +211,7 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
         "logout": None if logout is None else _root(request) + logout,
         "has_search": desk.search is not None,
+        "sees_all": isinstance(caller, Staff) and not caller.scopes and caller.bound is None,
         "look": desk.look,
         "words": desk.look.texts,
         "here": request.url.path.removeprefix(_root(request)),
