@@ -229,6 +229,8 @@ Action: TypeAlias = Literal[
     "cancel",
     "retry",
     "finish_wait",
+    "read_audit",
+    "change_schedule",
     CaseDeed,
 ]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
@@ -283,6 +285,9 @@ RULES: Final[dict[Action, Rule]] = {
     "retry": Rule(_OPERATOR, "retry a question"),
     # Tokens, and the value that a tool takes for true: never a customer's.
     "finish_wait": Rule(_OPERATOR, "deliver what a tool waits for", programs=True),
+    # It has arguments, and what people said.
+    "read_audit": Rule(_DECIDER | _OPERATOR, "read the audit"),
+    "change_schedule": Rule(_OPERATOR, "change a schedule"),
     # Whoever may take a conversation over may do what colleagues do with it.
     **{
         deed: Rule(_OPERATOR, f"{deed} {_OF_CASES.get(deed, 'a conversation')}")

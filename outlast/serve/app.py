@@ -36,6 +36,7 @@ from outlast.serve.login import TeamLogin, ThisMachine
 from outlast.serve.look import Look
 from outlast.serve.pages import (
     agents,
+    audit,
     chat,
     chat_look,
     conversation,
@@ -43,6 +44,7 @@ from outlast.serve.pages import (
     inbox,
     page,
     request,
+    schedules,
     search,
     system,
 )
@@ -70,6 +72,8 @@ _ROOMS: Final = (
     conversation,
     search,
     system,
+    schedules,
+    audit,
     agents,
     chat_look,
     chat,

@@ -118,6 +118,7 @@ class Desk:
         search: the index of search, which the desk only reads; None for none.
         look: the look of the customers' page.
         health: how the installation is.
+        audits: bounds how many audits are read at the same time: each reads histories.
     """
 
     client: Client
@@ -138,6 +139,7 @@ class Desk:
     search: SearchIndex | None = None
     look: Look = field(default_factory=Look)
     health: HealthFeed = field(default_factory=HealthFeed)
+    audits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""

@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute
 
 from outlast.deliveries.problems import Problem, Refused
 from outlast.edges.clock import now_ms
-from outlast.serve.access import Caller, Staff, may, scopes_for
+from outlast.serve.access import Action, Caller, Staff, may, scopes_for
 from outlast.serve.bodies import Query
 from outlast.serve.case_feed import CaseView, counts_of
 from outlast.serve.pages import filters
@@ -77,7 +77,7 @@ def link(asked: DeskRequest | Request, *parts: str, **query: str | None) -> str:
     request = asked.http if isinstance(asked, DeskRequest) else asked
     path = "".join(f"/{quote(part, safe='', errors='replace')}" for part in parts) or "/"
     given = {name: value for name, value in query.items() if value}
-    return f"{_root(request)}{path}{'?' if given else ''}{urlencode(given)}"
+    return f"{_root(request)}{path}{'?' if given else ''}{urlencode(given, errors='replace')}"
 
 
 def _root(request: Request) -> str:
@@ -211,6 +211,7 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
         "logout": None if logout is None else _root(request) + logout,
         "has_search": desk.search is not None,
+        "may": partial(_may, caller),
         "sees_all": isinstance(caller, Staff) and not caller.scopes and caller.bound is None,
         "look": desk.look,
         "words": desk.look.texts,
@@ -219,6 +220,10 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "views": partial(_views, request, desk, caller),
         "now_ms": now_ms(),
     }
+
+
+def _may(caller: Caller, action: Action) -> bool:
+    return isinstance(caller, Staff) and may(caller, action) is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "cancel": ("operator",),
     "retry": ("operator",),
     "finish_wait": ("operator",),
+    "read_audit": ("decider", "operator"),
+    "change_schedule": ("operator",),
     **dict.fromkeys(CASE_DEEDS, ("operator",)),
 }
 OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message"}
