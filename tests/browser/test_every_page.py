@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from outlast.client.identity import person
+from outlast.client.schedules import Schedules, Times
 from tests.browser.routes import filled, is_page, page_routes
 from tests.browser.stage import Stage
 from tests.browser.window import DESKTOP, PHONE, Theme, Windows, accessibility_faults, overflow
@@ -35,8 +36,13 @@ async def pages(stage: Stage) -> list[str]:
     await talk.wait_for_answer("start")
     await talk.hold(by=person("lee", groups=["leads"]))
     await talk.set_aside(0, by=person("lee", groups=["leads"]), reason=LONG)
+    await Schedules(stage.client).create(
+        "report", LONG, Times(cron="0 9 * * MON"), agent="Writer", note=LONG
+    )
     async with httpx2.AsyncClient(trust_env=False, base_url=stage.url()) as http:
-        found: dict[str, None] = {}
+        found = dict.fromkeys(
+            ("/schedules?id=report", "/audit?run=a%20refund", "/conversations?view=nobody&sort=age")
+        )
         for run in (refund, talk, ended):
             values = {"run_id": run.id, "request_id": request.id, "agent": "Triage", "number": "1"}
             for path in page_routes():

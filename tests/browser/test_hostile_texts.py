@@ -11,6 +11,7 @@ from playwright.async_api import Page, Route
 
 from outlast import Customer
 from outlast.client.identity import person
+from outlast.client.schedules import Schedules, Times
 from tests.browser.hostile import HOSTILE, marks_on, watch
 from tests.browser.hostile_agents import GROUP
 from tests.browser.people import path
@@ -23,7 +24,22 @@ RUNS: Final = (RUN, "hostile shelf", "hostile answer", "hostile tool")
 WANTED: Final = 60
 SOMEBODY: Final = Person(HOSTILE[10], (GROUP, "billing"))
 WHO: Final = Customer(HOSTILE[12], HOSTILE[13])
-FILTERS: Final = ("agent", "starts", "status", "tenant", "who", "show", "tool", "q", "page", "run")
+FILTERS: Final = (
+    "agent",
+    "starts",
+    "status",
+    "tenant",
+    "who",
+    "show",
+    "tool",
+    "q",
+    "page",
+    "run",
+    "person",
+    "act",
+    "from",
+    "id",
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +93,14 @@ async def pages(hostile_stage: Stage) -> list[str]:
     await talk.send([{"role": "user", "content": [{"type": "input_text", "text": ALL}, photo]}])
     await talk.hold(by=named)
     asked = urlencode(dict.fromkeys(FILTERS, ALL[:900]))
-    found = [f"/{one}?{asked}" for one in ("inbox", "conversations", "agents", "chat", "login")]
+    found = [
+        f"/{one}?{asked}" for one in ("inbox", "conversations", "agents", "chat", "login", "audit")
+    ]
+    await Schedules(stage.client).create(
+        "hostile", ALL, Times(cron="0 9 * * MON"), agent=HOSTILE[10], note=ALL[:900]
+    )
+    found += ["/schedules", "/schedules?id=hostile", "/system"]
+    found += [f"/audit?{urlencode({'run': run})}" for run in RUNS]
     found += ["/inbox?show=all", "/conversations", "/agents", f"/agents?{urlencode({'run': RUN})}"]
     found += [
         path("conversations", run.id, "requests", request.id)
