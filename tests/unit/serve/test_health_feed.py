@@ -89,7 +89,7 @@ def test_what_is_not_known_is_not_said_to_be_well() -> None:
     partly = lines(Health(at_ms=HOUR, is_whole=False))
     assert partly["Kept decisions"][1] == "is-quiet"
     early = lines(Health(at_ms=2 * HOUR, since_ms=2 * HOUR - 300_000))["Model errors"]
-    assert early == ("none in the last 5 min, since when they are noted", "is-ok")
+    assert early == ("none in the last 5 min, and not noted before", "is-ok")
 
 
 def test_each_trouble_has_its_words() -> None:
