@@ -72,7 +72,7 @@ from outlast.loop.run_changes import (
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.temporal.visibility.queries import equals, time_text
-from outlast.temporal.visibility.scopes import EVERYTHING, Scopes, scopes_query
+from outlast.temporal.visibility.scopes import Scopes, scopes_query
 from outlast.views.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.views.run import AnyState, loop_state
 
@@ -616,7 +616,7 @@ async def audit_run(client: Client, run_id: str) -> AuditLog:
 
 
 async def audit_since(
-    client: Client, since: datetime, *, limit: int = MOST_RUNS, scopes: Scopes = EVERYTHING
+    client: Client, since: datetime, *, limit: int = MOST_RUNS, scopes: Scopes = ()
 ) -> AuditLog:
     """Return the audit of all runs since a time.
 

@@ -194,6 +194,7 @@ async def test_messages_of_other_windows_do_nothing(shop: Shop, windows: Windows
         frame = await opened(page)
         button = page.get_by_role("button")
         await expect(button).to_have_attribute("aria-expanded", "true")
+        await expect(frame.locator("#text")).to_be_focused()  # the page has said that it opened
         # A page and a frame of the site itself say that the chat closes, or is refused.
         await page.evaluate(
             """() => {

@@ -17,5 +17,12 @@
   addEventListener("keydown", (event) => {
     if (event.key === "Escape" && !event.isComposing) tell("close");
   });
+  // Another window has no cookie of this frame: photos are downloaded here, and links open elsewhere.
+  addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    if (!link) return;
+    if (link.origin !== location.origin) { link.target = "_blank"; link.rel = "noopener"; }
+    else if (link.target) { link.removeAttribute("target"); link.download = ""; }
+  }, true);
   addEventListener("chat:came", (event) => tell("unread", event.detail));
 })();
