@@ -149,12 +149,14 @@ class NamespaceReader:
         groups: the groups that are counted by name.
         queues: task queues that are looked at also without a run.
         archive: the archive of the runs.
+        is_brief: whether only what `Health` says is counted: not the runs by status, nor notices.
     """
 
     client: Client
     groups: Collection[str] = ()
     queues: Sequence[str] = ()
     archive: Archive | None = None
+    is_brief: bool = False
     _seen: dict[str, Seen] = field(default_factory=dict[str, Seen])
     _model_errors: dict[str, int] = field(default_factory=dict[str, int])
     _lost: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -168,7 +170,7 @@ class NamespaceReader:
             RPCError: the same.
         """
         at_ms, began = now_ms(), monotonic()
-        runs = await self._statuses()
+        runs = {} if self.is_brief else await self._statuses()
         listed = [one async for one in self._listed(at_ms)]
         await self._look(listed)
         by_risk: dict[str, Waiting] = {}
@@ -187,7 +189,7 @@ class NamespaceReader:
             by_group=by_group,
             troubles={kind: sum(kind in one.kinds for one in seen) for kind in KINDS},
             oldest_kept_ms=min((one.kept_ms for one in seen if one.kept_ms), default=None),
-            undelivered=await self._undelivered(seen, at_ms),
+            undelivered={} if self.is_brief else await self._undelivered(seen, at_ms),
             queues=await self._queues(listed, at_ms),
             open=len(listed),
             looked_at=sum(one.looked is not None for one in seen),

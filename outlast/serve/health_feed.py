@@ -45,6 +45,6 @@ class HealthFeed(VisibilityFeed[Health, None]):
         known = self._counted
         if known is None or now_ms() - known.at_ms >= COUNTS_AGAIN_MS:
             if self._reader is None:
-                self._reader = NamespaceReader(client, queues=self._queues)
+                self._reader = NamespaceReader(client, queues=self._queues, is_brief=True)
             known = self._counted = health_of(await self._reader.count())
         return known

@@ -497,7 +497,7 @@ async def test_a_desk_reads_what_the_monitor_counts_and_else_counts_itself(clien
                     await asyncio.sleep(0.1)
             assert (await feed.look(client))[0] == await reported_health(client)
         await start(client, agent, "support-43")
-        reader = NamespaceReader(client)
+        reader = NamespaceReader(client, is_brief=True)
         async with asyncio.timeout(30):
             while not (counted := health_of(await reader.count())).model_errors:
                 pass  # each count asks the server

@@ -16,7 +16,7 @@ from outlast.serve.routing import PATIENCE, DeskRequest, route
 MOST_LISTED: Final = 200
 """The most schedules of the list."""
 
-_COLOURS: Final = {
+_COLORS: Final = {
     **dict.fromkeys(("active", "completed"), "is-ok"),
     **dict.fromkeys(("paused", "open"), "is-wait"),
     **dict.fromkeys(("failed", "timed_out", "terminated"), "is-bad"),
@@ -47,7 +47,7 @@ async def _show(asked: DeskRequest) -> Response:
     if wanted.id:
         found = await _schedules(asked).get(wanted.id)
         done = _DONE.get(wanted.done, "")
-        return page(asked, "schedule.html", found.id, one=found, done=done, colours=_COLOURS)
+        return page(asked, "schedule.html", found.id, one=found, done=done, colors=_COLORS)
     listed: tuple[Schedule, ...] = await asked.desk.cases.lists.get(
         "schedules", lambda: _schedules(asked).list(limit=MOST_LISTED)
     )
@@ -57,7 +57,7 @@ async def _show(asked: DeskRequest) -> Response:
         "Schedules",
         schedules=sorted(listed, key=lambda one: (not one.next, one.next, one.id)),
         most=MOST_LISTED,
-        colours=_COLOURS,
+        colors=_COLORS,
     )
 
 
