@@ -12,7 +12,7 @@ from outlast.agents.argument_names import near_name
 from outlast.agents.checks import check_list, check_name, check_printable
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import is_this_machine
-from outlast.agents.json_values import is_object
+from outlast.agents.json_values import is_mapping, is_object
 from outlast.edges.bodies import DOORS, BodyRefused
 
 LEAST_CONTRAST: Final = 4.5
@@ -127,6 +127,8 @@ class Look:
             raise UserError(
                 f"{_place('language')} must be such as 'de', not {self.language!r:.40}."
             )
+        if not is_mapping(self.words):
+            raise UserError(f"{_place('words')} must be a table, not {self.words!r:.40}.")
         for name, text in self.words.items():
             if name not in WORDS:
                 raise UserError(f"{_place('words')} has {name!r:.40}.{near_name(name, WORDS)}")

@@ -67,6 +67,7 @@ def test_a_look_has_readable_colors_in_both_themes_or_says_which_would_be(color:
         ({"words": {"helo": "Hi"}}, "Did you mean 'hello'?"),
         ({"words": {"hello": "x" * 301}}, "at most 300 characters"),
         ({"words": {"hello": 5}}, "must be a string"),
+        ({"words": "Hello"}, "must be a table"),
         ({"guests": "yes"}, "must be true or false"),
         ({"embed": "https://shop.example"}, "must be a list"),
         *(
