@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from playwright.async_api import Frame, Page, expect
@@ -110,7 +110,7 @@ async def test_a_guest_chats_in_a_page_of_another_site_and_comes_back(
         await until_texts(frame, ["say Hello!", "Hello!"])  # type: ignore[arg-type]
         await expect(frame.locator("#messages time")).to_have_count(2)
         await expect(frame.locator(".chat-team")).to_have_count(0)  # nothing of the team
-        cookies = await page.context.cookies()
+        cookies: list[Any] = [*await page.context.cookies()]
         assert {one["name"] for one in cookies} == {"outlast_conversation", "outlast_guest"}
         assert all(one.get("partitionKey") for one in cookies)
         assert all(one["httpOnly"] and one["secure"] for one in cookies)

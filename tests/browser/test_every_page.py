@@ -40,7 +40,7 @@ async def pages(stage: Stage) -> list[str]:
         "report", LONG, Times(cron="0 9 * * MON"), agent="Writer", note=LONG
     )
     async with httpx2.AsyncClient(trust_env=False, base_url=stage.url()) as http:
-        found = dict.fromkeys(
+        found: dict[str, None] = dict.fromkeys(
             ("/schedules?id=report", "/audit?run=a%20refund", "/conversations?view=nobody&sort=age")
         )
         for run in (refund, talk, ended):

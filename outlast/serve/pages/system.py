@@ -64,9 +64,9 @@ def _of_queue(queue: QueueHealth) -> Fact:
 
 
 def _counts(health: Health) -> Iterator[Fact]:
-    since = "in the last hour"
+    since = "seen in the last hour"
     if (watched := health.at_ms - health.since_ms) < 3_600_000:
-        since = f"in the last {rough(timedelta(milliseconds=watched))}, and not noted before"
+        since = f"seen in the last {rough(timedelta(milliseconds=watched))}, and not noted before"
     rows = (
         ("Model errors", health.model_errors, "conversation", since, "is-wait",
          "A model call failed and is tried again. Look at the key, the quota and the provider."),

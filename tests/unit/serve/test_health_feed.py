@@ -23,8 +23,11 @@ class Source:
         self.asked = self.counted = 0
         self.now = 1_000_000
         monkeypatch.setattr(health_feed, "reported_health", self._report)
-        monkeypatch.setattr(health_feed, "NamespaceReader", lambda *_, **__: self)
+        monkeypatch.setattr(health_feed, "NamespaceReader", self._made)
         monkeypatch.setattr(health_feed, "now_ms", lambda: self.now)
+
+    def _made(self, *_: Any, **__: Any) -> "Source":
+        return self
 
     async def _report(self, _client: Any) -> Health | None:
         self.asked += 1
@@ -89,7 +92,7 @@ def test_what_is_not_known_is_not_said_to_be_well() -> None:
     partly = lines(Health(at_ms=HOUR, is_whole=False))
     assert partly["Kept decisions"][1] == "is-quiet"
     early = lines(Health(at_ms=2 * HOUR, since_ms=2 * HOUR - 300_000))["Model errors"]
-    assert early == ("none in the last 5 min, and not noted before", "is-ok")
+    assert early == ("none seen in the last 5 min, and not noted before", "is-ok")
 
 
 def test_each_trouble_has_its_words() -> None:
@@ -104,7 +107,7 @@ def test_each_trouble_has_its_words() -> None:
         "Queue a": ("2 workers (desk:1: 1, desk:2: 1)", "is-ok"),
         "Queue b": ("0 workers, 1 task waiting, the oldest for 30 s", "is-bad"),
         "Queue c": ("1 worker, 4 tasks waiting, the oldest for 5 min", "is-wait"),
-        "Model errors": ("1 conversation in the last hour", "is-wait"),
+        "Model errors": ("1 conversation seen in the last hour", "is-wait"),
         "Kept decisions": ("2 conversations", "is-bad"),
         "Overdue waits": ("3 conversations", "is-bad"),
     }

@@ -39,7 +39,10 @@ class Server:
         self.known = {one.id: one for one in known}
         self.did: list[Any] = []
         self.listed = 0
-        monkeypatch.setattr(schedules, "Schedules", lambda *_, **__: self)
+        monkeypatch.setattr(schedules, "Schedules", self._made)
+
+    def _made(self, *_: Any, **__: Any) -> "Server":
+        return self
 
     async def list(self, *, limit: int) -> tuple[Schedule, ...]:
         assert limit == schedules.MOST_LISTED
