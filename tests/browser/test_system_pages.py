@@ -46,7 +46,7 @@ async def test_the_audit_finds_what_a_person_said_and_its_table_calculates_nothi
     await page.goto(f"{stage.url()}/inbox")
     await page.keyboard.press("g")
     await page.keyboard.press("u")
-    await page.get_by_label("Conversation").fill("audited")
+    await page.get_by_role("textbox", name="Conversation").fill("audited")
     await page.get_by_label("Person").fill("LEE")
     await page.get_by_label("Person").press("Enter")
     await expect(page.locator("tbody tr")).to_have_count(2)
