@@ -57,6 +57,7 @@ WORDS: Final[Mapping[str, str]] = {
     "attach": "Attach photos or files",
     "unread": "Sent, not read yet",
     "more": "Show new messages",
+    "earlier": "Your earlier conversation",
     "live": "Live",
     "not_live": "Not live",
     "reconnecting": "Reconnecting",

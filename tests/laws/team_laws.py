@@ -8,7 +8,6 @@ from outlast.loop.effects import Command, ReportToTeam
 from outlast.loop.events import Event, RunEnded, RunForked, TeamAnswered
 from outlast.loop.state import LoopState
 
-
 _ANSWERED = ("to", "since_ms", "due_ms")
 """The fields of a case that the answer of a team sets; others change by the time of the step."""
 

@@ -22,6 +22,7 @@ from outlast.agents.errors import UserError
 from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.pending_waits import pending_waits
+from outlast.client.start.following import newest_following
 from outlast.client.timeline import Step
 from outlast.deliveries.problems import Problem, Refused
 from outlast.dev.data_dir import run_link
@@ -31,7 +32,7 @@ from outlast.serve.access import Action, Staff, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.budgets import extension_of
 from outlast.serve.feed import FeedReader, Snapshot
-from outlast.serve.messages import check_release
+from outlast.serve.messages import check_release, is_followed
 from outlast.serve.pages import case
 from outlast.serve.pages.conversation_lists import (
     LiveLists,
@@ -58,7 +59,7 @@ from outlast.serve.pages.page import (
 )
 from outlast.serve.pages.parts import wanted_key
 from outlast.serve.pages.schema_form import ABSENT, flat_form, parse_json, read_form
-from outlast.serve.routing import DeskRequest, route
+from outlast.serve.routing import PATIENCE, DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.proofs import ProofReader
 from outlast.views.records import CancelMode, CaseDeed, Json
@@ -127,8 +128,17 @@ async def _show(asked: DeskRequest) -> Response:
         known_people=_known_people(asked, now.state),
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
+        newest=await _newest(asked, now.state),
         forks=() if _is_away(view) else await asked.seen(await asked.desk.forks(asked.run_id)),
     )
+
+
+async def _newest(asked: DeskRequest, state: RunSnapshot) -> str | None:
+    """Return the newest conversation that follows one, where the viewer sees it."""
+    if not is_followed(state):
+        return None
+    newest = await newest_following(asked.desk.client, asked.run_id, PATIENCE)
+    return newest if newest != asked.run_id and await asked.seen([newest]) else None
 
 
 def _known_people(asked: DeskRequest, state: RunSnapshot) -> list[str]:

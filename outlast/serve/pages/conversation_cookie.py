@@ -13,8 +13,9 @@ from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, own_origin
 
 
 def is_framed(request: Request) -> bool:
-    """Whether a browser asks for a page that it shows in a frame."""
-    return request.headers.get("Sec-Fetch-Dest") == "iframe"
+    """Whether a page in a frame sends a request: a browser says it, or the script of the page."""
+    headers = request.headers
+    return headers.get("Sec-Fetch-Dest") == "iframe" or headers.get("X-Chat-Frame") == "1"
 
 
 def set_token(

@@ -60,6 +60,8 @@ async def test_the_cookie_of_a_frame_is_partitioned() -> None:
     cookie = (await come(place(look=LOOK))).headers["set-cookie"].lower()
     for part in ("httponly", "secure", "samesite=none", "partitioned", "path=/chat/c/mine"):
         assert part in cookie
+    script = await come(place(look=LOOK), **{"Sec-Fetch-Dest": "empty", "X-Chat-Frame": "1"})
+    assert "partitioned" in script.headers["set-cookie"].lower()
     plain = await come(place(look=LOOK), **{"Sec-Fetch-Dest": "document"})
     assert "samesite=strict" in plain.headers["set-cookie"].lower()
     assert "partitioned" not in plain.headers["set-cookie"].lower()

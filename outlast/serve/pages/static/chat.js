@@ -225,12 +225,14 @@
     body.delete("files");
     for (const one of picked) body.append("files", one.smaller || one.file, one.name);
     try {
-      const answer = await fetch(form.action, { method: "POST", body, headers: { "X-Chat": "1" } });
+      const answer = await fetch(form.action, { method: "POST", body, headers: { "X-Chat": "1", "X-Chat-Frame": window.parent === window ? "0" : "1" } });
       if (!answer.ok) {
         const content = await answer.json().catch(() => null);
         refuse(content?.error?.message || words.failed);
         return;
       }
+      const moved = answer.headers.get("Location");  // the conversation that follows this one
+      if (moved) return void location.replace(moved);
       if (!chat.dataset.events) return void location.replace(form.action);
       text.value = "";
       forget();
