@@ -1,9 +1,8 @@
 """`outlast audit`: who was asked, who decided what, when, and what was refused."""
 
-import json
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,12 +16,10 @@ from outlast.edges.clock import now
 from outlast.edges.rendering import rough
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from temporalio.client import Client
 
-    from outlast.client.audit import AuditLog, AuditRecord, AuditSummary, Figures
-    from outlast.views.proofs import Proof
+    from outlast.client.audit import AuditLog, AuditSummary, Figures
+    from outlast.views.records import JsonObject
 
 
 @on_server
@@ -56,7 +53,7 @@ async def audit(
         head (HASH|FILE): With --verify: the hash of an entry, or an earlier file, kept elsewhere.
     """
     from outlast.client.audit import summary_of
-    from outlast.client.audit_chain import proofs_of
+    from outlast.client.audit_export import exported, read_audit
 
     _check_options(run_id, since, form, summary=summary, chain=chain, verify=verify, head=head)
     if verify:
@@ -64,7 +61,7 @@ async def audit(
     begins = None if since is None else past_time(since, now())
     connection = await caller.connect()
     async with terminal.waiting(terminal.err(), "reading histories"):
-        log = await _read(connection.client, run_id, begins, limit)
+        log = await read_audit(connection.client, run_id, begins, limit=limit)
     if summary and caller.as_json:
         terminal.print_json(summary_of(log.records).record())
     elif summary:
@@ -72,7 +69,7 @@ async def audit(
     elif chain:
         await _print_chain(connection.client, log, run_id or "", begins)
     else:
-        _print_records(log, form, await proofs_of(connection.client, log))
+        _print_records(await exported(connection.client, log), form)
     _say_what_is_missing(log, limit)
     is_whole = not (log.unread or log.is_cut or any(one.lost for one in log.runs))
     return ExitCode.OK if is_whole else ExitCode.FAILED
@@ -115,31 +112,15 @@ def _check_options(
         raise UserError("--chain writes JSON lines, which --verify reads. Leave --format csv out.")
 
 
-async def _read(
-    client: "Client", run_id: str | None, begins: datetime | None, limit: int
-) -> "AuditLog":
-    from outlast.client.audit import audit_run, audit_since
+def _print_records(records: "list[JsonObject]", form: str) -> None:
+    from outlast.client.audit_export import COLUMNS, cell
 
-    if run_id is None:
-        assert begins is not None  # noqa: S101  checked before
-        return await audit_since(client, begins, limit=limit)
-    log = await audit_run(client, run_id)
-    if begins is None:
-        return log
-    begins_ms = begins.timestamp() * 1_000
-    return replace(log, records=tuple(one for one in log.records if one.at_ms >= begins_ms))
-
-
-def _print_records(log: "AuditLog", form: str, proofs: "Mapping[AuditRecord, Proof]") -> None:
-    from outlast.client.audit import FIELDS
-
-    records = [{**one.record(), "proof": proofs.get(one)} for one in log.records]
     if form == "jsonl":
         for record in records:
             terminal.print_json_line(record)
         return
-    names = (*FIELDS, "proof")
-    terminal.print_csv([names, *([_cell(record[name]) for name in names] for record in records)])
+    rows = ([cell(record[name]) for name in COLUMNS] for record in records)
+    terminal.print_csv([COLUMNS, *rows])
 
 
 async def _print_chain(
@@ -156,12 +137,6 @@ async def _print_chain(
     for one in entries if seal is None else [*entries, seal]:
         terminal.print_json_line(one)
     audit_verification.say_heads(heads_of(entries), is_sealed=seal is not None, is_whole=is_whole)
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    return " | ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
 
 
 _COLUMNS: "tuple[Column[Figures], ...]" = (

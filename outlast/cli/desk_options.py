@@ -4,6 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -82,6 +83,7 @@ class TeamOptions:
             postgresql://HOST/DATABASE. Default: OUTLAST_SEARCH_INDEX, or no search.
         origin (ADDRESS): Another site whose pages may call the API with a customer's token.
             Repeatable.
+        look (FILE): The look of the customers' page: the table [chat] of a TOML file.
     """
 
     as_name: AsName = None
@@ -99,6 +101,7 @@ class TeamOptions:
     groups_header: Annotated[str, _login()] = "X-Forwarded-Groups"
     role: Annotated[Texts, _login()] = None
     origin: Texts = None
+    look: Path | None = None
     search_index: str | None = None
 
     @property

@@ -129,6 +129,7 @@ def _options(
     connection: server.Connection, target: str | None, app_dir: Path, team: TeamOptions
 ) -> "DeskOptions":
     from outlast.cli.application import load_config
+    from outlast.serve.look import Look
 
     config: Any = {} if target is None else load_config(target, app_dir)
     return {
@@ -139,6 +140,7 @@ def _options(
         "url": team.url or "",
         "origins": team.origin or (),
         "search_index": index_at(team.search_index),
+        "look": Look() if team.look is None else Look.load(team.look),
         "temporal_ui": os.environ.get("OUTLAST_UI_URL") or connection.ui_url or "",
     }
 

@@ -73,6 +73,7 @@ from outlast.loop.run_changes import (
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.temporal.visibility.queries import equals, time_text
+from outlast.temporal.visibility.scopes import Scopes, scopes_query
 from outlast.views.redaction import NOTHING, Redaction, redaction_of, redaction_of_texts
 from outlast.views.run import AnyState, loop_state
 
@@ -625,23 +626,35 @@ async def audit_run(client: Client, run_id: str) -> AuditLog:
     return log.result()
 
 
-async def audit_since(client: Client, since: datetime, *, limit: int = MOST_RUNS) -> AuditLog:
+async def audit_since(
+    client: Client, since: datetime, *, limit: int = MOST_RUNS, scopes: Scopes = ()
+) -> AuditLog:
     """Return the audit of all runs and teams since a time.
 
     Args:
         client: the client.
         since: the time, with a time zone.
         limit: the maximum number of runs and teams to read: open ones first, then the newest.
+        scopes: the runs that are looked for, by what the server lists of them; of some scopes, those
+            that only the archive has are left out.
 
     Raises:
         AgentsException: the server refused.
     """
     at = time_text(since)
     found, is_cut = await _executions(
-        client, f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')", limit
+        client,
+        " AND ".join(
+            filter(
+                None,
+                [f"(ExecutionStatus = 'Running' OR CloseTime >= '{at}')", scopes_query(scopes)],
+            )
+        ),
+        limit,
     )
     log = _Reading(client)
-    archived, problems = await _archived(client, since, {one.execution_id for one in found})
+    known = {one.execution_id for one in found}
+    archived, problems = ([], []) if scopes else await _archived(client, since, known)
     is_cut = is_cut or len(found) + len(archived) > limit
     await read_each([*found, *archived][:limit], log.read)
     log.unread += [UnreadRun(run_id="(in the archive)", why=one) for one in problems]

@@ -55,6 +55,7 @@ class Queue:
         backlog: its backlog, by what is taken and by the version of the workers; an empty version
             stands for all of them.
         archive_lag: for how many seconds nothing that ended was archived; None without an archive.
+        versions: how many workers have each version, of those that have one.
     """
 
     workers: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -62,6 +63,7 @@ class Queue:
         default_factory=dict[tuple[str, str], Backlog]
     )
     archive_lag: float | None = None
+    versions: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Counts:
         desks: whether each desk answers, by its address.
         open: how many runs are open that do not wait for a message.
         looked_at: how many of them have been looked at since they last changed.
+        model_errors: how many runs were seen with a failing model call in the last hour.
+        since_ms: since when they are noted.
     """
 
     at_ms: int
@@ -97,6 +101,8 @@ class Counts:
     desks: Mapping[str, bool] = field(default_factory=dict[str, bool])
     open: int = 0
     looked_at: int = 0
+    model_errors: int = 0
+    since_ms: int = 0
 
 
 def labels_of(people: Iterable[str], known: Collection[str]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from outlast.agents.errors import AgentsException, UserError
 from outlast.contract import names
 from outlast.monitor.counts import Counts
+from outlast.monitor.health import health_of
 from outlast.monitor.reading import NamespaceReader
 from outlast.workflows.monitor import LEASE, Monitor
 
@@ -74,6 +75,7 @@ class MonitorProcess:
             activities=[self.count_runs],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=1,
+            max_heartbeat_throttle_interval=BEATS,  # desks read what they carry
             build_id=version("outlast"),
         )
         async with worker:
@@ -86,7 +88,7 @@ class MonitorProcess:
     @activity.defn(name=names.ACTIVITY_MONITOR)
     async def count_runs(self) -> None:
         """Count again and again, until this process ends or the server has given it to another."""
-        beating = asyncio.create_task(_beat())
+        beating = asyncio.create_task(self._beat())
         said = ""
         try:
             while True:
@@ -96,6 +98,13 @@ class MonitorProcess:
         finally:
             beating.cancel()
             self._counts = None
+
+    async def _beat(self) -> None:
+        """Say that the process lives, and what it has counted: desks read that."""
+        while True:
+            found = self.counts()
+            activity.heartbeat(*([] if found is None else [health_of(found).record()]))
+            await asyncio.sleep(BEATS.total_seconds())
 
     async def _count(self, said: str) -> str:
         """Count once; return what went wrong, which is logged once."""
@@ -116,12 +125,6 @@ class MonitorProcess:
         elif said and not problem:
             logger.warning("Runs are counted again.")
         return problem
-
-
-async def _beat() -> None:
-    while True:
-        activity.heartbeat()
-        await asyncio.sleep(BEATS.total_seconds())
 
 
 async def _start(client: Client) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from time import time
 from typing import Final
 
-from temporalio.api.deployment.v1 import WorkerDeploymentVersion
+from temporalio.api.deployment.v1 import WorkerDeploymentOptions, WorkerDeploymentVersion
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue, TaskQueueStats
 from temporalio.api.workflowservice.v1 import (
@@ -38,6 +38,7 @@ async def queue_of(client: Client, name: str) -> Queue:
     workers: dict[str, int] = {}
     backlog: dict[tuple[str, str], Backlog] = {}
     versions: dict[tuple[str, str], WorkerDeploymentVersion] = {}
+    pollers: dict[str, set[str]] = {}
     for taken, kind in TAKEN.items():
         found = await client.workflow_service.describe_task_queue(
             DescribeTaskQueueRequest(
@@ -51,11 +52,15 @@ async def queue_of(client: Client, name: str) -> Queue:
         oldest = time() - LONGEST_POLL.total_seconds()
         polls = [one for one in found.pollers if one.last_access_time.seconds >= oldest]
         workers[taken] = len({one.identity for one in polls})
+        for one in polls:
+            if one.deployment_options.build_id:
+                pollers.setdefault(_label(one.deployment_options), set()).add(one.identity)
         backlog[taken, ""] = _backlog(found.stats)
         versions |= {(one.deployment_name, one.build_id): one for one in _versions(found)}
     for version in versions.values():
         backlog |= await _of_version(client, name, version)
-    return Queue(workers=workers, backlog=backlog)
+    of_versions = {label: len(found) for label, found in sorted(pollers.items())}
+    return Queue(workers=workers, backlog=backlog, versions=of_versions)
 
 
 def _versions(found: DescribeTaskQueueResponse) -> Iterator[WorkerDeploymentVersion]:
@@ -87,13 +92,17 @@ async def _of_version(
         if error.status not in _CANNOT:
             raise
         return {}
-    label = f"{version.deployment_name}:{version.build_id}"
+    label = _label(version)
     kinds = {kind: taken for taken, kind in TAKEN.items()}
     return {
         (kinds[one.type], label): _backlog(one.stats)
         for one in found.version_task_queues
         if one.name == name and one.type in kinds
     }
+
+
+def _label(version: WorkerDeploymentVersion | WorkerDeploymentOptions) -> str:
+    return f"{version.deployment_name}:{version.build_id}"
 
 
 def _backlog(stats: TaskQueueStats) -> Backlog:

@@ -7,7 +7,7 @@ fail and what no worker has taken, only a look at the run says: some at each cou
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from time import monotonic
@@ -66,6 +66,9 @@ NOTICES_LAST: Final = timedelta(hours=1)
 """For how long the notices of a run that has ended count that nobody has heard of."""
 
 PATIENCE: Final = timedelta(seconds=5)
+
+ERRORS_LAST_MS: Final = 3_600_000
+"""For how long a failing model call is noted."""
 
 _OF_RUNS: Final = f"WorkflowType = '{names.WORKFLOW}'"
 _OPEN: Final = f"{_OF_RUNS} AND ExecutionStatus = 'Running'"
@@ -146,13 +149,16 @@ class NamespaceReader:
         groups: the groups that are counted by name.
         queues: task queues that are looked at also without a run.
         archive: the archive of the runs.
+        is_brief: whether only what `Health` says is counted: not the runs by status, nor notices.
     """
 
     client: Client
     groups: Collection[str] = ()
     queues: Sequence[str] = ()
     archive: Archive | None = None
+    is_brief: bool = False
     _seen: dict[str, Seen] = field(default_factory=dict[str, Seen])
+    _model_errors: dict[str, int] = field(default_factory=dict[str, int])
     _lost: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     _began_ms: int = field(default_factory=now_ms)
 
@@ -164,7 +170,7 @@ class NamespaceReader:
             RPCError: the same.
         """
         at_ms, began = now_ms(), monotonic()
-        runs = await self._statuses()
+        runs = {} if self.is_brief else await self._statuses()
         listed = [one async for one in self._listed(at_ms)]
         await self._look(listed)
         by_risk: dict[str, Waiting] = {}
@@ -183,10 +189,12 @@ class NamespaceReader:
             by_group=by_group,
             troubles={kind: sum(kind in one.kinds for one in seen) for kind in KINDS},
             oldest_kept_ms=min((one.kept_ms for one in seen if one.kept_ms), default=None),
-            undelivered=await self._undelivered(seen, at_ms),
+            undelivered={} if self.is_brief else await self._undelivered(seen, at_ms),
             queues=await self._queues(listed, at_ms),
             open=len(listed),
             looked_at=sum(one.looked is not None for one in seen),
+            model_errors=self._noted_errors(at_ms),
+            since_ms=max(self._began_ms, at_ms - ERRORS_LAST_MS),
             took=monotonic() - began,
         )
 
@@ -249,6 +257,8 @@ class NamespaceReader:
                 raise
             return
         _note_facts(one.seen, facts, is_blocked=one.status == "blocked")
+        if any(attempt.failed and attempt.name == names.ACTIVITY_MODEL for attempt in facts.tries):
+            self._model_errors[execution_id] = now_ms()
         at = monotonic()
         if one.pending and (one.seen.read is None or at - one.seen.read > _seconds(READS_AGAIN)):
             state = await state_of(self.client, run_id, execution_id)
@@ -261,6 +271,12 @@ class NamespaceReader:
                 not notice.request_id or notice.request_id in asked for notice in lost
             )
         one.seen.looked = at
+
+    def _noted_errors(self, at_ms: int) -> int:
+        """Return how many runs were seen with a failing model call in the last hour."""
+        recent = {key: at for key, at in self._model_errors.items() if at_ms - at < ERRORS_LAST_MS}
+        self._model_errors = recent
+        return len(recent)
 
     # --- Notices, queues, archive ----------------------------------------------------------------
 
@@ -306,7 +322,7 @@ class NamespaceReader:
         for name in queue_labels(runs, self.queues):
             queue = await queue_of(self.client, name)
             lag = await self._lag(name, at_ms)
-            found[name] = Queue(workers=queue.workers, backlog=queue.backlog, archive_lag=lag)
+            found[name] = replace(queue, archive_lag=lag)
         return found
 
     async def _lag(self, queue: str, at_ms: int) -> float | None:

@@ -4,6 +4,7 @@ from outlast.serve.app import desk as desk
 from outlast.serve.feed import FeedLimits as FeedLimits
 from outlast.serve.login import ThisMachine as ThisMachine
 from outlast.serve.login import TrustedProxy as TrustedProxy
+from outlast.serve.look import Look as Look
 from outlast.serve.oidc import OpenIDConnect as OpenIDConnect
 from outlast.serve.staff_sessions import SessionRules as SessionRules
 from outlast.serve.tokens import ConversationTokens as ConversationTokens

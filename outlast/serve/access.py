@@ -233,6 +233,8 @@ Action: TypeAlias = Literal[
     "view_teams",
     "go_on_duty",
     "change_team",
+    "read_audit",
+    "change_schedule",
     CaseDeed,
 ]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
@@ -292,6 +294,9 @@ RULES: Final[dict[Action, Rule]] = {
     "go_on_duty": Rule(_DECIDER | _OPERATOR, "go on duty in a team"),
     # How it assigns, and the duty of others; also, to set one up.
     "change_team": Rule(_OPERATOR, "change a team"),
+    # It has arguments, and what people said.
+    "read_audit": Rule(_DECIDER | _OPERATOR, "read the audit"),
+    "change_schedule": Rule(_OPERATOR, "change a schedule"),
     # Whoever may take a conversation over may do what colleagues do with it.
     **{
         deed: Rule(_OPERATOR, f"{deed} {_OF_CASES.get(deed, 'a conversation')}")

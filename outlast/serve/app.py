@@ -33,18 +33,24 @@ from outlast.search import SearchIndex, open_index
 from outlast.serve import api, openapi
 from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
+from outlast.serve.health_feed import HealthFeed
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import TeamLogin, ThisMachine
+from outlast.serve.look import Look
 from outlast.serve.pages import (
     agents,
+    audit,
     chat,
+    chat_look,
     conversation,
     conversations,
     figures,
     inbox,
     page,
     request,
+    schedules,
     search,
+    system,
     teams,
 )
 from outlast.serve.pages.page import show_page
@@ -72,7 +78,11 @@ _ROOMS: Final = (
     search,
     teams,
     figures,
+    system,
+    schedules,
+    audit,
     agents,
+    chat_look,
     chat,
     ag_ui,
     vercel,
@@ -122,6 +132,7 @@ class DeskOptions(TypedDict, total=False):
         search_index: the index of search, or its place: a file, or an address of PostgreSQL.
         approvals: the operators' file, whose saved replies people have at the desk; default: that of
             OUTLAST_APPROVALS.
+        look: the look of the customers' page, and the sites that may embed it.
     """
 
     agents: Sequence[Agent[Any]]
@@ -138,6 +149,7 @@ class DeskOptions(TypedDict, total=False):
     limits: FeedLimits | None
     search_index: SearchIndex | Path | str | None
     approvals: ApprovalFile | Path | str | None
+    look: Look
 
 
 def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
@@ -208,6 +220,8 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         url=url,
         origins=frozenset(options.get("origins", ())),
         temporal_ui=options.get("temporal_ui", "").rstrip("/"),
+        look=options.get("look") or Look(),
+        health=HealthFeed(options.get("task_queue")),
         search=index if isinstance(index, SearchIndex | None) else open_index(index),
         replies=_replies(options.get("approvals")),
     )
@@ -252,6 +266,8 @@ class _SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if "frame-ancestors http" in headers["Content-Security-Policy"]:
+                    del headers["X-Frame-Options"]  # it has no lists of sites
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -19,6 +19,7 @@ _STATUSES: Final[dict[type[Exception], int]] = {
     TokenRefused: 401,
     errors.IdentityRefused: 403,
     errors.RunNotFound: 404,
+    errors.ScheduleNotFound: 404,
     errors.RunAlreadyStarted: 409,
     errors.RunBusy: 429,
     errors.RunClosed: 409,

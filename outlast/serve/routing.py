@@ -50,9 +50,11 @@ from outlast.serve.access import (
 )
 from outlast.serve.case_feed import CaseFeed
 from outlast.serve.feed import Feed, TooManyReaders
+from outlast.serve.health_feed import HealthFeed
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import cookies_to_set
+from outlast.serve.look import Look
 from outlast.serve.problems import problem_of
 from outlast.serve.sse import EventStream, Streams
 from outlast.serve.tokens import ConversationTokens, bearer_of
@@ -117,6 +119,9 @@ class Desk:
         streams: counts the streams that are sent.
         search: the index of search, which the desk only reads; None for none.
         replies: the saved replies of the operators' file.
+        look: the look of the customers' page.
+        health: how the installation is.
+        audits: bounds how many audits are read at the same time: each reads histories.
     """
 
     client: Client
@@ -136,12 +141,16 @@ class Desk:
     streams: Streams = field(default_factory=Streams)
     search: SearchIndex | None = None
     replies: tuple[SavedReply, ...] = ()
+    look: Look = field(default_factory=Look)
+    health: HealthFeed = field(default_factory=HealthFeed)
+    audits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""
         await self.feed.close()
         await self.inboxes.close()
         await self.cases.close()
+        await self.health.close()
 
     async def forks(self, run_id: str) -> tuple[str, ...]:
         """Return the newest forks of a run; none if the server cannot search just now."""
@@ -283,6 +292,16 @@ class DeskRequest:
             for run_id, caller in zip(run_ids, callers, strict=True)
             if caller is not None and may(caller, action, Target(run_id=run_id)) is None
         )
+
+    def check_sees_all(self) -> None:
+        """Refuse somebody who sees some conversations only: what follows is about all of them.
+
+        Raises:
+            Refused: they do.
+        """
+        if is_scoped(self.everywhere):
+            message = "This page is for those who see all conversations."
+            raise Refused(403, "forbidden", message)
 
     def scopes(self, action: Action) -> tuple[RunScope, ...]:
         """Return the runs that a list shows the caller; none for all."""

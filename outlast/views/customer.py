@@ -48,6 +48,7 @@ class CustomerMessage:
         left_out: whether the model does not read what the customer wrote: see `loop.aside`.
         attachments_left_out: the places of the attachments that the model does not read.
         is_cut_short: whether a limit of tokens cut the answer off.
+        at_ms: when it was said, in milliseconds since the epoch, where a reader of the history knows.
     """
 
     id: str
@@ -57,6 +58,7 @@ class CustomerMessage:
     left_out: bool = False
     attachments_left_out: tuple[int, ...] = ()
     is_cut_short: bool = False
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ def customer_view(run: AnyState) -> CustomerView:
     """Return what the customer of a run sees of it."""
     state = loop_state(run)
     unread = (
-        _of_customer(f"{message.id}.{at}", raw)
+        _of_customer(f"{message.id}.{at}", raw, at_ms=message.at_ms)
         for message in state.inbox
         for at, raw in enumerate(message.content)
     )
@@ -244,7 +246,10 @@ def _as_answer(output: Json) -> str:
 
 
 def _of_customer(
-    message_id: str, raw: JsonObject, aside: Collection[int | None] = ()
+    message_id: str,
+    raw: JsonObject,
+    aside: Collection[int | None] = (),
+    at_ms: int | None = None,
 ) -> CustomerMessage | None:
     """Return the customer's words; None for what the program sent along, such as instructions."""
     if raw.get("role") != "user" or raw.get("type", "message") != "message":
@@ -258,6 +263,7 @@ def _of_customer(
         by="customer",
         text=text,
         attachments=tuple(attachments.values()),
+        at_ms=at_ms,
         left_out=any(part not in attachments for part in aside),
         attachments_left_out=tuple(
             place for place, part in enumerate(attachments) if part in aside

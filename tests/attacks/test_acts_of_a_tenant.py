@@ -192,6 +192,8 @@ SCENES: Final[dict[str, Sequence[Act]]] = {
 ELSEWHERE: Final = {
     "/api/conversations": "begins a run, under an id that is free",
     "/chat/open": "takes a token of a customer",
+    "/chat/guest": "takes no guests here, who get a new id",
+    "/schedules/act": "changes a schedule, for those who see all conversations",
     "/copilotkit/agent/{agent}/connect": "reads a conversation",
     "/conversations/{run_id}/suggest": "lets a fork write a draft, see tests/workflow/test_suggestions",
     "/a2a/{agent}/tasks/{task_id}:subscribe": "reads a conversation",

@@ -44,6 +44,14 @@ OPEN: Final = {
     "/chat": "the agents",
     "/chat/{agent}": "begins a conversation with a new id",
     "/chat/open": "takes a token of a customer",
+    "/chat/guest": "takes no guests here, who get a new id",
+    "/chat/embed.js": "the look of the chat",
+    "/chat/look/colors.css": "the look of the chat",
+    "/chat/look/logo": "the look of the chat",
+    "/system": "for those who see all conversations",
+    "/system-strip": "for those who see all conversations",
+    "/schedules": "for those who see all conversations",
+    "/schedules/act": "for those who see all conversations",
     "/.well-known/agent-card.json": "the card of an agent",
     "/a2a/{agent}/.well-known/agent-card.json": "the card of an agent",
     "/a2a/{agent}/extendedAgentCard": "says that there is none",
@@ -117,6 +125,8 @@ def _seen(run_id: str) -> Any:
 
 
 BODIES: Final[dict[tuple[str, str], Callable[[str], Sent]]] = {
+    ("GET", "/audit"): lambda run: Sent(query={"run": run}),
+    ("GET", "/audit/export"): lambda run: Sent(query={"run": run}),
     ("POST", "/api/conversations"): lambda run: Sent(
         {"agent": "Clerk", "id": run, "input": "Hello?"}
     ),

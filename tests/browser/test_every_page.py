@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from outlast.client.identity import person
+from outlast.client.schedules import Schedules, Times
 from outlast.client.teams import Team
 from tests.browser.routes import filled, is_page, page_routes
 from tests.browser.stage import Stage
@@ -42,8 +43,13 @@ async def pages(stage: Stage) -> list[str]:
     await team.on_duty("ann", until=timedelta(hours=8))
     await team.on_duty(LONG)
     await refund.assign(LONG, by=person("lee", groups=["leads"]), team=LONG)
+    await Schedules(stage.client).create(
+        "report", LONG, Times(cron="0 9 * * MON"), agent="Writer", note=LONG
+    )
     async with httpx2.AsyncClient(trust_env=False, base_url=stage.url()) as http:
-        found: dict[str, None] = {}
+        found: dict[str, None] = dict.fromkeys(
+            ("/schedules?id=report", "/audit?run=a%20refund", "/conversations?view=nobody&sort=age")
+        )
         for run in (refund, talk, ended):
             values = {"run_id": run.id, "request_id": request.id, "agent": "Triage", "number": "1"}
             values["team"] = LONG

@@ -11,6 +11,7 @@ from playwright.async_api import Page, Route
 
 from outlast import Customer
 from outlast.client.identity import person
+from outlast.client.schedules import Schedules, Times
 from outlast.client.teams import Team
 from tests.browser.hostile import HOSTILE, marks_on, watch
 from tests.browser.hostile_agents import GROUP
@@ -24,7 +25,22 @@ RUNS: Final = (RUN, "hostile shelf", "hostile answer", "hostile tool")
 WANTED: Final = 60
 SOMEBODY: Final = Person(HOSTILE[10], (GROUP, "billing"))
 WHO: Final = Customer(HOSTILE[12], HOSTILE[13])
-FILTERS: Final = ("agent", "starts", "status", "tenant", "who", "show", "tool", "q", "page", "run")
+FILTERS: Final = (
+    "agent",
+    "starts",
+    "status",
+    "tenant",
+    "who",
+    "show",
+    "tool",
+    "q",
+    "page",
+    "run",
+    "person",
+    "act",
+    "from",
+    "id",
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +103,14 @@ async def pages(hostile_stage: Stage) -> list[str]:
                 await team.on_duty(text)
     await form.assign(HOSTILE[12], by=named, team=teams[0])
     asked = urlencode(dict.fromkeys(FILTERS, ALL[:900]))
-    found = [f"/{one}?{asked}" for one in ("inbox", "conversations", "agents", "chat", "login")]
+    found = [
+        f"/{one}?{asked}" for one in ("inbox", "conversations", "agents", "chat", "login", "audit")
+    ]
+    await Schedules(stage.client).create(
+        "hostile", ALL, Times(cron="0 9 * * MON"), agent=HOSTILE[10], note=ALL[:900]
+    )
+    found += ["/schedules", "/schedules?id=hostile", "/system"]
+    found += [f"/audit?{urlencode({'run': run})}" for run in RUNS]
     found += [f"/figures?{asked}&team={quote(ALL[:500])}", f"/quality?{asked}"]
     found += ["/inbox?show=all", "/conversations", "/agents", f"/agents?{urlencode({'run': RUN})}"]
     found += [

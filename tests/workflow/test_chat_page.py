@@ -71,7 +71,7 @@ class OpenPage:
     def words(self) -> list[str]:
         """The words of the messages, in order."""
         return [
-            re.sub(r"<[^>]+>|\s+", " ", html).split(":", 1)[-1].strip()
+            re.sub(r"<time.*?</time>|<[^>]+>|\s+", " ", html).split(":", 1)[-1].strip()
             for html in self.messages.values()
         ]
 

@@ -4,6 +4,7 @@ Every test has a namespace of its own, so that nothing else is counted.
 """
 
 import asyncio
+import itertools
 import json
 import signal
 import sys
@@ -36,11 +37,13 @@ from outlast.dev import EmbeddedServer
 from outlast.encryption import EncryptionCodec
 from outlast.loop.approvals import Person
 from outlast.monitor import gauges, reading
+from outlast.monitor.health import Health, health_of, reported_health
 from outlast.monitor.process import MonitorProcess
 from outlast.monitor.reading import NamespaceReader
 from outlast.otel import OpenTelemetryProcessor
 from outlast.otel.page import PageReader
 from outlast.ports.notifier import Notification, Notifier, NotifierRejected
+from outlast.serve.health_feed import HealthFeed
 from outlast.testing import ScriptedModel, call
 from outlast.tracing.receivers import REGISTRATION
 from outlast.views.run import loop_state
@@ -472,6 +475,42 @@ async def test_a_killed_monitor_is_replaced_within_40_seconds(client: Client) ->
                 each.process.kill()
     monitor = client.get_workflow_handle(names.MONITOR_QUEUE)
     assert len([event async for event in monitor.fetch_history_events()]) < 10
+
+
+# --- What desks read ---------------------------------------------------------------------------------
+
+
+async def own_health(client: Client) -> Health:
+    """Count as a desk does where no monitor runs."""
+    return health_of(await NamespaceReader(client, is_brief=True).count())
+
+
+async def test_a_desk_reads_what_the_monitor_counts_and_else_counts_itself(client: Client) -> None:
+    """With a failing model and a worker with a version, both say the same; without any, so do both."""
+    agent, feed = clerk(), HealthFeed(QUEUE)
+    assert await reported_health(client) is None
+    [quiet] = await feed.look(client)
+    assert [(one.name, one.workers) for one in quiet.queues] == [(QUEUE, 0)]
+    config = WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name="desk", build_id="1"),
+        use_worker_versioning=False,
+    )
+    async with worker(client, agent, ScriptedModel(always=_away), deployment_config=config):
+        # A look may come between two attempts: so there are runs until one sees a failing one.
+        runs = itertools.count()
+        async with asyncio.timeout(60), watched(client):
+            while (told := await reported_health(client)) is None or not told.model_errors:
+                await start(client, agent, f"support-{next(runs)}")
+                await asyncio.sleep(0.5)
+            assert (await feed.look(client))[0] == await reported_health(client)
+        async with asyncio.timeout(60):
+            while not (counted := await own_health(client)).model_errors:
+                await start(client, agent, f"support-{next(runs)}")
+                await asyncio.sleep(0.5)
+    for found in (told, counted):
+        [queue] = found.queues
+        assert (queue.name, queue.workers, dict(queue.versions)) == (QUEUE, 1, {"desk:1": 1})
+        assert (found.kept, found.overdue, found.answers) == (0, 0, True)
 
 
 # --- Only what is its ----------------------------------------------------------------------------

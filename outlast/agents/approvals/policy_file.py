@@ -81,7 +81,17 @@ Key: TypeAlias = tuple[PointKind, str, str]
 _POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy) if one.name != "binds"]  # code
 KEYS: Final = ["needs_approval", *_POLICY_KEYS, "loosens"]
 _TIER_KEYS: Final = [name for name in _POLICY_KEYS if name != "tiers"]
-_TABLES: Final = ["tool", "handoff", "answer", "agent", "group", "calendar", "reply", "fallback"]
+_TABLES: Final = [
+    "tool",
+    "handoff",
+    "answer",
+    "agent",
+    "group",
+    "calendar",
+    "reply",
+    "fallback",
+    "chat",
+]
 _REPLY_KEYS: Final = ["text", "title", "unnamed"]
 _CALENDAR_KEYS: Final = ["zone", "hours", "holidays", "half_days"]
 _OF_AGENT: Final = ["tool", "handoff", "answer", "fallback"]
@@ -473,7 +483,7 @@ class _FileReader:
                 yield from self._of_agents(tables)
             elif name == "fallback":
                 self._read_fallback("", (name,), tables)
-            elif name not in {"group", "calendar", "reply"}:
+            elif name not in {"group", "calendar", "reply", "chat"}:  # the desk reads `chat`
                 yield from self._of_kind(cast("PointKind", name), tables)
 
     def _read_groups(self, groups: object) -> dict[str, tuple[str, ...]]:

@@ -11,7 +11,8 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -23,18 +24,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from outlast.agents.errors import IdentityRefused, RunNotFound, UserError
+from outlast.agents.errors import AgentsException, IdentityRefused, RunNotFound, UserError
 from outlast.agents.logs import get_logger
 from outlast.contract.ratings import SCORES, rated_as
 from outlast.deliveries.problems import Problem, Refused
 from outlast.serve import uploads
-from outlast.serve.access import Customer, Staff, Target, is_scoped, may
+from outlast.serve.access import NOT_OPENED, Customer, Staff, Target, is_scoped, may
 from outlast.serve.content import file_answer, file_of
 from outlast.serve.customer_input import customer_input, customer_message_id
+from outlast.serve.look import WORDS, Look
 from outlast.serve.messages import accept_message, current, startable_agent, stream_deadline
+from outlast.serve.pages.chat_look import begin_as_guest, chat_headers
 from outlast.serve.pages.chat_stream import PageContent, chat_events
-from outlast.serve.pages.chat_view import view_of
-from outlast.serve.pages.conversation_cookie import set_token
+from outlast.serve.pages.chat_view import ChatView, view_of
+from outlast.serve.pages.conversation_cookie import is_framed, set_token
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import (
     form_of,
@@ -60,7 +63,7 @@ from outlast.serve.problems import problem_of
 from outlast.serve.ratings import take_rating
 from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
-from outlast.views.customer import CustomerMessage, CustomerView
+from outlast.views.customer import CustomerMessage
 from outlast.views.records import LONGEST_RATING, JsonObject
 
 logger: Final = get_logger(__name__)
@@ -71,24 +74,13 @@ LONGEST_TEXT: Final = 50_000
 SEND_SECONDS: Final = 30.0
 """How long a run may take to accept a message; the same message may be sent again after that."""
 
-_NONCE: Final = re.compile(r"[A-Za-z0-9_-]{8,64}", re.ASCII)
+TIMES_SECONDS: Final = 0.5
+"""How long a page waits for the times of its messages."""
 
-_WORDS: Final[Mapping[str, str]] = {
-    "not_logged_in": "Open the chat with the link that you were given.",
-    "identity_refused": "This link has expired, or is not for this conversation. Ask for a new one.",
-    "not_opened": "This link has expired, or is not for this conversation. Ask for a new one.",
-    "run_not_found": "There is no such conversation. Ask for a new link.",
-    "run_closed": "This conversation has ended.",
-    "conversation_ended": "This conversation has ended.",
-    "conversation_full": "This conversation is full. Begin a new one.",
-    "too_many_readers": "This conversation is open in too many windows. Close some of them.",
-    "request_entity_too_large": "The message is too large. Send smaller files.",
-    "content_too_large": "The message is too large. Send smaller files.",
-    "server_unavailable": "We cannot take your message at the moment. Send it again in a minute.",
-    "server_away": "This conversation cannot be shown at the moment. Try again in a minute.",
-    "content_unavailable": "We cannot take your message at the moment. Send it again in a minute.",
-}
-"""What a customer reads about a problem. The sentences of errors are for those who run the desk."""
+_PAGES: Final = frozenset({"open", "embed.js"})
+"""What `/chat/...` is besides the names of agents."""
+
+_NONCE: Final = re.compile(r"[A-Za-z0-9_-]{8,64}", re.ASCII)
 
 _OWN_CODES: Final = frozenset(
     {
@@ -127,7 +119,11 @@ async def _list_agents(asked: DeskRequest) -> Response:
 
 
 def _escaped(name: str) -> str:
-    return "%6Fpen" if name == "open" else quote(name, safe="", errors="replace")
+    return (
+        f"%{ord(name[0]):02X}{name[1:]}"
+        if name in _PAGES
+        else quote(name, safe="", errors="replace")
+    )
 
 
 async def _begin(asked: DeskRequest) -> Response:
@@ -159,13 +155,20 @@ def _minted(asked: DeskRequest, run_id: str) -> tuple[str, Customer] | None:
 
 
 async def _show_door(asked: DeskRequest) -> Response:
-    return page(asked, "chat_open.html", "Chat")
+    look = asked.desk.look
+    return page(
+        asked,
+        "chat_open.html",
+        look.name,
+        headers=dict(chat_headers(look, None)),
+        agent=asked.http.query_params.get("agent"),
+    )
 
 
 async def _open(asked: DeskRequest) -> Response:
     form = await asked.http.form(max_files=0, max_fields=5)
     if asked.desk.tokens is None:
-        raise Refused(401, "not_opened", _WORDS["not_opened"])
+        raise Refused(401, "not_opened", NOT_OPENED)
     token = str(form.get("token", "")).strip()
     customer = asked.desk.tokens.customer(token)
     agent = asked.http.query_params.get("agent")
@@ -177,7 +180,7 @@ async def _open(asked: DeskRequest) -> Response:
 # --- The conversation -----------------------------------------------------------------------------------
 
 
-async def _view(asked: DeskRequest) -> CustomerView | None:
+async def _view(asked: DeskRequest) -> ChatView | None:
     """Return what a customer sees; None of a conversation that has not begun."""
     try:
         state = await asked.handle.state()
@@ -187,7 +190,16 @@ async def _view(asked: DeskRequest) -> CustomerView | None:
     own = state if state.run_id else None
     asked.check("read_messages", Target(run_id=asked.run_id, state=own))
     facts = await asked.desk.troubles.facts(asked.run_id, state)
-    return await view_of(asked.desk.client, state, facts)
+    return await view_of(asked.desk.client, state, facts, await _times(asked))
+
+
+async def _times(asked: DeskRequest) -> Sequence[int]:
+    """Return when items of the run were written, if the feed has it soon: it comes live anyway."""
+    with suppress(AgentsException, TimeoutError, StopAsyncIteration):
+        async with asyncio.timeout(TIMES_SECONDS), asked.desk.feed.reader(asked.run_id) as entries:
+            await anext(entries)
+            return tuple(entries.times)
+    return ()
 
 
 async def _show(asked: DeskRequest) -> Response:
@@ -213,9 +225,10 @@ async def _chat_page(
     return page(
         asked,
         "chat.html",
-        "Chat",
+        asked.desk.look.name,
+        headers=dict(chat_headers(asked.desk.look, asked.caller)),
         status=200 if problem is None else problem.status,
-        view=view or CustomerView(messages=()),
+        view=view or ChatView(messages=()),
         is_begun=view is not None,
         messages=messages[first:],
         earlier=_earlier(asked, messages, parts_before(keys, first, wanted)),
@@ -234,7 +247,7 @@ async def _chat_page(
     )
 
 
-def _rating(asked: DeskRequest, view: CustomerView) -> str:
+def _rating(asked: DeskRequest, view: ChatView) -> str:
     """Return the buttons by which the customer says what they think; empty if nobody asks them."""
     return fragment(
         asked,
@@ -289,6 +302,8 @@ async def _team_links(asked: DeskRequest) -> bool:
     """Whether a member of the team tries the agent: they get links to what the run did."""
     if isinstance(asked.caller, Staff):
         return True
+    if is_framed(asked.http):
+        return False
     try:
         person = await asked.desk.login.person(asked.http)
     except IdentityRefused:
@@ -336,7 +351,7 @@ def _stream(asked: DeskRequest) -> AsyncGenerator[ServerSentEvent]:
     def message(one: CustomerMessage, is_unread: bool) -> str:  # noqa: FBT001
         return _message(asked, one, is_unread=is_unread)
 
-    def status(view: CustomerView) -> str:
+    def status(view: ChatView) -> str:
         return fragment(asked, "chat_status.html", view=view)
 
     first = wanted_key(asked.http.query_params, "first")
@@ -359,7 +374,7 @@ async def _send(asked: DeskRequest) -> Response:
     except Exception as error:
         if is_script:
             raise
-        return await _chat_page(asked, _for_customers(problem_of(error)), text)
+        return await _chat_page(asked, _for_customers(asked.desk.look, problem_of(error)), text)
     if newer.run_id != asked.run_id:
         response = _moved(newer)
         if is_script:
@@ -391,13 +406,13 @@ async def _take(asked: DeskRequest, form: FormData, text: str) -> DeskRequest:
         async with asyncio.timeout(SEND_SECONDS):
             return await accept_message(asked, asked.run_id, agent, content, message_id)
     except TimeoutError:
-        raise Refused(503, "server_unavailable", _WORDS["server_unavailable"]) from None
+        raise Refused(503, "server_unavailable", WORDS["server_unavailable"]) from None
     except UserError as error:
         if isinstance(error, RunNotFound) or error.code != UserError.code:
             raise
         # The message does not fit into a record, and there is no blob store for its files.
         logger.warning("A message to %s was refused: %s", asked.run_id, error)
-        raise Refused(413, "content_too_large", _WORDS["content_too_large"]) from None
+        raise Refused(413, "content_too_large", WORDS["content_too_large"]) from None
 
 
 def _text_of(form: FormData) -> str:
@@ -454,26 +469,37 @@ def _is_script(request: Request) -> bool:
     )
 
 
-def _for_customers(problem: Problem) -> Problem:
+def _for_customers(look: Look, problem: Problem) -> Problem:
     if problem.code in _OWN_CODES:
         return problem
-    message = _WORDS.get(problem.code, "This did not work. Reload the page, and try again.")
+    texts = look.texts
+    message = texts.get(problem.code) or texts["problem"]
     return Problem(problem.status, problem.code, message, problem.headers)
 
 
 def show_chat(request: Request, problem: Problem) -> Response:
     """Show a problem to a customer, in words for them."""
-    shown = _for_customers(problem)
+    look: Look = request.app.state.desk.look
+    shown = _for_customers(look, problem)
     if _is_script(request):
         content = {"error": {"code": shown.code, "message": shown.message}}
         return JSONResponse(content, shown.status, shown.headers)
-    return problem_page(request, shown, "chat_problem.html", "Chat")
+    headers = chat_headers(look, None)
+    return problem_page(request, shown, "chat_problem.html", look.name, headers)
 
 
 ROUTES: Final[list[BaseRoute]] = [
     route("/chat", _list_agents, action="start_run", show=show_page, soon=True),
     route("/chat/open", _show_door, action=None, show=show_chat, soon=True),
     route("/chat/open", _open, action=None, methods=["POST"], show=show_chat, takes_cookie=True),
+    route(
+        "/chat/guest",
+        begin_as_guest,
+        action=None,
+        methods=["POST"],
+        show=show_chat,
+        takes_cookie=True,
+    ),
     route("/chat/{agent}", _begin, action="start_run", show=show_page, soon=True),
     route(
         "/chat/c/{run_id}",

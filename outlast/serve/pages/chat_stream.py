@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from outlast.serve.feed import FeedReader
-from outlast.serve.pages.chat_view import view_of
+from outlast.serve.pages.chat_view import ChatView, view_of
 from outlast.serve.pages.live import moments
 from outlast.serve.pages.parts import key_at, message_keys, newest
 from outlast.serve.routing import Desk
 from outlast.serve.sse import ServerSentEvent
-from outlast.views.customer import CustomerMessage, CustomerView, shows_text_in_progress
+from outlast.views.customer import CustomerMessage, shows_text_in_progress
 from outlast.views.run import turn_in_progress
 
 OPEN: Final = "begin"
@@ -41,15 +41,15 @@ class PageContent:
     """
 
     message: Callable[[CustomerMessage, bool], str]
-    status: Callable[[CustomerView], str]
-    rating: Callable[[CustomerView], str]
+    status: Callable[[ChatView], str]
+    rating: Callable[[ChatView], str]
     first: int | None = None
     _messages: dict[str, str] = field(default_factory=dict[str, str])
     _status: str | None = None
     _rating: str | None = None
     _text: str | None = None
 
-    def changes(self, view: CustomerView, text: str) -> ServerSentEvent | None:
+    def changes(self, view: ChatView, text: str) -> ServerSentEvent | None:
         """Return what the page lacks of a view and of the text in progress; None if nothing.
 
         Where a text ends, its message is in the same event: it is never there twice, or not at all.
@@ -108,7 +108,9 @@ async def chat_events(
             if last is not None and state is last[0] and facts is last[1]:
                 event = page.more_text(shown)
             else:
-                event = page.changes(await view_of(desk.client, state, facts), shown)
+                event = page.changes(
+                    await view_of(desk.client, state, facts, now.entries.times), shown
+                )
                 last = state, facts
             if event is not None:
                 yield event

@@ -7,10 +7,10 @@ runs' histories, a few at a time, and kept for a moment.
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 from pydantic import Field
@@ -61,16 +61,42 @@ MOST_KEPT: Final = 5_000
 _HELD_BY: Final = "person: "
 
 
+Sort: TypeAlias = Literal[
+    "status", "-status", "customer", "-customer", "agent", "-agent", "age", "-age"
+]
+"""An order of the list; with a minus, the other way round."""
+
+_ORDERS: Final[dict[str, Callable[[ListedRun], Any]]] = {
+    "status": lambda run: run_badge(run).word,
+    "customer": lambda run: (run.customer or run.run_id).casefold(),
+    "agent": lambda run: run.agent.casefold(),
+    "age": lambda run: -run.started.timestamp(),
+}
+"""What sorts a list that is known whole. The server has its own order, page by page: the newest
+first, and tokens and costs come later, so there nothing else is offered."""
+
+
 class Wanted(RunsQuery):
     """What the address asks for: the parameters of the API, one with a name of its own."""
 
     prefix: str = Field(default="", alias="starts")
     view: CaseView | None = None
+    sort: Sort | None = None
 
     def criteria(self, scopes: Sequence[RunScope]) -> RunFilter:
         """Return the criteria; a list of conversations that were put off or resolved is a status."""
         found = super().criteria(scopes)
         return replace(found, status=self.view) if self.view in SEARCHED else found
+
+    @property
+    def is_sortable(self) -> bool:
+        """Whether the list is known whole, so that it has any order."""
+        return self.view is not None and self.view not in SEARCHED
+
+    def sorted_by(self, name: str) -> str:
+        """Return how a column is sorted, as the attribute `aria-sort` says it."""
+        ways = {name: "ascending", f"-{name}": "descending"}
+        return ways.get(self.sort or "", "none")
 
     @property
     def query(self) -> dict[str, str]:
@@ -81,7 +107,7 @@ class Wanted(RunsQuery):
 
 _NAMES: Final = (
     *("view", "status", "agent", "starts", "waiting", "nested", "tenant", "customer", "assignee"),
-    *("team", "tag", "rated", "attention", "group", "risk", "due", "case_due"),
+    *("team", "tag", "rated", "attention", "group", "risk", "due", "case_due", "sort"),
 )
 """The parameters of an address, in their order."""
 
@@ -291,6 +317,9 @@ async def _rows(asked: DeskRequest, query: Wanted) -> tuple[list[RunRow], RunPag
     else:
         entries = await asked.desk.cases.entries(client, scopes)
         fit = filter(criteria.on(client).accepts, of_view(entries, query.view, asked.person))
+        if query.sort is not None:
+            order = _ORDERS[query.sort.removeprefix("-")]
+            fit = sorted(fit, key=order, reverse=query.sort.startswith("-"))
         found = _page_of(tuple(fit), page)
     usages = _USAGES.setdefault(asked.desk.client, Usages())
     working = {run.run_id: run.status == "running" for run in found if run.closed is None}

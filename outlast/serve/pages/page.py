@@ -6,7 +6,7 @@ page can forget either.
 
 import hashlib
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -27,7 +27,7 @@ from outlast.deliveries.problems import Problem, Refused
 from outlast.edges import rendering
 from outlast.edges.clock import now_ms
 from outlast.edges.rendering import visible_text
-from outlast.serve.access import Caller, Staff, may, scopes_for
+from outlast.serve.access import Action, Caller, Staff, may, scopes_for
 from outlast.serve.bodies import Query
 from outlast.serve.case_feed import CaseView, counts_of
 from outlast.serve.pages import filters
@@ -45,6 +45,7 @@ STATIC_FILES: Final = (
     "chat.css",
     "chat.js",
     "chat_open.js",
+    "chat_frame.js",
     "desk.css",
     "desk.js",
     "icon.svg",
@@ -53,7 +54,7 @@ STATIC_FILES: Final = (
 )
 """The files that pages load. htmx and its extension are vendored, under the license beside them."""
 
-_PAGE_HEADERS: Final = {
+PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",  # what was shown to one person stays theirs
     "Vary": "Cookie, HX-Request",
     # With `no-referrer`, browsers send `Origin: null` with forms, and every change is refused.
@@ -82,7 +83,7 @@ def link(asked: DeskRequest | Request, *parts: str, **query: str | None) -> str:
     request = asked.http if isinstance(asked, DeskRequest) else asked
     path = "".join(f"/{quote(part, safe='', errors='replace')}" for part in parts) or "/"
     given = {name: value for name, value in query.items() if value}
-    return f"{_root(request)}{path}{'?' if given else ''}{urlencode(given)}"
+    return f"{_root(request)}{path}{'?' if given else ''}{urlencode(given, errors='replace')}"
 
 
 def _root(request: Request) -> str:
@@ -130,7 +131,7 @@ def page(
         .get_template(template)
         .render(shared | {"asked": asked, "title": title} | values)
     )
-    return HTMLResponse(text, status, {**_PAGE_HEADERS, **(headers or {})})
+    return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
 
 
 def fragment(asked: DeskRequest, template: str, **values: Any) -> str:
@@ -156,7 +157,7 @@ def said_aloud(words: str) -> str:
 
 def html_part(text: str, status: int = 200) -> Response:
     """Return a piece of a page as a response of its own."""
-    return HTMLResponse(text, status, _PAGE_HEADERS)
+    return HTMLResponse(text, status, PAGE_HEADERS)
 
 
 def see_other(asked: DeskRequest, *parts: str, **query: str | None) -> Response:
@@ -185,12 +186,20 @@ def beside(request: Request, problem: Problem) -> Response:
     return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
 
 
-def problem_page(request: Request, problem: Problem, template: str, title: str) -> Response:
+def problem_page(
+    request: Request,
+    problem: Problem,
+    template: str,
+    title: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     """Return a problem as a page of a template, which has it as `problem`."""
     desk: Desk = request.app.state.desk
     values = _shared(request, desk, None) | {"title": title, "problem": problem}
     text = _environment().get_template(template).render(values)
-    return HTMLResponse(text, problem.status, {**problem.headers, **_PAGE_HEADERS})
+    return HTMLResponse(
+        text, problem.status, {**problem.headers, **PAGE_HEADERS, **(headers or {})}
+    )
 
 
 def _to_login(request: Request, path: str) -> Response:
@@ -223,6 +232,10 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "roles": sorted(caller.roles) if isinstance(caller, Staff) else [],
         "logout": None if logout is None else _root(request) + logout,
         "has_search": desk.search is not None,
+        "may": partial(_may, caller),
+        "sees_all": isinstance(caller, Staff) and not caller.scopes and caller.bound is None,
+        "look": desk.look,
+        "words": desk.look.texts,
         "here": request.url.path.removeprefix(_root(request)),
         "query": request.query_params,
         "views": partial(_views, request, desk, caller),
@@ -231,6 +244,10 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "sees_teams": isinstance(caller, Staff) and may(caller, "view_teams") is None,
         "now_ms": now_ms(),
     }
+
+
+def _may(caller: Caller, action: Action) -> bool:
+    return isinstance(caller, Staff) and may(caller, action) is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,10 @@ def test_a_run_is_printed_as_json_lines(log: dict[str, Any]) -> None:
 
 def test_all_runs_since_a_time_are_read(log: dict[str, Any]) -> None:
     assert run("--since", "2026-11-01T00:00:00+00:00", "--limit", "7").exit_code == 0
-    assert log["asked"] == (("client", datetime(2026, 11, 1, tzinfo=UTC)), {"limit": 7})
+    assert log["asked"] == (
+        ("client", datetime(2026, 11, 1, tzinfo=UTC)),
+        {"limit": 7, "scopes": ()},
+    )
 
 
 def test_a_run_is_read_since_a_time(log: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from outlast.loop.values import JsonObject
 from outlast.serve.access import RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.login import ThisMachine
-from outlast.serve.pages import agents, chat, page
+from outlast.serve.pages import agents, chat, chat_look, page
 from outlast.serve.routing import LARGEST_BODY, Desk, EscapedPaths
 from outlast.serve.tokens import ConversationTokens
 from outlast.views.run import RunSnapshot, snapshot_of
@@ -127,7 +127,7 @@ def place(*, prefix: str = "", **fields: Any) -> Place:
         "runs": runs,
     }
     inner = Starlette(
-        routes=[*page.ROUTES, *chat.ROUTES, *agents.ROUTES],
+        routes=[*page.ROUTES, *chat_look.ROUTES, *chat.ROUTES, *agents.ROUTES],
         middleware=[Middleware(EscapedPaths)],
         max_body_size=LARGEST_BODY,
     )

@@ -62,6 +62,8 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "view_teams": ("viewer", "decider", "operator"),
     "go_on_duty": ("decider", "operator"),
     "change_team": ("operator",),
+    "read_audit": ("decider", "operator"),
+    "change_schedule": ("operator",),
     **dict.fromkeys(CASE_DEEDS, ("operator",)),
 }
 OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message", "rate"}

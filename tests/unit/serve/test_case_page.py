@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -189,6 +190,42 @@ async def test_a_list_is_filtered_further_and_comes_in_pages(
         Server(monkeypatch)
         found = await shown_list(f"/conversations?view=mine&page={odd}", cases=Shared(*many))
         assert found.status_code in {200, 400}
+
+
+async def test_a_list_that_is_known_whole_is_sorted_by_its_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = [
+        replace(run(name, assignee="ann"), agent=agent, started=run(name).started + later)
+        for name, agent, later in (
+            ("b", "Zoe", timedelta()),
+            ("a", "amy", timedelta(hours=2)),
+            ("c", "Bob", timedelta(hours=1)),
+        )
+    ]
+
+    async def order(sort: str) -> str:
+        page = await lists(monkeypatch, f"/conversations?view=mine&sort={sort}", *many)
+        assert f"sort={sort}" in page.partition('id="runs"')[2].partition(">")[0]  # live, too
+        return "".join(re.findall(r'href="/conversations/([abc])"', page))
+
+    assert [await order(one) for one in ("customer", "-customer")] == ["abc", "cba"]
+    assert [await order(one) for one in ("agent", "-agent")] == ["acb", "bca"]
+    assert [await order(one) for one in ("age", "-age")] == ["acb", "bca"]
+    page = await lists(monkeypatch, "/conversations?view=mine&sort=age", *many)
+    assert re.findall(r'aria-sort="(\w+)"', page) == ["none", "none", "none", "ascending"]
+    assert "view=mine&amp;sort=-age" in page
+    assert (await shown_list("/conversations?view=mine&sort=cost")).status_code == 200
+
+
+async def test_a_list_of_the_server_has_the_order_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Server(monkeypatch, run("b"), run("a"))
+    for path in ("/conversations?sort=customer", "/conversations?view=resolved&sort=customer"):
+        page = (await shown_list(path)).text
+        assert re.findall(r'href="/conversations/([ab])"', page) == ["b", "a"]
+        assert "aria-sort" not in page
 
 
 async def test_lists_of_what_was_put_off_are_searched_by_their_status(

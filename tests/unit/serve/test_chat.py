@@ -30,6 +30,7 @@ from outlast.serve import uploads
 from outlast.serve.access import RoleRules
 from outlast.serve.feed import FeedLimits
 from outlast.serve.pages.chat_stream import PageContent, chat_events
+from outlast.serve.pages.chat_view import ChatView
 from outlast.serve.pages.parts import SHOWN
 from outlast.views.customer import customer_view
 from outlast.views.run import loop_state, snapshot_of
@@ -751,7 +752,8 @@ def test_a_message_that_has_not_changed_is_not_sent_again() -> None:
         lambda view: str(view.works),
         lambda _: "",
     )
-    first, second = customer_view(answered("A")), customer_view(answered("A", "B"))
+    shown = (customer_view(one).messages for one in (answered("A"), answered("A", "B")))
+    first, second = (ChatView(messages=messages) for messages in shown)
     begun = page.changes(first, "")
     assert begun is not None
     assert len(json.loads(begun.data)["html"]) == 2

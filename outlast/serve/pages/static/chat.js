@@ -7,6 +7,18 @@
   const [chat, messages, progress, status, problem, form, text, files, chosen, connection] = [
     "chat", "messages", "progress", "status", "problem", "write", "text", "files", "chosen", "connection"].map(get);
   const bubble = progress.firstElementChild;
+  const words = JSON.parse(chat.dataset.words);
+
+  // --- Times, in the reader's own zone: the day only where it is another one ----------------------
+
+  function showTimes(root) {
+    const today = new Date().toDateString();
+    for (const time of root.querySelectorAll("time")) {
+      const at = new Date(time.dateTime);
+      const day = at.toDateString() === today ? {} : { dateStyle: "medium" };
+      time.textContent = at.toLocaleString([], { ...day, timeStyle: "short" });
+    }
+  }
 
   // --- The end of the conversation stays in view ------------------------------------------------
 
@@ -39,8 +51,10 @@
       present.delete(id);
       if (html[id] !== undefined) {
         const fresh = elementOf(html[id]);
+        fresh.source = fresh.outerHTML;
+        showTimes(fresh);
         if (!element) element = fresh;
-        else if (element.outerHTML !== fresh.outerHTML) {
+        else if (element.source !== fresh.source) {
           element.replaceWith(fresh);
           element = fresh;
         }
@@ -66,6 +80,7 @@
     const next = place.nextElementSibling || messages.firstElementChild;
     const top = next.getBoundingClientRect().top;
     const added = part.content.firstElementChild;
+    showTimes(part.content);
     place.replaceWith(part.content);
     page.scrollTop += next.getBoundingClientRect().top - top;
     const focused = added.querySelector("a") || added;
@@ -101,9 +116,9 @@
   addEventListener("visibilitychange", () => { if (!document.hidden) document.title = title; });
 
   function hasCome(order, html) {
-    if (document.hidden && order.some((id) => /class="chat-message is-(assistant|colleague)/.test(html[id]) && !known.has(id))) {
-      document.title = `(1) ${title}`;
-    }
+    const came = order.filter((id) => /class="chat-message is-(assistant|colleague)/.test(html[id]) && !known.has(id));
+    if (came.length && document.hidden) document.title = `(1) ${title}`;
+    if (came.length) dispatchEvent(new CustomEvent("chat:came", { detail: came.length }));
     known = new Set(order);
   }
 
@@ -123,7 +138,7 @@
   function listen() {
     source?.close();
     source = new EventSource(chat.dataset.events);
-    source.addEventListener("open", () => { failures = 0; showConnection("Live", false); });
+    source.addEventListener("open", () => { failures = 0; showConnection(words.live, false); });
     source.addEventListener("chat", (event) => {
       const view = JSON.parse(event.data);
       hasCome(view.order, view.html);
@@ -132,7 +147,7 @@
       status.innerHTML = view.status;
       if (view.rating !== undefined) showRating(view.rating);
       const isLive = !status.querySelector("[data-not-live]");
-      showConnection(isLive ? "Live" : "Not live", !isLive);
+      showConnection(isLive ? words.live : words.not_live, !isLive);
       form.hidden = view.ended;
       document.querySelector(".chat-hello")?.remove();
       scrollDown();
@@ -144,7 +159,7 @@
     });
     source.addEventListener("end", () => { source.close(); connection.hidden = true; });
     source.addEventListener("error", () => {
-      showConnection("Reconnecting", true);
+      showConnection(words.reconnecting, true);
       if (source.readyState === EventSource.CLOSED) again();
     });
   }
@@ -155,8 +170,8 @@
     await new Promise((done) => setTimeout(done, Math.min(30000, 500 * 2 ** failures)));
     const answer = await fetch(location.href, { method: "HEAD", cache: "no-store" }).catch(() => null);
     if (answer && answer.status >= 400 && answer.status < 500 && answer.status !== 429) {
-      showConnection("Closed", true);
-      refuse("This page has expired. Open the chat with your link again.");
+      showConnection(words.closed, true);
+      refuse(words.expired);
       form.hidden = true;
     } else listen();
   }
@@ -211,10 +226,10 @@
     body.delete("files");
     for (const one of picked) body.append("files", one.smaller || one.file, one.name);
     try {
-      const answer = await fetch(form.action, { method: "POST", body, headers: { "X-Chat": "1" } });
+      const answer = await fetch(form.action, { method: "POST", body, headers: { "X-Chat": "1", "X-Chat-Frame": window.parent === window ? "0" : "1" } });
       if (!answer.ok) {
         const content = await answer.json().catch(() => null);
-        refuse(content?.error?.message || "This did not work. Send it again.");
+        refuse(content?.error?.message || words.failed);
         return;
       }
       const moved = answer.headers.get("Location");  // the conversation that follows this one
@@ -227,7 +242,7 @@
       scrollDown(true);
       if (source.readyState === EventSource.CLOSED) listen();
     } catch {
-      refuse("There is no connection. Nothing is lost: send it again.");
+      refuse(words.offline);
     } finally {
       sending = false;
       form.classList.remove("is-sending");
@@ -352,6 +367,8 @@
     pick(list);
   });
 
+  for (const one of messages.children) one.source = one.outerHTML;
+  showTimes(document);
   fit();
   scrollDown(true);
 })();
