@@ -8,7 +8,7 @@ import typer
 from outlast.agents.errors import UserError
 from outlast.cli import options, server
 from outlast.cli.caller import Caller, PersonCaller, on_server
-from outlast.cli.durations import coming_time
+from outlast.cli.durations import coming_time, length_option
 from outlast.contract.ratings import SCORES
 from outlast.edges.clock import now
 
@@ -85,14 +85,25 @@ async def snooze(
             metavar="UNTIL", help="A length, such as 2h or 3d, or a time, such as 2026-11-30T09:00."
         ),
     ],
+    within: str | None = None,
 ) -> None:
-    """Put a conversation off; it comes back then, or with the customer's next word."""
-    end = coming_time(until, "UNTIL", now()).astimezone()
-    await _act(
-        caller,
-        lambda run: run.snooze(end, by=caller.person),
-        lambda _: f"Snoozed until {end:%Y-%m-%d %H:%M %Z}.",
-    )
+    """Put a conversation off; it comes back then, or with the customer's next word.
+
+    Command line:
+        within (CALENDAR): A length counts only the hours of this calendar of the operators' file.
+    """
+    length = None if within is None else length_option(until, "With --within, UNTIL")
+    end = coming_time(until, "UNTIL", now()).astimezone() if length is None else length
+
+    def sentence(case: "CaseReceipt") -> str:
+        back = case.snoozed_until
+        return (
+            "It is back."
+            if back is None
+            else f"Snoozed until {back.astimezone():%Y-%m-%d %H:%M %Z}."
+        )
+
+    await _act(caller, lambda run: run.snooze(end, by=caller.person, within=within), sentence)
 
 
 @on_server

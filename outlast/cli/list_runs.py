@@ -1,6 +1,7 @@
 """`outlast list`: finds runs by their search attributes."""
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.case import whose
-from outlast.cli.durations import past_time
+from outlast.cli.durations import length_option, past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
 from outlast.contract.ratings import Rated
@@ -24,6 +25,15 @@ COSTS_UP_TO = 50
 """The longest list whose tokens and costs are read unasked: each run is read for them."""
 
 GroupedBy: TypeAlias = Literal["agent", "model", "tenant", "day"]
+
+Due: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LENGTH",
+        help="Only what a person has to reply to or take by then: 2h, or overdue.",
+        show_default=False,
+    ),
+]
 
 _STATUS_STYLES = {
     "running": "cyan",
@@ -74,6 +84,7 @@ async def list_runs(
     agent: AgentName = None,
     waiting: bool = False,
     customer: str | None = None,
+    due: Due = None,
     *,
     of_case: OfCase,
     limit: options.Limit = 20,
@@ -105,20 +116,24 @@ async def list_runs(
         agent=agent,
         waiting=waiting,
         customer=customer,
+        case_due_before=None if due is None else _due(due),
         **asdict(of_case),
         nested=by is None,
         since=None if since is None else past_time(since, now()),
     )
     async with terminal.waiting(terminal.err(), "listing runs"):
-        found = await runs.find_runs(client, criteria, limit=limit)
-        if archived and not waiting:
-            found = await _with_archived(client, criteria, found, limit)
+        found = await _found(client, criteria, limit, archived=archived and not waiting)
         is_short = len(found) <= COSTS_UP_TO
         reads = by is not None or (is_short if costs is None else costs)
         rows = await runs.with_costs(client, found) if reads else found
         rows = await runs.with_tenants(client, rows) if by == "tenant" else rows
     _show(caller, rows, by, reads=reads)
     _say_rest(caller, len(rows) == limit, by, limit, is_left_out=not reads and costs is None)
+
+
+def _due(text: str) -> datetime:
+    is_over = text.strip().lower() == "overdue"
+    return now() if is_over else now() + length_option(text, "--due")
 
 
 def _say_rest(
@@ -142,10 +157,15 @@ def _show(caller: Caller, rows: "list[ListedRun]", by: GroupedBy | None, *, read
         listed_costs.show_sum(rows)
 
 
-async def _with_archived(
-    client: "Client", criteria: "RunFilter", listed: "list[ListedRun]", limit: int
+async def _found(
+    client: "Client", criteria: "RunFilter", limit: int, *, archived: bool
 ) -> "list[ListedRun]":
-    """Return the runs of a list, and after them those that only the archive has."""
+    """Return the runs of a list, and if asked after them those that only the archive has."""
+    from outlast.client.runs import find_runs
+
+    listed = await find_runs(client, criteria, limit=limit)
+    if not archived:
+        return listed
     from outlast.client.recordings.reading import archived_runs
 
     beside = {(one.run_id, one.execution_id) for one in listed}

@@ -12,7 +12,6 @@ import typer
 from outlast.agents.approvals.dry_run import DryRun, Tally
 from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, FileReport
-from outlast.agents.errors import UserError
 from outlast.cli import options, server, terminal
 from outlast.cli.caller import By, Caller, on_server, say_limit, sender
 from outlast.cli.durations import past_time
@@ -228,57 +227,31 @@ async def apply(
     Command line:
         within (CALENDAR): Only requests whose times count the hours of this calendar.
     """
-    from outlast.client.handle import RunHandle
+    from outlast.client.recounts import recount_open
 
-    connection = await caller.connect()
-    async with terminal.waiting(terminal.err(), "reading runs that wait"):
-        found, unread = await _counted_by_hours(connection.client, within, limit)
-    person, refused = sender(by), list[tuple[str, str]]()
-    for run_id, _ in found:
-        handle = RunHandle(connection.client, run_id)
-        try:
-            async with server.waiting_for_worker(handle, f"waiting for {run_id}"):
-                await handle.recount(by=person)
-        except UserError as error:  # it ends meanwhile, or has other people
-            refused.append((run_id, error.message))
-    gone = {run_id for run_id, _ in refused}
-    rows = [
-        {"run_id": run_id, "requests": requests} for run_id, requests in found if run_id not in gone
-    ]
+    client = (await caller.connect()).client
+    found = await recount_open(
+        client,
+        by=sender(by),
+        within=within,
+        limit=limit,
+        around=lambda run: server.waiting_for_worker(run, f"waiting for {run.id}"),
+    )
+    if found.is_cut:
+        say_limit(limit, " runs")
     if caller.as_json:
-        not_done = [{"run_id": run_id, "why": why} for run_id, why in refused]
-        terminal.print_json({"counted": rows, "refused": not_done, "unread_runs": unread})
+        rows = [{"run_id": run_id, "requests": [*requests]} for run_id, requests in found.runs]
+        not_done = [{"run_id": run_id, "why": why} for run_id, why in found.refused]
+        terminal.print_json({"counted": rows, "refused": not_done, "unread_runs": found.unread})
         return
-    for run_id, why in refused:
+    for run_id, why in found.refused:
         terminal.warn(joined(run_id, ": ", why))
-    if unread:
-        terminal.warn(f"{unread:,} runs could not be read.")
-    requests = sum(len(one["requests"]) for one in rows)
+    if found.unread:
+        terminal.warn(f"{found.unread:,} runs could not be read.")
     terminal.say(
         terminal.err(),
-        f"{counted(requests, 'request')} of {counted(len(rows), 'run')} counted anew.",
+        f"{counted(found.requests, 'request')} of {counted(len(found.runs), 'run')} counted anew.",
     )
-
-
-async def _counted_by_hours(
-    client: "Client", within: str | None, limit: int
-) -> tuple[list[tuple[str, list[str]]], int]:
-    """Return the open requests whose times count hours of a calendar, by run; and the unread runs."""
-    from outlast.client import runs
-    from outlast.client.read.in_turn import read_each
-
-    listed = await runs.find_runs(client, runs.RunFilter(waiting=True, nested=True), limit=limit)
-    if len(listed) == limit:
-        say_limit(limit, " runs")
-    states = await read_each(
-        listed, lambda one: runs.state_of(client, one.run_id, one.execution_id)
-    )
-    found: list[tuple[str, list[str]]] = []
-    for one, state in zip(listed, states, strict=True):
-        named_hours = ((a.id, a.terms.hours) for a in state.own_requests) if state else ()
-        requests = [name for name, hours in named_hours if hours and within in {None, hours.within}]
-        found += [(one.run_id, requests)] if requests else []
-    return found, states.count(None)
 
 
 async def try_policies(

@@ -1,5 +1,6 @@
 """`outlast team`: who is on duty in a team, how it assigns, and whose each conversation is."""
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
@@ -55,6 +56,7 @@ async def on(
     tenant: OfTenant = "",
     capacity: Annotated[int | None, typer.Option(min=0)] = None,
     until: str | None = None,
+    within: str | None = None,
     by: By = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
 ) -> None:
@@ -63,13 +65,16 @@ async def on(
     Command line:
         capacity: How many conversations they have at most. Default: the team's number.
         until: When they leave duty by themselves: in 8h, or at a time such as 2026-11-30T17:00.
+        within (CALENDAR): A length counts only the hours of this calendar of the operators' file.
     """
-    ends = None if until is None else coming_time(until, "--until", now())
-    if ends is not None and ends.tzinfo is None:
-        ends = ends.astimezone()
+    ends: datetime | timedelta | None = None
+    if until is not None and within is not None:
+        ends = length_option(until, "With --within, --until")
+    elif until is not None:
+        ends = coming_time(until, "--until", now()).astimezone()
     who = person or sender(None).subject
     asked = await _team(caller, team, tenant, task_queue)
-    view = await asked.on_duty(who, by=sender(by), capacity=capacity, until=ends)
+    view = await asked.on_duty(who, by=sender(by), capacity=capacity, until=ends, within=within)
     _say_duty(caller, view, who, "on")
 
 
@@ -91,6 +96,7 @@ async def rule(
     tenant: OfTenant = "",
     capacity: Annotated[int, typer.Option(min=1)] = 5,
     return_after: str | None = None,
+    within: str | None = None,
     by: By = None,
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
 ) -> None:
@@ -100,10 +106,13 @@ async def rule(
         capacity: How many conversations a person has at most.
         return_after: After which time a conversation goes on that its person has not taken or not
             answered, such as 15min. Default: it stays with them.
+        within (CALENDAR): That time counts only the hours of this calendar, as the workers know it.
     """
     after = None if return_after is None else length_option(return_after, "--return-after")
     asked = await _team(caller, team, tenant, task_queue)
-    view = await asked.assign_by(by=sender(by), rule=rule, capacity=capacity, return_after=after)
+    view = await asked.assign_by(
+        by=sender(by), rule=rule, capacity=capacity, return_after=after, within=within
+    )
     caller.show(view.record(), named(view.name), " ", _terms(view))
 
 
@@ -134,6 +143,7 @@ def _say_duty(caller: Caller, view: "TeamView", who: str, duty: str) -> None:
 
 def _terms(view: "TeamView") -> str:
     after = "" if view.return_after is None else f", back after {rough(view.return_after)}"
+    after += f" of {named(view.within)}" if view.within else ""
     how = "takes turns" if view.rule == "round_robin" else "looks who has the fewest"
     return f"{how}, at most {view.capacity} for each{after}"
 

@@ -1,6 +1,6 @@
 """The audit: every request, vote, decision, reminder and refused attempt of runs, in order of time.
 
-Read from the runs' own histories, so there is no other record that could differ. Needs no worker.
+Beside it, what people did with teams. Read from the histories of runs and teams, so there is no other record that could differ. Needs no worker.
 """
 
 import json
@@ -24,6 +24,7 @@ from outlast.client.read.history import RunReader
 from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
 from outlast.client.runs import executions
+from outlast.client.team_audit import TeamEntry, read_team
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
 from outlast.contract.identity import signed_value
@@ -98,6 +99,8 @@ AuditEvent: TypeAlias = Literal[
     "wait_began",
     "delivered",
     "wait_timed_out",
+    "duty",
+    "team",
 ]
 
 LONGEST_TEXT: Final = 1_000
@@ -121,7 +124,7 @@ class AuditRecord:
     Attributes:
         at_ms: when the run took it, in milliseconds since the epoch.
         event: what happened. `vote` is one person's decision; `decided` settles the request.
-        run_id: the run that made the request.
+        run_id: the run that made the request; of a team, the id of its workflow.
         root_run_id: the run that it is nested in, if it is, else the run itself.
         request_id: the request; empty for what concerns no request.
         kind: what waits: a tool, a handoff, an answer or a budget; `wait` for a tool that waits for
@@ -573,6 +576,7 @@ class _Execution:
     run_id: str
     execution_id: str
     root_run_id: str
+    is_team: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -605,22 +609,29 @@ class _Read:
 async def audit_run(client: Client, run_id: str) -> AuditLog:
     """Return the audit of a run and of the runs nested in it, before and after resets.
 
+    With the id of a team's workflow, such as `outlast-team/billing`, it is the audit of the team.
+
     Raises:
         RunNotFound: there is no such run.
         AgentsException: the server refused, or the run cannot be read here.
     """
     log = _Reading(client)
-    await log.read_tree(run_id, run_id)
+    term = equals("WorkflowId", run_id) if run_id.startswith(names.TEAM_PREFIX) else None
+    teams = [] if term is None else (await _executions(client, term, MOST_RUNS))[0]
+    for one in teams:
+        await log.read(one)
+    if not teams:
+        await log.read_tree(run_id, run_id)
     return log.result()
 
 
 async def audit_since(client: Client, since: datetime, *, limit: int = MOST_RUNS) -> AuditLog:
-    """Return the audit of all runs since a time.
+    """Return the audit of all runs and teams since a time.
 
     Args:
         client: the client.
         since: the time, with a time zone.
-        limit: the maximum number of runs to read: open ones first, then the newest.
+        limit: the maximum number of runs and teams to read: open ones first, then the newest.
 
     Raises:
         AgentsException: the server refused.
@@ -715,6 +726,9 @@ class _Reading:
         return {}
 
     async def _read(self, execution: _Execution) -> dict[str, None]:
+        if execution.is_team:
+            await self._read_team(execution)
+            return {}
         reader = RunReader(self._client, execution.run_id)
         before, nested, records = LoopState(), dict[str, None](), dict[AuditRecord, None]()
         try:
@@ -746,12 +760,38 @@ class _Reading:
                 self._read_ones.append(one)
         return nested
 
+    async def _read_team(self, execution: _Execution) -> None:
+        try:
+            team = await read_team(self._client, execution.run_id, execution.execution_id)
+        except RPCError as error:
+            raise await RunAddress(self._client, execution.run_id).translate(error) from error
+        if team.opened_by is not None:
+            entries = dict.fromkeys(_of_team(one, execution.run_id) for one in team.found)
+            self._read_ones.append(
+                _Read(execution, team.opened_by, team.closed_by, entries, team.lost)
+            )
+
+
+def _of_team(one: TeamEntry, team_id: str) -> AuditRecord:
+    return AuditRecord(
+        at_ms=one.at_ms,
+        event=one.event,
+        run_id=team_id,
+        root_run_id=team_id,
+        by=_text(one.by),
+        note=_text(one.note),
+        channel=one.channel,
+        verified=False,
+        arrived_at_ms=one.at_ms,
+    )
+
 
 def _audited(found: Sequence[_Read], redaction: Redaction) -> AuditedRun:
     """Return the entries of a run's executions, those that a reset has copied once."""
     records = dict.fromkeys(record for one in found for record in one.records)
     first, started = found[0], found[0].started
     nested, root = started.HasField("parent_workflow_execution"), started.root_workflow_execution
+    nested &= not first.of.is_team  # it outlives the run that began it
     return AuditedRun(
         run_id=first.of.run_id,
         chain_id=first.chain_id,
@@ -763,14 +803,17 @@ def _audited(found: Sequence[_Read], redaction: Redaction) -> AuditedRun:
 
 
 async def _executions(client: Client, term: str, limit: int) -> tuple[list[_Execution], bool]:
-    query = f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus != 'ContinuedAsNew' AND {term}"
+    kinds = f"('{names.WORKFLOW}', '{names.WORKFLOW_TEAM}')"
+    query = f"WorkflowType IN {kinds} AND ExecutionStatus != 'ContinuedAsNew' AND {term}"
     found: list[_Execution] = []
     async with aclosing(executions(client, query)) as listed:
         async for one in listed:
             if len(found) == limit:
                 return found, True
             run_id, root_id = one.execution.workflow_id, one.root_execution.workflow_id
-            found.append(_Execution(run_id, one.execution.run_id, root_id or run_id))
+            is_team = one.type.name == names.WORKFLOW_TEAM
+            root_id = run_id if is_team else root_id or run_id
+            found.append(_Execution(run_id, one.execution.run_id, root_id, is_team))
     return found, False
 
 

@@ -148,6 +148,10 @@ class RunFilter:
             and (not self.attention or bool(run.attention(clock.now())))
             and (self.group is None or searchable(self.group) in run.people)
             and (self.since is None or run.closed is None or run.closed >= self._since)
+            and (
+                self.case_due_before is None
+                or (run.case_due is not None and run.case_due < self.case_due_before)
+            )
             and any_covers(
                 self.scopes,
                 tenant=run.tenant,
@@ -263,6 +267,8 @@ class ListedRun:
             for none.
         people: the groups and people who may decide what it waits for, where not everybody may.
         due: when the first thing is due that it waits for; None for never.
+        case_due: when a person has to reply to the customer, or to take the conversation; None for
+            never.
         team: the team that the conversation is assigned to; empty for none.
         assignee: the person that it is assigned to; empty for nobody.
         tags: the tags of the conversation, as many as a list can hold.
@@ -283,6 +289,7 @@ class ListedRun:
     customer: str = ""
     people: tuple[str, ...] = ()
     due: datetime | None = None
+    case_due: datetime | None = None
     team: str = ""
     assignee: str = ""
     tags: tuple[str, ...] = ()
@@ -619,6 +626,7 @@ def listed_run(execution: WorkflowExecutionInfo) -> ListedRun:
         due=min((one for one in map(found.get, _DUE) if one is not None), default=None)
         if is_open
         else None,
+        case_due=found.get(names.ATTRIBUTE_CASE_DUE) if is_open else None,
         team=found.get(names.ATTRIBUTE_TEAM) or "",
         assignee=found.get(names.ATTRIBUTE_ASSIGNEE) or "",
         tags=tuple(texts_of(found, names.ATTRIBUTE_TAGS)),

@@ -1,6 +1,7 @@
 """A team that shares conversations: who is on duty, how it assigns, and whose each conversation is."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -16,9 +17,12 @@ from temporalio.common import Priority, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.agents.calendars import Calendar, check_calendar_name
 from outlast.agents.checks import check_printable
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 from outlast.client.people.actions import By, person_of
+from outlast.client.people.cases import end_ms
+from outlast.client.runs import executions
 from outlast.client.start.options import check_place
 from outlast.client.transport.outages import (
     is_transient,
@@ -37,6 +41,9 @@ T = TypeVar("T")
 
 LONGEST_UPDATE: Final = timedelta(seconds=10)
 """How long an act waits for a worker."""
+
+MOST_TEAMS: Final = 200
+"""How many teams are listed at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,8 @@ class TeamView:
         capacity: how many a person has at most, where nothing else is said.
         return_after: after which time a conversation goes on that its person has not taken, or not
             answered once they had it; None if it stays with them.
+        within: the calendar whose hours that time counts; empty for all hours.
+        tenant: the tenant whose team it is; empty for none.
         members: everybody who was ever on duty.
         conversations: what the team has to act on, the oldest first.
     """
@@ -97,6 +106,8 @@ class TeamView:
     return_after: timedelta | None
     members: tuple[TeamMember, ...] = ()
     conversations: tuple[TeamConversation, ...] = ()
+    within: str = ""
+    tenant: str = ""
 
     def member(self, person: str) -> TeamMember | None:
         """Return a person of the team, however their name is written; None if there is none."""
@@ -106,11 +117,13 @@ class TeamView:
         """Return it as JSON; times are in ISO 8601, durations in seconds."""
         return {
             "name": self.name,
+            "tenant": self.tenant or None,
             "rule": self.rule,
             "capacity": self.capacity,
             "return_after_seconds": None
             if self.return_after is None
             else self.return_after.total_seconds(),
+            "within": self.within or None,
             "members": [_written(one) for one in self.members],
             "conversations": [_written(one) for one in self.conversations],
         }
@@ -158,7 +171,8 @@ class Team:
         *,
         by: By = None,
         capacity: int | None = None,
-        until: datetime | None = None,
+        until: datetime | timedelta | None = None,
+        within: Calendar | str | None = None,
     ) -> TeamView:
         """Let conversations be assigned to a person, from now on.
 
@@ -168,13 +182,19 @@ class Team:
             person: who.
             by: who says it; None for the person.
             capacity: how many conversations they have at most; None for the team's number.
-            until: when they leave duty by themselves, as a time with a zone; None if they say so.
+            until: when they leave duty by themselves, as a time with a zone or as a duration from now;
+                None if they say so.
+            within: the calendar whose hours count for a duration, or its name in the operators' file
+                that `OUTLAST_APPROVALS` names; None: all hours count.
 
         Raises:
             UserError: an argument does not fit.
             ServerUnavailable: the server does not answer, or no worker hosts the team.
         """
-        return await self._change_duty(person, by, on_duty=True, capacity=capacity, until=until)
+        until_ms = None if until is None else end_ms("on_duty", until, within)
+        return await self._change_duty(
+            person, by, on_duty=True, capacity=capacity, until_ms=until_ms
+        )
 
     async def off_duty(self, person: By, *, by: By = None) -> TeamView:
         """Assign nothing more to a person; what they have not taken goes on to others.
@@ -192,6 +212,7 @@ class Team:
         rule: Rule = "round_robin",
         capacity: int = 5,
         return_after: timedelta | None = None,
+        within: Calendar | str | None = None,
     ) -> TeamView:
         """Change how the team assigns conversations; who has one keeps it.
 
@@ -202,6 +223,8 @@ class Team:
             capacity: how many a person has at most, where nothing else is said.
             return_after: after which time a conversation goes on that its person has not taken, or
                 not answered once they had it. It passes while no worker runs. None: it stays.
+            within: the calendar whose hours that time counts, or its name, as a worker knows it; None:
+                all hours count.
 
         Raises:
             UserError: an argument does not fit.
@@ -211,13 +234,22 @@ class Team:
             raise UserError(f"rule= must be round_robin or least_busy, not {rule!r:.80}.")
         try:
             return_ms = None if return_after is None else _ms(return_after)
-            terms = TeamTerms(rule=rule, capacity=capacity, return_ms=return_ms)
+            named = _calendar_name(within, return_after)
+            terms = TeamTerms(rule=rule, capacity=capacity, return_ms=return_ms, within=named)
         except ValueError as error:
             raise UserError(f"assign_by(): {error}.") from None
         return await self._act(names.UPDATE_TERMS, TermsRecord(terms=terms, by=_name(by)))
 
     async def view(self) -> TeamView:
         """Return who is on duty, and whose each conversation is.
+
+        Raises:
+            ServerUnavailable: the server does not answer, or no worker hosts the team.
+        """
+        return await self.find() or self._view_of(TeamState())
+
+    async def find(self) -> TeamView | None:
+        """Return the same; None if the team does not exist.
 
         Raises:
             ServerUnavailable: the server does not answer, or no worker hosts the team.
@@ -230,7 +262,7 @@ class Team:
         except WorkflowQueryFailedError as error:
             raise AgentsException(f"The team {self.name!r} cannot be read: {error}") from error
         except _NoTeam:
-            return self._view_of(TeamState())
+            return None
         return self._view_of(records.read(TeamState, found))
 
     async def _change_duty(
@@ -240,16 +272,14 @@ class Team:
         *,
         on_duty: bool,
         capacity: int | None = None,
-        until: datetime | None = None,
+        until_ms: int | None = None,
     ) -> TeamView:
-        if until is not None and until.tzinfo is None:
-            raise UserError("until= must be a time with a zone.")
         try:
             record = DutyRecord(
                 subject=_name(person),
                 on_duty=on_duty,
                 capacity=capacity,
-                until_ms=None if until is None else round(until.timestamp() * 1000),
+                until_ms=until_ms,
                 by=_name(by) or _name(person),
             )
         except ValueError as error:
@@ -316,6 +346,8 @@ class Team:
             return_after=None
             if terms.return_ms is None
             else timedelta(milliseconds=terms.return_ms),
+            within=terms.within,
+            tenant=self._tenant,
             members=tuple(
                 TeamMember(
                     subject=one.subject,
@@ -337,6 +369,34 @@ class Team:
                 for one in state.cases
             ),
         )
+
+
+async def find_teams(client: Client, limit: int = MOST_TEAMS) -> list[tuple[str, str]]:
+    """Return the names and tenants of the teams of a namespace, in their order.
+
+    Raises:
+        AgentsException: the server does not answer.
+    """
+    query = f"WorkflowType = '{names.WORKFLOW_TEAM}' AND ExecutionStatus = 'Running'"
+    found: list[tuple[str, str]] = []
+    async with aclosing(executions(client, query)) as listed:
+        async for one in listed:
+            if len(found) == limit:
+                break
+            found.append(names.team_of(one.execution.workflow_id))
+    return sorted(found)
+
+
+def _calendar_name(within: Calendar | str | None, return_after: timedelta | None) -> str:
+    if within is None:
+        return ""
+    if return_after is None:
+        raise UserError(
+            "assign_by(within=...) counts the hours of return_after=, which is not there."
+        )
+    name = within.name if isinstance(within, Calendar) else within
+    check_calendar_name("assign_by(within)", name)
+    return name
 
 
 class _NoTeam(Exception):

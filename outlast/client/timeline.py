@@ -53,6 +53,7 @@ from outlast.loop.events import (
     MessageReceived,
     PersonActed,
     RetryRequested,
+    RunForked,
     RunStarted,
 )
 from outlast.loop.items import Item, Message, call_id_of, summary_text, text_of
@@ -207,9 +208,13 @@ class Timeline:
     Attributes:
         steps: the steps so far, in the order in which they began. The list is changed in place:
             steps are replaced when they go on, and never removed.
+        times: when each item of the transcript was written, in milliseconds since the epoch; 0 where
+            the events do not say, as of items that a fork took along. A message counts from when it
+            arrived, though the run may take it later.
     """
 
     steps: list[Step] = field(default_factory=list[Step])
+    times: list[int] = field(default_factory=list[int])
     _state: LoopState = field(default_factory=LoopState)
     _effects: dict[int, int] = field(default_factory=dict[int, int])
     _calls: dict[str, tuple[int, int | None]] = field(
@@ -239,6 +244,8 @@ class Timeline:
                 self._end_effect(event, before, after)
         for change in run_changes(before, event, after):
             self._take_change(change, event, at_ms)
+            if isinstance(change, ItemsRecorded):
+                self._take_times(change, event, before, after)
         self._drop_waits(event, after, at_ms)
         self._take_effects(before, after, at_ms)
         if before.blocked is not after.blocked:
@@ -449,6 +456,20 @@ class Timeline:
             elif item.kind == "other" and str(item.raw.get("type", "")).endswith("_call"):
                 kind = str(item.raw["type"]).removesuffix("_call")
                 self._add(kind="tool", at_ms=at_ms, agent=item.agent, name=kind, items=(at,))
+
+    def _take_times(
+        self, change: ItemsRecorded, event: Event | None, before: LoopState, after: LoopState
+    ) -> None:
+        waiting = {message.id for message in after.inbox}
+        own = getattr(event, "message", None)
+        new = (own,) if isinstance(own, Message) else ()
+        taken = (one for one in (*before.inbox, *new) if one.id not in waiting)
+        arrived = iter([one.at_ms for one in taken for _ in one.content])
+        at_ms = 0 if event is None or isinstance(event, RunForked) else event.at_ms
+        self.times += [0] * (change.start - len(self.times))
+        self.times[change.start :] = [
+            next(arrived, 0) or at_ms if item.kind == "input" else at_ms for item in change.items
+        ]
 
     def _take_output(self, at: int, item: Item, at_ms: int) -> None:
         call, step = self._calls.pop(call_id_of(item.raw), (None, None))

@@ -1,7 +1,7 @@
 """The names that operators see and that recorded histories hold. Never change one."""
 
 from typing import Final, Literal, TypeAlias, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from outlast.loop.human_actions import ACTION_NAMED
 from outlast.loop.values import Json, JsonObject
@@ -27,6 +27,9 @@ WORKFLOW_QUALITY: Final = "QualityCheck"
 
 WORKFLOW_TEAM: Final = "Team"
 """The workflow that says whose the conversations of a team are."""
+
+TEAM_PREFIX: Final = "outlast-team/"
+"""What the ids of the workflows of teams begin with."""
 
 SIGNAL_REPORT: Final = "report"
 UPDATE_DUTY: Final = "duty"
@@ -315,7 +318,13 @@ def notices_id(execution: str, number: int = 0) -> str:
 def team_id(team: str, tenant: str = "") -> str:
     """Return the id of the workflow of a team; each tenant has teams of its own."""
     whose = f"{quote(tenant, safe='')}/" if tenant else ""
-    return f"outlast-team/{whose}{quote(team, safe='')}"
+    return f"{TEAM_PREFIX}{whose}{quote(team, safe='')}"
+
+
+def team_of(workflow_id: str) -> tuple[str, str]:
+    """Return the name and the tenant of a team, by the id of its workflow."""
+    *tenant, team = map(unquote, workflow_id.removeprefix(TEAM_PREFIX).split("/", 1))
+    return team, "".join(tenant)
 
 
 def errand_id(run_id: str, key: str) -> str:

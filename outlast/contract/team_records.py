@@ -8,9 +8,12 @@ from outlast.contract import names, records
 from outlast.contract.history import event_of
 from outlast.edges.rendering import code, counted, engine_summary, named
 from outlast.loop.actions import AssignedRecord, TeamReport
+from outlast.loop.effects import CountHours
+from outlast.loop.open_hours import Durations, HoursCounted, HoursOfRequest
 from outlast.loop.team.events import (
     DutyChanged,
     DutyRecord,
+    ReturnsCounted,
     RunGone,
     RunReported,
     TeamEvent,
@@ -117,6 +120,38 @@ class TeamHistory:
     def gone(self, chain_id: str, at_ms: int) -> None:
         """Note that a run has ended, as nothing reaches it."""
         self._advance(RunGone(chain_id=chain_id, at_ms=at_ms))
+
+    def hours(self) -> CountHours | None:
+        """Return what a worker has to count by a calendar; None for nothing."""
+        terms = self.state.terms
+        asked = tuple(
+            HoursOfRequest(
+                request_id=one.chain_id,
+                within=terms.within,
+                open=Durations(expires_in_ms=terms.return_ms),
+                from_ms=one.counts_ms,
+            )
+            for one in self.state.cases
+            if one.counts_ms is not None
+        )
+        return CountHours(effect=1, run_id=self._input.team, requests=asked) if asked else None
+
+    def counted(self, asked: CountHours, result: HoursCounted, at_ms: int) -> None:
+        """Take what a worker has counted; what none can count stays with its person."""
+        known = {one.request_id: one.clock.expires_in_ms for one in result.requests}
+        first = asked.requests[0]
+        times = ((one.request_id, one.from_ms, known.get(one.request_id)) for one in asked.requests)
+        self._advance(
+            ReturnsCounted(
+                within=first.within,
+                return_ms=first.open.expires_in_ms or 0,
+                times=tuple(
+                    (name, from_ms, None if lasts is None else from_ms + lasts)
+                    for name, from_ms, lasts in times
+                ),
+                at_ms=at_ms,
+            )
+        )
 
     def answer(self, command: TellRun) -> JsonObject:
         """Return what a run is told."""

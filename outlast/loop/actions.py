@@ -85,6 +85,7 @@ class SayAction(PersonRecord):
     Attributes:
         text: what is said.
         message_id: a second message with the same id is the same message.
+        files: pictures and files for the user, as parts of Responses input. No model reads them.
 
     Raises:
         ValueError: there is no text.
@@ -92,6 +93,7 @@ class SayAction(PersonRecord):
 
     text: str
     message_id: str = ""
+    files: tuple[JsonObject, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse an empty text."""

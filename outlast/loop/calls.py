@@ -526,6 +526,7 @@ class PreparedRun:
         stores: the worker has a blob store.
         notifies: the worker has notifiers.
         notifies_later: the worker delivers notices after the end of the run, too.
+        notifies_mentions: the worker delivers mentions of colleagues, too.
     """
 
     model: str = ""
@@ -537,6 +538,7 @@ class PreparedRun:
     stores: bool = False
     notifies: bool = False
     notifies_later: bool = False
+    notifies_mentions: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

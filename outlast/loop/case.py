@@ -9,6 +9,9 @@ from typing import Final
 COMMENTS_KEPT: Final = 200
 """The newest comments that a run's state has; its history has all."""
 
+MOST_MENTIONED: Final = 20
+"""The most colleagues who hear of a comment."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
@@ -19,12 +22,14 @@ class Comment:
         by: who wrote it.
         text: the words.
         at_ms: when, in milliseconds since the epoch.
+        mentions: the colleagues whom it mentions, but for who wrote it.
     """
 
     id: str
     by: str
     text: str
     at_ms: int
+    mentions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from outlast.loop import hours, reply_clock, votes
 from outlast.loop.actions import CaseAction, TeamReport
 from outlast.loop.canonical import same_person
-from outlast.loop.case import COMMENTS_KEPT, Case, Comment, Rating
+from outlast.loop.case import COMMENTS_KEPT, MOST_MENTIONED, Case, Comment, Rating
 from outlast.loop.effects import ReportToTeam
 from outlast.loop.endings import close, next_question
 from outlast.loop.events import ConversationRated, Event, PersonActed, TeamAnswered
@@ -47,8 +47,16 @@ def _after(case: Case, event: PersonActed[CaseAction]) -> Case:  # noqa: PLR0911
         case "comment":
             if any(one.id == action.comment_id for one in case.comments):
                 return case
-            comment = Comment(id=action.comment_id, by=by, text=action.text, at_ms=at_ms)
             # A mention of a colleague is a tag, too, so that they find the conversation by it.
+            called = (one[1:] for one in dict.fromkeys(action.add) if one.startswith("@"))
+            others = [one for one in called if not same_person(one, by)]
+            comment = Comment(
+                id=action.comment_id,
+                by=by,
+                text=action.text,
+                at_ms=at_ms,
+                mentions=tuple(others[:MOST_MENTIONED]),
+            )
             tags = _changed(case.tags, action)
             return replace(case, tags=tags, comments=(*case.comments, comment)[-COMMENTS_KEPT:])
         case "resolve":

@@ -66,6 +66,7 @@ def forked(state: LoopState, event: RunForked) -> LoopState:
         server=Server(),
         notifies=False,
         notifies_later=False,
+        notifies_mentions=False,
         undelivered=(),
         line_token="",
     )

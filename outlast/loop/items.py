@@ -37,7 +37,8 @@ class Item:
         raw: the item in the Responses format; the loop reads only a few of its fields.
         agent: the agent whose turn produced the item; empty for input.
         turn: the number of the model call that produced the item, from 1; 0 for input.
-        custom_data: the program's own data of a tool's output, which no model reads.
+        custom_data: what no model reads: the program's own data of a tool's output, and the `files`
+            of a person's words.
         target: the agent that a handoff led to, where the output does not have the name that the
             run has for it.
     """

@@ -11,6 +11,7 @@ from outlast.loop.run_changes import (
     HolderAwaited,
     HoldReleased,
     HoldTaken,
+    Mentioned,
     Reminded,
     ReplyDue,
     RequestChange,
@@ -56,6 +57,16 @@ def notices(before: LoopState, after: LoopState, at_ms: int) -> tuple[Notice, ..
             case ReplyDue(by=by, since_ms=since_ms, due_ms=due_ms, late=late):
                 name: NoticeEvent = "reply_late" if late else "reply_due"
                 found.append(Notice(event=name, number=since_ms, by=by, at_ms=due_ms))
+            case Mentioned(comment=comment, number=number):
+                notice = Notice(
+                    event="mentioned",
+                    number=number,
+                    by=comment.by,
+                    at_ms=comment.at_ms,
+                    people=comment.mentions,
+                    text=comment.text,
+                )
+                found.append(notice)
             case _:
                 pass
     return tuple(found)

@@ -18,6 +18,7 @@ NoticeEvent: TypeAlias = Literal[
     "waiting",
     "reply_due",
     "reply_late",
+    "mentioned",
     "quality_low",
 ]
 
@@ -32,15 +33,19 @@ class Notice:
     """An event of a run that people hear about.
 
     Attributes:
-        event: what happened. `quality_low`: too few of a day's runs pass a quality check. `changed`: a person has edited the arguments of a request that still
+        event: what happened. `changed`: a person has edited the arguments of a request that still
             needs votes, so that earlier votes are void. `waiting`: the user wrote, and a person has
             the conversation. `reply_due`, `reply_late`: the time for a reply is nearly over, or over.
+            `mentioned`: a comment mentions colleagues. `quality_low`: too few of a day's runs pass
+            a quality check.
         number: tells repeated events apart. For those of a request from 1: the number of the
             reminder, of the step of the escalation, or of the vote that changed the arguments. For
             a takeover its time.
         request: the request after the event; None for an event of the run.
         by: the person who caused it, if a person did.
         at_ms: when it happened or was due, in milliseconds since the epoch.
+        people: those whom it is for (`mentioned`).
+        text: the comment (`mentioned`).
     """
 
     event: NoticeEvent
@@ -48,6 +53,8 @@ class Notice:
     request: ApprovalRequest | None = None
     by: str | None = None
     at_ms: int
+    people: tuple[str, ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

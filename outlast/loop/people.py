@@ -282,7 +282,7 @@ def say_to_user(state: LoopState, event: PersonActed[SayAction]) -> LoopState:
     if hold is None or message_id in hold.said:
         return state
     state = revised(state, hold=replace(hold, said=(*hold.said, message_id)))
-    words = Words(text=event.action.text, person=event.person)
+    words = Words(text=event.action.text, person=event.person, files=event.action.files)
     if "check_said" not in state.required_steps:
         return _say(state, words, event.at_ms)
     phase = "turned" if state.phase == "held" else state.phase
@@ -308,7 +308,8 @@ def _say(state: LoopState, words: Words, at_ms: int) -> LoopState:
         )
         state = case_acts.taken_over(state, by, at_ms)
     index = len(state.items)
-    said = Item("message", message_of_person(words.text), by)
+    files: JsonObject | None = {"files": list(words.files)} if words.files else None
+    said = Item("message", message_of_person(words.text), by, custom_data=files)
     state = revised(state, items=(*state.items, said))
     if state.phase != "held":
         return state

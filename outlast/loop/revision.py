@@ -91,6 +91,7 @@ class Changes(TypedDict, total=False):
     pauses: Pauses
     notifies: bool
     notifies_later: bool
+    notifies_mentions: bool
     undelivered: tuple[Undelivered, ...]
     answers: tuple[Answer, ...]
     final_output: Json

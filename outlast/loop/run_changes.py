@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 from outlast.loop.approvals import ApprovalRequest, Claim, EscalationStep, Vote
 from outlast.loop.aside import Aside
 from outlast.loop.calls import Call, Parked, TriedModel, ViewSummary
-from outlast.loop.case import Case, ReplyClock
+from outlast.loop.case import Case, Comment, ReplyClock, new_comments
 from outlast.loop.effects import EffectAnswered
 from outlast.loop.events import Event
 from outlast.loop.items import Item
@@ -315,6 +315,17 @@ class CaseChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Mentioned:
+    """A comment mentions colleagues, who hear of it.
+
+    `number` tells it from other comments of the same moment.
+    """
+
+    comment: Comment
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class NoticeUndelivered:
     """Nobody has heard of a notice."""
 
@@ -329,7 +340,7 @@ class NoticeDelivered:
 
 
 HoldChange: TypeAlias = HoldTaken | HolderSpoke | HolderAwaited | HoldReleased
-PeopleChange: TypeAlias = RequestUpdated | HoldChange | ReplyDue
+PeopleChange: TypeAlias = RequestUpdated | HoldChange | ReplyDue | Mentioned
 RunChange: TypeAlias = (
     ItemsRecorded
     | ItemsShown
@@ -400,6 +411,11 @@ def people_changes(before: LoopState, after: LoopState) -> Iterator[PeopleChange
         yield HoldReleased(before.hold.by)
     if after.case.reply is not None and after.case is not before.case:
         yield from _reply_changes(before, after, after.case.reply)
+    if after.notifies_mentions and after.case is not before.case:
+        for one in new_comments(before.case, after.case):
+            if one.mentions:
+                at_once = [other for other in after.case.comments if other.at_ms == one.at_ms]
+                yield Mentioned(one, len(at_once))
 
 
 def _reply_changes(before: LoopState, after: LoopState, clock: ReplyClock) -> Iterator[ReplyDue]:

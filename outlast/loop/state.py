@@ -261,6 +261,7 @@ class Words:
 
     text: str
     person: Person
+    files: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,6 +489,7 @@ class LoopState:
         pauses: how long the run has waited for people or messages.
         notifies: whether people hear about requests and takeovers.
         notifies_later: whether notices are delivered after the end of the run, too.
+        notifies_mentions: whether colleagues hear of comments that mention them.
         undelivered: the newest notices that nobody has heard of.
         answers: the answers so far.
         final_output: the newest answer.
@@ -547,6 +549,7 @@ class LoopState:
     pauses: Pauses = Pauses()
     notifies: bool = False
     notifies_later: bool = False
+    notifies_mentions: bool = False
     undelivered: tuple[Undelivered, ...] = ()
     answers: tuple[Answer, ...] = ()
     final_output: Json = None

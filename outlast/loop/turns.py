@@ -159,6 +159,7 @@ def run_prepared(state: LoopState, prepared: PreparedRun) -> LoopState:
         required_steps=prepared.required_steps,
         notifies=prepared.notifies,
         notifies_later=prepared.notifies_later,
+        notifies_mentions=prepared.notifies_mentions,
     )
     if prepared.stores:
         state = storing(state)

@@ -23,14 +23,19 @@ def check_link_base(address: object) -> str:
 
 
 def request_address(base: str, notice: Notification) -> str | None:
-    """Return the address of a notification's request on the desk; None if it has no request.
+    """Return the address of a notification's request on the desk, or of who was mentioned.
+
+    None if it has no request.
 
     The id of a run may be used again, and its requests count from `a1`: the time of the request
     lets the page say that the link is of an earlier one.
     """
-    if not notice.request_id or not notice.execution:
+    is_mention = notice.event == "mentioned"
+    if not notice.execution or not (notice.request_id or is_mention):
         return None  # a run in memory is on no desk
     run, request = (
         quote(one.encode("utf-8", "replace"), safe="") for one in (notice.run_id, notice.request_id)
     )
+    if is_mention:
+        return f"{base}/conversations/{run}"
     return f"{base}/conversations/{run}/requests/{request}?asked={notice.requested_at_ms}"

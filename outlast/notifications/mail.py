@@ -27,6 +27,7 @@ from outlast.ports.notifier import (
     NotifierRejected,
     NotifierUnavailable,
 )
+from outlast.views.acts import same_person
 from outlast.views.records import NoticeEvent
 
 Security: TypeAlias = Literal["starttls", "tls", "none"]
@@ -34,6 +35,7 @@ Security: TypeAlias = Literal["starttls", "tls", "none"]
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _LONGEST_SUBJECT: Final = 150  # mail programs show no more
 _SMTP_SECONDS: Final = 10.0
+_NO_AUDIENCE: Final = "belongs to the request's audience"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,8 @@ class MailNotifier(DigestNotifier):
         """
         people = [one for one in self._to if _belongs(one, notice)]
         if not people:
-            raise NotifierRejected("none of its recipients belongs to the request's audience")
+            whom = "is mentioned" if notice.event == "mentioned" else _NO_AUDIENCE
+            raise NotifierRejected(f"none of its recipients {whom}")
         mails = [self._mail(notice, one) for one in people]
         await self._send(notice.id, mails)
 
@@ -262,6 +265,8 @@ def _belongs(person: Recipient, notice: Notification) -> bool:
     if not (notice.subjects or notice.groups):
         return True
     in_groups = not set(person.groups).isdisjoint(notice.groups)
+    if notice.event == "mentioned":  # people write names as they like
+        return any(same_person(person.subject, one) for one in notice.subjects)
     return person.subject in notice.subjects or in_groups
 
 

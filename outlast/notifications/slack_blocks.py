@@ -104,7 +104,8 @@ def _buttons(notice: Notification, desk: str | None, *, decides: bool) -> list[J
         if "reject" in notice.allow:
             found.append(_button("Reject", REJECT, value, "danger"))
     on_desk = None if desk is None else request_address(desk, notice)
-    links = (("Open the request", LOOK, on_desk), ("Open the run", OPEN, notice.url))
+    label = "Open the request" if notice.request_id else "Open the conversation"
+    links = ((label, LOOK, on_desk), ("Open the run", OPEN, notice.url))
     found += [
         {"type": "button", "action_id": action, "text": _plain(label), "url": url}
         for label, action, url in links

@@ -53,6 +53,7 @@ _HEADLINES: Final[dict[NoticeEvent, str]] = {
     "waiting": "The user has written, and waits for the person who has the conversation",
     "reply_due": "A customer waits for a reply, and the time is nearly over",
     "reply_late": "A customer waits for a reply, and the time is over",
+    "mentioned": "A comment mentions a colleague",
     "quality_low": "Fewer conversations than wanted pass a quality check",
 }
 
@@ -80,6 +81,8 @@ def details(notice: Notification) -> tuple[Detail, ...]:
         "By": _detail(named(notice.by or "")),
         "Why": "" if notice.request_id else _detail(notice.reason),
     }
+    if notice.event == "mentioned":
+        shown |= {"For": audience_text(notice), "Comment": _detail(notice.message)}
     if notice.request_id:
         path = notice.handoff_path[-6:]
         shown = {

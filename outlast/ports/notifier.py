@@ -47,14 +47,16 @@ class Notification:
         reason: why a person has to decide.
         effect: what the call changes, as the tool declares it.
         risk: how much harm a wrong decision does.
-        subjects: the people who may decide; with `groups` empty as well, everybody.
+        subjects: the people who may decide, or whom a comment mentions; with `groups` empty as well,
+            everybody.
         groups: the groups whose members may decide.
         quorum: how many different people have to approve.
         votes: how many have, for the present arguments.
         allow: the types of decision.
         due_at_ms: when the request expires or goes to further people; None for never.
         then: what happens at that time, in words.
-        message: what the person wrote to the model, if the request is decided.
+        message: what the person wrote to the model, if the request is decided; of a mention, the
+            comment.
         url: the run in the Temporal UI, if `OUTLAST_UI_URL` is set.
         commands: the commands that decide, for people to copy.
         headline: what the call asks for, in the words of its policy, with its values in quotation
@@ -161,6 +163,8 @@ def notification(
             by=notice.by,
             run_id=run_id,
             execution=execution,
+            subjects=notice.people,
+            message=notice.text or None,
             url=url,
         )
     audiences = request.audiences

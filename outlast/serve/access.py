@@ -230,6 +230,9 @@ Action: TypeAlias = Literal[
     "cancel",
     "retry",
     "finish_wait",
+    "view_teams",
+    "go_on_duty",
+    "change_team",
     CaseDeed,
 ]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
@@ -285,6 +288,10 @@ RULES: Final[dict[Action, Rule]] = {
     "retry": Rule(_OPERATOR, "retry a question"),
     # Tokens, and the value that a tool takes for true: never a customer's.
     "finish_wait": Rule(_OPERATOR, "deliver what a tool waits for", programs=True),
+    "view_teams": Rule(_ALL, "see the teams"),
+    "go_on_duty": Rule(_DECIDER | _OPERATOR, "go on duty in a team"),
+    # How it assigns, and the duty of others; also, to set one up.
+    "change_team": Rule(_OPERATOR, "change a team"),
     # Whoever may take a conversation over may do what colleagues do with it.
     **{
         deed: Rule(_OPERATOR, f"{deed} {_OF_CASES.get(deed, 'a conversation')}")

@@ -43,6 +43,7 @@ from outlast.client.timeline import Timeline
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
 from outlast.edges.clock import time_of
+from outlast.serve import team_api as _teams  # pyright: ignore[reportUnusedImport]  # noqa: F401  it declares routes
 from outlast.serve.access import (
     Action,
     Customer,
@@ -101,7 +102,7 @@ from outlast.serve.messages import (
     send,
 )
 from outlast.serve.other_sites import preflight_route, shared_route
-from outlast.serve.pictures import readable_pictures
+from outlast.serve.pictures import checked_files, readable_pictures
 from outlast.serve.ratings import RatingBody, take_rating
 from outlast.serve.records import (
     AsideReceiptView,
@@ -415,7 +416,8 @@ async def _hold(asked: DeskRequest, body: HoldBody) -> TakeoverReceiptView:
 @post(f"{_RUN}/say", "say")
 async def _say(asked: DeskRequest, body: SayBody) -> TakeoverReceiptView:
     """Answer the customer in a conversation that you hold."""
-    said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id)
+    files = await checked_files(body.files)
+    said = asked.handle.say(body.text, by=asked.person, message_id=body.message_id, files=files)
     return TakeoverReceiptView.of(await acted(said))
 
 

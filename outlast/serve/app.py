@@ -1,5 +1,6 @@
 """The desk as an ASGI application."""
 
+import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,8 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import is_this_machine
+from outlast.agents.saved_replies import SavedReply
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
 from outlast.client.start.options import check_names
@@ -42,6 +45,7 @@ from outlast.serve.pages import (
     page,
     request,
     search,
+    teams,
 )
 from outlast.serve.pages.page import show_page
 from outlast.serve.problems import problem_of
@@ -66,6 +70,7 @@ _ROOMS: Final = (
     conversations,
     conversation,
     search,
+    teams,
     figures,
     agents,
     chat,
@@ -115,6 +120,8 @@ class DeskOptions(TypedDict, total=False):
             is set.
         limits: the bounds of live streams.
         search_index: the index of search, or its place: a file, or an address of PostgreSQL.
+        approvals: the operators' file, whose saved replies people have at the desk; default: that of
+            OUTLAST_APPROVALS.
     """
 
     agents: Sequence[Agent[Any]]
@@ -130,6 +137,7 @@ class DeskOptions(TypedDict, total=False):
     webhooks: Webhooks | None
     limits: FeedLimits | None
     search_index: SearchIndex | Path | str | None
+    approvals: ApprovalFile | Path | str | None
 
 
 def desk(client: Client, **options: Unpack[DeskOptions]) -> Starlette:
@@ -201,7 +209,16 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         origins=frozenset(options.get("origins", ())),
         temporal_ui=options.get("temporal_ui", "").rstrip("/"),
         search=index if isinstance(index, SearchIndex | None) else open_index(index),
+        replies=_replies(options.get("approvals")),
     )
+
+
+def _replies(given: ApprovalFile | Path | str | None) -> tuple[SavedReply, ...]:
+    """Return the saved replies of the operators' file; its mistakes are a `UserError`."""
+    place = given or os.environ.get(ENVIRONMENT_VARIABLE)
+    if not place:
+        return ()
+    return (place if isinstance(place, ApprovalFile) else ApprovalFile.load(place)).replies
 
 
 def _routes() -> list[BaseRoute]:

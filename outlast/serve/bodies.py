@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -18,10 +18,12 @@ from outlast.client.runs import LARGEST_PAGE, PAGE, RunFilter
 from outlast.contract.names import ListedStatus
 from outlast.contract.ratings import Rated
 from outlast.deliveries.problems import Refused
+from outlast.edges import clock
 from outlast.edges.bodies import DOORS
 from outlast.serve.inbox_feed import InboxFilter
 from outlast.serve.routing import read_within
 from outlast.serve.tokens import LIFETIME, LONGEST_LIFETIME
+from outlast.serve.uploads import MOST_FILES
 from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.records import (
     LONGEST_CLAIM_MINUTES,
@@ -161,6 +163,11 @@ class SayBody(Body):
     text: str = Field(max_length=LONGEST_TEXT)
     message_id: str | None = Field(
         default=None, description="A second message with the same id is the same message."
+    )
+    files: list[JsonObject] = Field(
+        default=[],
+        max_length=MOST_FILES,
+        description="Pictures and files: parts `input_image` and `input_file` of Responses input.",
     )
 
 
@@ -400,10 +407,15 @@ class RunsQuery(_Paged):
     group: str | None = Field(default=None, description="Only what this group may decide.")
     risk: Risk | None = None
     due: str | None = Field(default=None, description=_DUE)
+    case_due: str | None = Field(
+        default=None,
+        description="Only what a person has to reply to or take by then: a length, such as 2h, a time "
+        "in ISO 8601, or `overdue`.",
+    )
     prefix: str = Field(default="", description="The beginning of the id.")
     nested: bool = Field(default=False, description="Also runs that are nested in others.")
 
-    _checked_due = field_validator("due")(_checked_time)
+    _checked_due = field_validator("due", "case_due")(_checked_time)
 
     def criteria(self, scopes: Sequence[RunScope]) -> RunFilter:
         """Return the criteria for the list of a person who sees the runs of some scopes."""
@@ -423,6 +435,7 @@ class RunsQuery(_Paged):
             group=self.group,
             risk=self.risk,
             due_before=_due(self.due),
+            case_due_before=_due(self.case_due),
             scopes=tuple(scopes),
         )
 
@@ -487,9 +500,9 @@ class FromQuery(Query):
 def _due(text: str | None) -> datetime | None:
     if text is None:
         return None
-    length = parse_duration(text)
+    length = timedelta() if text == "overdue" else parse_duration(text)
     try:
-        named = datetime.now(UTC) + length if length else datetime.fromisoformat(text)  # noqa: TID251
+        named = datetime.fromisoformat(text) if length is None else clock.now() + length
     except (ValueError, OverflowError):
         raise ValueError("Write a length, such as 2h, or a time in ISO 8601.") from None
     return named if named.tzinfo is not None else named.replace(tzinfo=UTC)

@@ -11,9 +11,10 @@ from outlast.agents.errors import UserError
 from outlast.client.people.cases import CaseReceipt
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
+from outlast.serve.access import redaction_for
 from outlast.serve.bodies import Body, NoBody
-from outlast.serve.endpoints import post
-from outlast.serve.records import CaseReceiptView
+from outlast.serve.endpoints import get, post
+from outlast.serve.records import CaseReceiptView, View
 from outlast.serve.routing import DeskRequest
 from outlast.views.records import LONGEST_COMMENT, LONGEST_NAME
 
@@ -22,6 +23,7 @@ _WORDS: Final = 100
 """The most tags or links of one request."""
 
 _NO_TIME: Final = "Write a length, such as 2h, or a time with a zone in ISO 8601."
+WITHIN: Final = "The calendar whose hours a length counts; empty for all hours."
 
 
 class AssignBody(Body):
@@ -54,6 +56,7 @@ class SnoozeBody(Body):
     """Puts a conversation off."""
 
     until: str = Field(description=f"When it comes back. {_NO_TIME}")
+    within: str = Field(default="", max_length=LONGEST_NAME, description=WITHIN)
 
     @field_validator("until")
     @classmethod
@@ -77,6 +80,30 @@ class LinkBody(Body):
     )
     remove: list[str] = Field(
         default=[], max_length=_WORDS, description="Ids to which the conversation has no link more."
+    )
+
+
+class SavedReplyView(View):
+    """A text that colleagues write often, for the customer of a conversation."""
+
+    name: str = Field(description="Its name in the operators' file.")
+    title: str = Field(description="What people call it.")
+    text: str = Field(description="With the name of the customer.")
+
+
+class SavedReplies(View):
+    """The saved replies of the operators' file, in its order."""
+
+    replies: list[SavedReplyView]
+
+
+def saved_replies(asked: DeskRequest, customer: str) -> SavedReplies:
+    """Return the saved replies for a customer."""
+    return SavedReplies(
+        replies=[
+            SavedReplyView(name=one.name, title=one.label, text=one.for_customer(customer))
+            for one in asked.desk.replies
+        ]
     )
 
 
@@ -128,6 +155,14 @@ async def _receipt(act: Awaitable[CaseReceipt]) -> CaseReceiptView:
     return CaseReceiptView.of(await acted(act))
 
 
+@get(f"{_RUN}/replies", "view_run")
+async def _replies(asked: DeskRequest) -> SavedReplies:
+    """List the texts that colleagues write often, for the customer of a conversation."""
+    state = await asked.handle.state()
+    name = state.customer.name or state.customer.id
+    return saved_replies(asked, redaction_for(asked.caller, state).text(name))
+
+
 @post(f"{_RUN}/assign", "assign")
 async def _assign(asked: DeskRequest, body: AssignBody) -> CaseReceiptView:
     """Assign a conversation to a person, to a team, or to nobody."""
@@ -165,7 +200,8 @@ async def _recount(asked: DeskRequest, _body: NoBody) -> CaseReceiptView:
 @post(f"{_RUN}/snooze", "snooze")
 async def _snooze(asked: DeskRequest, body: SnoozeBody) -> CaseReceiptView:
     """Put a conversation off; it comes back then, or with the customer's next word."""
-    return await _receipt(asked.handle.snooze(snooze_end(body.until), by=asked.person))
+    end, within = snooze_end(body.until), body.within.strip() or None
+    return await _receipt(asked.handle.snooze(end, by=asked.person, within=within))
 
 
 @post(f"{_RUN}/tag", "tag")

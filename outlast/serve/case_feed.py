@@ -199,11 +199,15 @@ class Recent:
 
     async def _ask(self, key: object, ask: Callable[[], Awaitable[Any]]) -> Any:
         answer = await ask()
+        self.put(key, answer)
+        return answer
+
+    def put(self, key: object, answer: Any) -> None:
+        """Take an answer that somebody has otherwise."""
         self._known[key] = (time.monotonic(), answer)
         self._known.move_to_end(key)
         while len(self._known) > MOST_KEPT:
             self._known.popitem(last=False)
-        return answer
 
 
 async def unless_away(asked: Awaitable[Any], otherwise: Any) -> Any:

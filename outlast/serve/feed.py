@@ -449,6 +449,11 @@ class FeedReader:
         return self._run.timeline.steps
 
     @property
+    def times(self) -> Sequence[int]:
+        """When each item of the transcript was written: see `Timeline`."""
+        return self._run.timeline.times
+
+    @property
     def recorded(self) -> int:
         """The number of events that were read here; text after all of them is of a call under way."""
         return len(self._run.log)

@@ -22,6 +22,7 @@ _PARAMETERS: Final = {
     "run_id": "The id of the conversation. Escape each character but letters, digits and _.-~.",
     "message_id": "The id of the message: `message_id` of its receipt, or for the team that of `unread`.",
     "number": "The place of the attachment in the message, from 0.",
+    "team": "The name of the team, escaped as the id of a conversation.",
     "request_id": "The id of the request, such as `a1`, or `e3.a1` in a nested run.",
 }
 

@@ -5,17 +5,28 @@ A picture that no provider takes would fail the question, and the customer would
 
 import asyncio
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from io import BytesIO
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote
 
 from PIL import Image, ImageOps
 
+from outlast.agents.errors import UserError
 from outlast.agents.items.pictures import data_url, flaw_of, new_pictures, split_data_url
 from outlast.deliveries.problems import Refused
-from outlast.serve.uploads import LARGEST_FILE, READ_PICTURES, picture_type, plain_name
+from outlast.serve.customer_input import customer_input
+from outlast.serve.uploads import (
+    LARGEST_FILE,
+    READ_PICTURES,
+    check_files,
+    content_of,
+    part_of,
+    picture_type,
+    plain_name,
+)
 from outlast.views.records import JsonObject
 
 MOST_PIXELS: Final = 64_000_000
@@ -70,6 +81,34 @@ async def readable_pictures(
                 part.clear()
                 part.update({"type": "input_text", "text": f"[{error.message}]"})
     return content
+
+
+async def checked_files(parts: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the pictures and files of a colleague, checked as those of customers are.
+
+    Raises:
+        Refused: one of them cannot be sent.
+        UserError: a part is something else.
+    """
+    read: list[JsonObject] = []
+    files = [_file_of(part) for part in parts]
+    check_files([(name, len(content)) for name, content in files])
+    message: JsonObject = {"role": "user", "content": [part_of(*one) for one in files]}
+    for one in await readable_pictures([message]):
+        read += cast("list[JsonObject]", cast("JsonObject", one)["content"])
+    return read
+
+
+def _file_of(part: JsonObject) -> tuple[str, bytes]:
+    [checked] = cast("list[JsonObject]", customer_input([part]))
+    [plain] = cast("list[JsonObject]", checked["content"])
+    url = plain.get("image_url") or plain.get("file_data")
+    if not isinstance(url, str):
+        raise UserError("Files are parts input_image and input_file.")
+    try:
+        return str(plain.get("filename") or "file"), content_of(url)
+    except ValueError:
+        raise UserError("A file is no base64. Send it as data:application/pdf;base64,…") from None
 
 
 def checked_picture(data: bytes, subject: str = "The picture") -> tuple[str, bytes]:

@@ -24,6 +24,7 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.hosts import is_this_machine
+from outlast.agents.saved_replies import SavedReply
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts
@@ -115,6 +116,7 @@ class Desk:
         troubles: what keeps runs from going on.
         streams: counts the streams that are sent.
         search: the index of search, which the desk only reads; None for none.
+        replies: the saved replies of the operators' file.
     """
 
     client: Client
@@ -133,6 +135,7 @@ class Desk:
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
     search: SearchIndex | None = None
+    replies: tuple[SavedReply, ...] = ()
 
     async def close(self) -> None:
         """End all live streams: readers come back, to this process or another one."""
@@ -246,9 +249,10 @@ class DeskRequest:
             RunNotFound: the caller does not see the run: the same error as of no run.
         """
         whole, client = self.everywhere, self.desk.client
-        is_other = isinstance(whole, Customer) and run_id != whole.run_id
-        if is_other and await follows(client, run_id, whole.run_id, PATIENCE):
-            whole = replace(whole, run_id=run_id, bound=None)
+        own = whole.run_id if isinstance(whole, Customer) else run_id
+        if isinstance(whole, Customer) and own != run_id:
+            is_later = await follows(client, run_id, own, PATIENCE)
+            whole = replace(whole, run_id=run_id, bound=None) if is_later else whole
         if not is_scoped(whole):
             return replace(self, caller=whole)
         caller = seen_at(whole, run_id, await self.desk.facts(run_id))

@@ -6,10 +6,12 @@ What a file is, its bytes say. Its name and its type are words of the sender.
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import quote
+
+from starlette.datastructures import UploadFile
 
 from outlast.agents.items.pictures import MEDIA_TYPES, data_url, media_type_of
 from outlast.deliveries.problems import Refused
@@ -83,11 +85,32 @@ def check_files(files: Iterable[tuple[str, int]]) -> None:
         raise Refused(413, "file_too_large", message)
 
 
+async def parts_of(files: Sequence[UploadFile]) -> list[JsonObject]:
+    """Return the files of a form as parts of a message.
+
+    Raises:
+        Refused: there are too many, or one of them cannot be sent.
+    """
+    check_files([(one.filename or "", one.size or 0) for one in files])
+    return [part_of(one.filename or "", await one.read()) for one in files]
+
+
 def picture_type(content: bytes) -> str | None:
     """Return the type of a picture by its first bytes, also of one that cannot be sent."""
     head = content[:1_000]
     further = (kind for kind, begins in _PICTURES.items() if re.match(begins, head))
     return media_type_of(head) or next(further, None)
+
+
+def kind_of(content: bytes) -> str:
+    """Return the type of a file by its bytes, for somebody who saves it: never that of a page."""
+    if content.startswith(b"%PDF-"):
+        return "application/pdf"
+    try:
+        is_text = b"\0" not in content and bool(content.decode())
+    except UnicodeDecodeError:
+        is_text = False
+    return "text/plain; charset=utf-8" if is_text else "application/octet-stream"
 
 
 def with_name(url: str, name: str) -> str:

@@ -5,7 +5,7 @@ approvals, names, errors. What is added to a run later is hidden until somebody 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.contract.blobs import is_plain
@@ -44,7 +44,7 @@ class CustomerMessage:
             what was said before a question failed can disappear, where it is checked again.
         by: who says it.
         text: the text. Text in the blob store that was not fetched stands as a placeholder.
-        attachments: the customer's images and files, as parts of Responses input.
+        attachments: images and files of the customer or a colleague, as parts of Responses input.
         left_out: whether the model does not read what the customer wrote: see `loop.aside`.
         attachments_left_out: the places of the attachments that the model does not read.
         is_cut_short: whether a limit of tokens cut the answer off.
@@ -168,6 +168,9 @@ def _messages(state: LoopState) -> Iterator[CustomerMessage]:
             is_person = item.turn == 0 and item.agent not in agents
             by: By = "colleague" if is_person else "assistant"
             found = _said(f"i{at}", by, _text(item), is_cut=is_cut_short(item.raw))
+            if found is not None and is_person and item.custom_data:
+                files = dict(_shown_parts(item.custom_data.get("files")))
+                found = replace(found, attachments=tuple(files.values()))
         if found is not None:
             yield found
         if item.kind in OUTPUT_KINDS:

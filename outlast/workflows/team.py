@@ -7,20 +7,26 @@ place, and the time at which a conversation goes on to the next person comes whi
 Every worker hosts this workflow, and few have teams: the machine is imported when a team begins.
 """
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import FailureError
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
-from outlast.contract import names, records
+from outlast.contract import names, policies, records
 from outlast.contract.failures import USER_ERROR
 from outlast.loop.values import JsonObject
+from outlast.temporal.payloads.failures import engine_failure
 from outlast.workflows.agent_run import described_update
-from outlast.workflows.translation import check_size, received_json, typed_error
+from outlast.workflows.translation import check_size, received_json, retry_policy, typed_error
+
+_AGAIN: Final = timedelta(minutes=1)
 
 if TYPE_CHECKING:
+    from outlast.loop.effects import CountHours
     from outlast.loop.team.events import TellRun
 
 
@@ -35,6 +41,8 @@ class Team:
 
         self._events = TeamHistory(received_json(payload), self._now_ms())
         self._news = True
+        self._counting: asyncio.Task[None] | None = None
+        self._asked: CountHours | None = None
 
     @workflow.run
     async def run(self, payload: RawValue) -> None:
@@ -49,6 +57,7 @@ class Team:
         while True:
             while self._events.commands:
                 await self._tell(self._events.commands.pop(0))
+            self._count_hours()
             if workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished():
                 workflow.continue_as_new(self._events.carried())
             await self._until_there_is_news()
@@ -63,6 +72,43 @@ class Team:
         except TimeoutError:
             self._events.time_came(self._now_ms())
         self._news = False
+
+    def _count_hours(self) -> None:
+        """Let a worker count the hours of a calendar; those of another one are counted no more."""
+        asked = self._events.hours()
+        if asked is None:
+            return
+        if self._counting is not None and not self._counting.done():
+            if self._asked is not None and _counts_same(self._asked, asked):
+                return
+            self._counting.cancel()
+        self._asked, self._counting = asked, asyncio.create_task(self._counted(asked))
+
+    async def _counted(self, asked: "CountHours | None") -> None:
+        """Count hours, however long it takes until a worker has the calendar."""
+        from outlast.loop.open_hours import HoursCounted
+
+        found = HoursCounted()
+        try:
+            result = await workflow.execute_activity(
+                names.ACTIVITY_HOURS,
+                {"effect": records.write(asked), "patient": True},
+                result_type=RawValue,
+                start_to_close_timeout=timedelta(milliseconds=policies.HOURS.timeout_ms),
+                retry_policy=retry_policy(policies.UNTIL_A_WORKER_HAS_IT),
+                summary="Count the hours of a calendar",
+            )
+            found = records.read(HoursCounted, received_json(result))
+        except (FailureError, records.UnreadableRecordError) as error:
+            if is_cancelled_exception(error):
+                return
+            is_final = isinstance(error, FailureError) and engine_failure(error).code == USER_ERROR
+            if not is_final:  # such as a codec that failed
+                await workflow.sleep(_AGAIN)
+                asked = None
+        if asked is not None:
+            self._events.counted(asked, found, self._now_ms())
+        self._news = True
 
     async def _tell(self, command: "TellRun") -> None:
         """Tell a run whose it is; a run that has ended is the team's no more."""
@@ -117,3 +163,9 @@ class Team:
 
     def _now_ms(self) -> int:
         return workflow.time_ns() // 1_000_000
+
+
+def _counts_same(one: "CountHours", other: "CountHours") -> bool:
+    """Whether two counts are of as many hours of one calendar."""
+    (first, *_), (second, *_) = one.requests, other.requests
+    return (first.within, first.open) == (second.within, second.open)

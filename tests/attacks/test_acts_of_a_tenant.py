@@ -156,6 +156,7 @@ SCENES: Final[dict[str, Sequence[Act]]] = {
         Act("/chat/c/{run_id}/rating", "operator", _form(rated="good")),
         Act(f"{_RUN}/recount", "operator", _json()),
         Act(f"{_PAGE}/recount", "operator", _form()),
+        Act("/recount", "operator", _form(why=""), sends=False),
         Act(f"{_RUN}/snooze", "operator", _json(until="1h")),
         Act(f"{_PAGE}/snooze", "operator", _form(until="2h")),
         Act(f"{_RUN}/resolve", "operator", _json(why="It is done.")),
@@ -192,10 +193,16 @@ ELSEWHERE: Final = {
     "/api/conversations": "begins a run, under an id that is free",
     "/chat/open": "takes a token of a customer",
     "/copilotkit/agent/{agent}/connect": "reads a conversation",
+    "/conversations/{run_id}/suggest": "lets a fork write a draft, see tests/workflow/test_suggestions",
     "/a2a/{agent}/tasks/{task_id}:subscribe": "reads a conversation",
     "/a2a/{agent}/tasks/{task_id}/pushNotificationConfigs": "says that there are none",
     "/a2a/{agent}/tasks/{task_id}/pushNotificationConfigs/{config_id}": "says that there are none",
-}
+    **dict.fromkeys(
+        ("/api/teams/{team}/duty", "/api/teams/{team}/rule", "/teams", "/teams/{team}/duty",
+         "/teams/{team}/rule"),
+        "changes a team, as `tests/workflow/test_team_desk.py` tries",
+    ),
+}  # fmt: skip
 """Routes that change something, and no run that there is."""
 
 
@@ -291,6 +298,7 @@ ANSWERED: Final = {
     (200, "/api/inbox/decide"),
     (200, "/inbox/decide"),
     (303, "/inbox/decide"),
+    (200, "/recount"),
     (200, "/a2a/{agent}"),
     (400, "/a2a/{agent}/message:send"),
     (400, "/a2a/{agent}/message:stream"),

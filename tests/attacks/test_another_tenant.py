@@ -52,11 +52,20 @@ OPEN: Final = {
     "/": "leads to the inbox",
     "/api/search": "has no index here; `tests/workflow/test_search.py` is about whose",
     "/search": "has no index here",
+    **dict.fromkeys(
+        (
+            "/api/teams", "/api/teams/{team}", "/api/teams/{team}/duty", "/api/teams/{team}/rule",
+            "/teams", "/teams-list", "/teams/{team}", "/teams/{team}/now", "/teams/{team}/duty",
+            "/teams/{team}/rule",
+        ),
+        "is about teams, of which `tests/workflow/test_team_desk.py` says whose they are",
+    ),
+    "/recount": "names no run; `tests/workflow/test_team_hours.py` says whose requests it counts",
     "/api/figures": "has no index here; `tests/workflow/test_figures.py` is about whose",
     "/figures": "has no index here",
     "/api/quality": "has no index here; `tests/workflow/test_quality.py` is about whose",
     "/quality": "has no index here",
-}
+}  # fmt: skip
 """Routes that show nothing of any run, and why."""
 
 LISTS: Final = frozenset(

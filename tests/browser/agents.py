@@ -104,4 +104,13 @@ lead = Agent[Any](
     tools=[writer.as_tool("ask_writer", "Ask the writer, who reads only this.")],
 )
 
-agents = [triage, writer, lead]
+careful = Agent[Any](
+    name="Careful",
+    instructions="Write what you are asked for.",
+    output_approval=ApprovalPolicy(
+        audience=BILLING,
+        customer_text="A colleague reads it first.",
+    ),
+)
+
+agents = [triage, writer, lead, careful]

@@ -150,7 +150,7 @@ async def test_payloads_open_by_keys(stage: Stage, windows: Windows) -> None:
     )
     await handle.wait_for_people()
     window = await open_conversation(stage, windows, "payloads")
-    await expect(window.locator("#waits")).to_contain_text("refund_order")
+    await expect(window.locator("#deciding")).to_contain_text("refund_order")
     for _ in range(2):
         await window.keyboard.press("j")
     await window.keyboard.press("Enter")
@@ -165,20 +165,20 @@ async def test_a_long_conversation_shows_earlier_entries_and_stays_where_it_is(
     for number in range(40):
         await (await handle.send(f"say {number}", stream=True)).answer()
     window = await open_conversation(stage, windows, "long")
-    await expect(window.locator("#talk > li")).to_have_count(50)
+    await expect(window.locator("#talk > li.said")).to_have_count(50)
     link = window.locator("#earlier-talk a")
     await link.scroll_into_view_if_needed()
-    first = window.locator("#talk > li").first
+    first = window.locator("#talk > li.said").first
     before = await first.bounding_box()
     await link.click()
     await expect(window.locator("#earlier-talk .said")).to_have_count(32)
     assert before is not None
     await window.wait_for_function(  # the place is set right after the new entries are there
-        "y => Math.abs(document.querySelector('#talk > li').getBoundingClientRect().y - y) < 3",
+        "y => Math.abs(document.querySelector('#talk > li.said').getBoundingClientRect().y - y) < 3",
         arg=before["y"],
     )
     await (await handle.send("say more", stream=True)).answer()
-    await expect(window.locator("#talk > li")).to_have_count(52)
+    await expect(window.locator("#talk > li.said")).to_have_count(52)
     await expect(window.locator("#earlier-talk .said")).to_have_count(32)
     # A link to a step leads there, also if the page shows another part.
     await window.goto("about:blank")

@@ -1,12 +1,14 @@
 """Every page, in both themes and at both widths: it fits, nothing is refused, everybody can use it."""
 
 import asyncio
+from datetime import timedelta
 from typing import Final
 
 import httpx2
 import pytest
 
 from outlast.client.identity import person
+from outlast.client.teams import Team
 from tests.browser.routes import filled, is_page, page_routes
 from tests.browser.stage import Stage
 from tests.browser.window import DESKTOP, PHONE, Theme, Windows, accessibility_faults, overflow
@@ -35,10 +37,16 @@ async def pages(stage: Stage) -> list[str]:
     await talk.wait_for_answer("start")
     await talk.hold(by=person("lee", groups=["leads"]))
     await talk.set_aside(0, by=person("lee", groups=["leads"]), reason=LONG)
+    team = Team(stage.client, LONG)
+    await team.assign_by(by="lee", return_after=timedelta(minutes=15))
+    await team.on_duty("ann", until=timedelta(hours=8))
+    await team.on_duty(LONG)
+    await refund.assign(LONG, by=person("lee", groups=["leads"]), team=LONG)
     async with httpx2.AsyncClient(trust_env=False, base_url=stage.url()) as http:
         found: dict[str, None] = {}
         for run in (refund, talk, ended):
             values = {"run_id": run.id, "request_id": request.id, "agent": "Triage", "number": "1"}
+            values["team"] = LONG
             for path in page_routes():
                 if run is refund or ("{run_id}" in path and "{request_id}" not in path):
                     found[filled(path, values)] = None

@@ -11,6 +11,7 @@ from playwright.async_api import Page, Route
 
 from outlast import Customer
 from outlast.client.identity import person
+from outlast.client.teams import Team
 from tests.browser.hostile import HOSTILE, marks_on, watch
 from tests.browser.hostile_agents import GROUP
 from tests.browser.people import path
@@ -77,6 +78,14 @@ async def pages(hostile_stage: Stage) -> list[str]:
     }
     await talk.send([{"role": "user", "content": [{"type": "input_text", "text": ALL}, photo]}])
     await talk.hold(by=named)
+    teams = [text for text in HOSTILE if text.isprintable() and text.strip()][:3]
+    for name in teams:
+        team = Team(stage.client, name)
+        await team.assign_by(by=named)
+        for text in HOSTILE[:20]:
+            if text.strip():
+                await team.on_duty(text)
+    await form.assign(HOSTILE[12], by=named, team=teams[0])
     asked = urlencode(dict.fromkeys(FILTERS, ALL[:900]))
     found = [f"/{one}?{asked}" for one in ("inbox", "conversations", "agents", "chat", "login")]
     found += [f"/figures?{asked}&team={quote(ALL[:500])}", f"/quality?{asked}"]
@@ -86,6 +95,7 @@ async def pages(hostile_stage: Stage) -> list[str]:
         for run, request in zip((form, shelf), requests, strict=True)
     ]
     found += [path("conversations", run) for run in RUNS]
+    found += ["/teams", *(path("teams", name) for name in teams)]
     found += [path("chat", HOSTILE[10]), *(path("chat", "c", run) for run in RUNS)]
     return found
 

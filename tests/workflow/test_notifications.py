@@ -33,7 +33,13 @@ from outlast.notifications import (
     Webhook,
 )
 from outlast.notifications.slack_blocks import APPROVE, REJECT
-from outlast.ports.notifier import Notification, Notifier, NotifierRejected, notification
+from outlast.ports.notifier import (
+    Notification,
+    Notifier,
+    NotifierRejected,
+    NotifierUnavailable,
+    notification,
+)
 from outlast.testing import ScriptedModel, call
 from outlast.views.run import loop_state
 from tests.unit.notifications.receiver import receiving
@@ -47,7 +53,9 @@ from tests.unit.notifications.slack_server import (
     slack_server,
 )
 from tests.workflow.desk import Desk, waits_for
+from tests.workflow.people import clerk
 from tests.workflow.replies import outputs
+from tests.workflow.test_long_runs import true_in_the_end
 
 # --- Progress ------------------------------------------------------------------------------------
 
@@ -359,3 +367,50 @@ async def test_what_nobody_hears_is_recorded_while_the_run_goes_on(desk: Desk) -
     assert await handle.undelivered() == state.undelivered
     await handle.approve("a1", by="ann")
     await desk.result(handle)
+
+
+# --- Mentions --------------------------------------------------------------------------------------
+
+
+class Mentions(Notifier):
+    """Keeps what it hears of mentions, and fails at first."""
+
+    name = "mentions"
+    events = frozenset({"mentioned"})
+
+    def __init__(self) -> None:
+        self.heard: list[Notification] = []
+
+    async def notify(self, notice: Notification) -> None:
+        if notice.attempt == 1:
+            raise NotifierUnavailable("the receiver is down")
+        self.heard.append(notice)
+
+
+async def test_a_mention_is_told_once_with_what_policies_hide_left_out(desk: Desk) -> None:
+    ear, policy = Mentions(), ApprovalPolicy(redact=["order"], unverified="allow")
+    agent, hidden = clerk(policy), call("refund", "c1", order="ORDER-77231-XY", euros=5)
+    await desk.open(agent, model=ScriptedModel([hidden], "Done."), notifiers=[ear])
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until(handle, waits_for(1))
+    await handle.comment("It is ORDER-77231-XY, @Cid, @ann!", by="ann", comment_id="c1")
+    await handle.comment("It is ORDER-77231-XY, @Cid, @ann!", by="ann", comment_id="c1")
+    await handle.comment("Nobody is called here: ann@example.com", by="ann")
+
+    async def is_heard() -> bool:
+        return len(ear.heard) > 0
+
+    await true_in_the_end(is_heard)
+    await handle.comment("@cid, again", by="bob")
+
+    async def is_heard_again() -> bool:
+        return len(ear.heard) > 1
+
+    await true_in_the_end(is_heard_again)
+    assert [(one.subjects, one.by) for one in ear.heard] == [(("cid",), "ann"), (("cid",), "bob")]
+    assert "@Cid" in (ear.heard[0].message or "")
+    assert "77231" not in (ear.heard[0].message or "")
+    assert len({one.id for one in ear.heard}) == 2
+    rows = (await audit_run(desk.client, handle.id)).records
+    assert [one.note for one in rows if one.event == "notified"] == ["mentioned", "mentioned"]
+    await handle.cancel()

@@ -22,6 +22,8 @@ from outlast.agents.errors import AgentsException, RunClosed
 from outlast.cli.app import app as command_line
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user, person
+from outlast.client.team_audit import read_team
+from outlast.client.teams import Team, TeamView
 from outlast.contract.identity import new_shared_key
 from outlast.loop.actions import CaseDeed
 from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, VoteType
@@ -437,3 +439,130 @@ async def test_what_colleagues_do_has_the_same_outcome_by_each_surface(
         assert (case.tags, case.links) == (("@cid", "vip"), ("other-9",))
         assert case.snoozed_until_ms is None
         assert (await on.run.state()).status == "resolved"
+
+
+# --- Teams -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TeamAct:
+    """One thing that a person does with a team, by each surface.
+
+    Attributes:
+        python: the call of `Team`.
+        api: the rest of the path, and the body.
+        page: the fields of the form, which is sent to the same path.
+        line: the verb and the options of the command.
+    """
+
+    python: Callable[[Team], Awaitable[TeamView]]
+    api: tuple[str, dict[str, Any]]
+    page: dict[str, str]
+    line: tuple[str, ...]
+
+
+TEAM_ACTS: Final[dict[str, TeamAct]] = {
+    "go on duty": TeamAct(
+        lambda team: team.on_duty(ME, capacity=2),
+        ("duty", {"capacity": 2}),
+        {"on_duty": "yes", "capacity": "2"},
+        ("on", "--capacity", "2"),
+    ),
+    "leave duty": TeamAct(
+        lambda team: team.off_duty(ME), ("duty", {"on_duty": False}), {"on_duty": "no"}, ("off",)
+    ),
+    "put somebody on duty": TeamAct(
+        lambda team: team.on_duty("bob", by=ME),
+        ("duty", {"person": "bob"}),
+        {"on_duty": "yes", "person": "bob"},
+        ("on", "bob"),
+    ),
+    "change a team": TeamAct(
+        lambda team: team.assign_by(
+            by=ME,
+            rule="least_busy",
+            capacity=3,
+            return_after=timedelta(minutes=15),
+            within="support-hours",
+        ),
+        (
+            "rule",
+            {
+                "rule": "least_busy",
+                "capacity": 3,
+                "return_after": "15min",
+                "within": "support-hours",
+            },
+        ),
+        {
+            "rule": "least_busy",
+            "capacity": "3",
+            "return_after": "15min",
+            "within": "support-hours",
+        },
+        (
+            *("rule", "least_busy", "--capacity", "3", "--return-after", "15min"),
+            *("--within", "support-hours"),
+        ),
+    ),
+    "count hours of no calendar": TeamAct(
+        lambda team: team.on_duty(ME, until=timedelta(hours=1), within="nights"),
+        ("duty", {"until": "1h", "within": "nights"}),
+        {"on_duty": "yes", "until": "1h", "within": "nights"},
+        ("on", "--until", "1h", "--within", "nights"),
+    ),
+    "return at once": TeamAct(
+        lambda team: team.assign_by(by=ME, return_after=timedelta()),
+        ("rule", {"return_after": "0s"}),
+        {"rule": "round_robin", "return_after": "0s"},
+        ("rule", "round_robin", "--return-after", "0s"),
+    ),
+}
+"""What people do with teams; the last two are refused."""
+
+TEAM_REFUSALS: Final = {
+    "count hours of no calendar": "There is no calendar 'nights' here.",
+    "return at once": "return_ms must be 1 or more, not 0",
+}
+
+
+async def team_by(surface: str, act: TeamAct, team: Team, on: Seen) -> Answer:
+    """Do something with a team by one surface."""
+    match surface:
+        case "python":
+            try:
+                return True, str(await act.python(team))
+            except AgentsException as error:
+                return False, str(error)
+        case "the API":
+            rest, body = act.api
+            answer = await on.http.post(f"/api/teams/{team.name}/{rest}", json=body)
+            said = answer.text if answer.is_success else answer.json()["error"]["message"]
+            return answer.is_success, said
+        case "the page":
+            address = f"/teams/{team.name}/{act.api[0]}"
+            answer = await on.http.post(address, data=act.page)
+            return answer.status_code == 303, unescape(answer.text)
+        case _:
+            code, text = await on.command("team", act.line[0], team.name, *act.line[1:])
+            return code == 0, " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", TEAM_ACTS)
+async def test_an_act_on_a_team_has_one_outcome_by_each_surface(desk: Desk, name: str) -> None:
+    outcomes: dict[str, Any] = {}
+    async with asked(desk) as on:
+        for number, surface in enumerate(SURFACES):
+            team = Team(desk.client, f"{on.run.id}-{number}", task_queue=desk.queue)
+            await team.assign_by(by="lead")
+            taken, said = await team_by(surface, TEAM_ACTS[name], team, on)
+            assert taken is (name not in TEAM_REFUSALS), f"{surface}: {said}"
+            assert TEAM_REFUSALS.get(name, "") in said, f"{surface}: {said}"
+            handle = desk.client.get_workflow_handle(team._id)
+            execution = (await handle.describe()).run_id
+            audit = (await read_team(desk.client, team._id, execution)).found
+            found = [(one.event, one.by, one.note) for one in audit]
+            outcomes[surface] = {**(await team.view()).record(), "name": "", "audit": found}
+            await handle.terminate()
+    first = outcomes.pop("python")
+    assert outcomes == dict.fromkeys(outcomes, first)

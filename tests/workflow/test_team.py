@@ -293,7 +293,7 @@ async def test_an_unreadable_start_ends_at_once_and_the_name_is_free(desk: Desk)
 
 async def test_what_does_not_fit_is_refused_before_anything_is_sent(desk: Desk) -> None:
     team = team_of(desk)
-    with pytest.raises(UserError, match=r"until= must be a time with a zone"):
+    with pytest.raises(UserError, match=r"on_duty\(until\) must be a time with a zone"):
         await team.on_duty("ann", until=datetime(2027, 1, 1))  # noqa: DTZ001  that is the mistake
     with pytest.raises(UserError, match="capacity must be 0 or more, not -1"):
         await team.on_duty("ann", capacity=-1)

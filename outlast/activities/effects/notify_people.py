@@ -27,6 +27,7 @@ from outlast.ports.notifier import (
     NotifierUnavailable,
     notification,
 )
+from outlast.views.redaction import redaction_of_effect
 
 logger: Final = get_logger(__name__)
 
@@ -51,9 +52,11 @@ async def notify_people(
     if not worker.notifiers:
         why = "the worker that took it has no notifiers"
         return NoticeReceipt(undelivered=tuple(undelivered(one, why) for one in effect.notices))
+    hides = redaction_of_effect(request.hidden)
+    said = ((one, replace(one, text=hides.text(one.text))) for one in effect.notices)
     pending = [
-        (one, notification(one, effect.run_id, execution=execution, namespace=namespace))
-        for one in effect.notices
+        (one, notification(shown, effect.run_id, execution=execution, namespace=namespace))
+        for one, shown in said
     ]
     failed = await asyncio.gather(
         *(round_.deliver(notifier, pending) for notifier in worker.notifiers)

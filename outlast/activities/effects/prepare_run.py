@@ -67,6 +67,7 @@ async def prepare_run(
         old=old,
         notifies=bool(worker.notifiers),
         notifies_later=bool(worker.notifiers),
+        notifies_mentions=bool(worker.notifiers),
     )
 
 

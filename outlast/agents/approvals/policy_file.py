@@ -21,6 +21,10 @@
     holidays = [2026-12-25]
     half_days = { 2026-12-24 = "9:00-12:00" }
 
+    [reply.on-its-way]               # a text that colleagues write often, at the desk
+    text = "Dear {customer}, your parcel is on its way."
+    title = "It is on its way"
+
     [fallback]                       # what follows every agent's first model, where it does not answer
     models = ["gpt-5.5", "litellm/anthropic/claude-sonnet-4-5"]
     [agent.Desk.fallback]            # that of one agent; none with []
@@ -58,6 +62,7 @@ from outlast.agents.calendars import Calendar, check_calendar_name, find_calenda
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import is_list, is_object
+from outlast.agents.saved_replies import SavedReply
 from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
@@ -76,7 +81,8 @@ Key: TypeAlias = tuple[PointKind, str, str]
 _POLICY_KEYS: Final = [one.name for one in fields(ApprovalPolicy) if one.name != "binds"]  # code
 KEYS: Final = ["needs_approval", *_POLICY_KEYS, "loosens"]
 _TIER_KEYS: Final = [name for name in _POLICY_KEYS if name != "tiers"]
-_TABLES: Final = ["tool", "handoff", "answer", "agent", "group", "calendar", "fallback"]
+_TABLES: Final = ["tool", "handoff", "answer", "agent", "group", "calendar", "reply", "fallback"]
+_REPLY_KEYS: Final = ["text", "title", "unnamed"]
 _CALENDAR_KEYS: Final = ["zone", "hours", "holidays", "half_days"]
 _OF_AGENT: Final = ["tool", "handoff", "answer", "fallback"]
 _DURATIONS: Final = "a duration such as '90s', '45m', '2h' or '3d'"
@@ -216,6 +222,7 @@ class ApprovalFile:
         fallbacks: the names of the models that follow an agent's first one, by the agent's name;
             those of every agent have an empty name.
         calendars: the calendars of the file, by name.
+        replies: the saved replies of the file, in its order.
     """
 
     source: str
@@ -225,6 +232,7 @@ class ApprovalFile:
     loosening: frozenset[str] = field(init=False)
     fallbacks: Mapping[str, tuple[str, ...]] = field(init=False)
     calendars: Mapping[str, Calendar] = field(init=False)
+    replies: tuple[SavedReply, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         try:
@@ -239,6 +247,7 @@ class ApprovalFile:
         object.__setattr__(self, "loosening", frozenset(reader.loosening))
         object.__setattr__(self, "fallbacks", reader.fallbacks)
         object.__setattr__(self, "calendars", reader.calendars)
+        object.__setattr__(self, "replies", tuple(reader.replies))
 
     @classmethod
     def load(cls, path: str | Path) -> "ApprovalFile":
@@ -404,6 +413,15 @@ class ApprovalFile:
         return reader.lines()
 
 
+def calendars_of_file() -> tuple[str, ...]:
+    """Return the names of the calendars of that file; none if it cannot be read."""
+    place = os.environ.get(ENVIRONMENT_VARIABLE)
+    try:
+        return tuple(ApprovalFile.load(place).calendars) if place else ()
+    except (UserError, OSError):
+        return ()
+
+
 def calendar_of_file(name: str) -> Calendar:
     """Return a calendar of the operators' file that `OUTLAST_APPROVALS` names.
 
@@ -426,6 +444,7 @@ class _FileReader:
         self.loosening: set[str] = set()
         self.fallbacks: dict[str, tuple[str, ...]] = {}
         self.calendars: dict[str, Calendar] = {}
+        self.replies: list[SavedReply] = []
 
     def raise_problems(self) -> None:
         if self._problems:
@@ -446,6 +465,7 @@ class _FileReader:
     def entries(self, read: JsonObject) -> Iterator[FilePolicy]:
         self.groups = self._read_groups(read.get("group", {}))
         self._read_calendars(read.get("calendar", {}))
+        self._read_replies(read.get("reply", {}))
         for name, tables in read.items():
             if name not in _TABLES:
                 self.add((name,), _unknown("table", name, _TABLES))
@@ -453,7 +473,7 @@ class _FileReader:
                 yield from self._of_agents(tables)
             elif name == "fallback":
                 self._read_fallback("", (name,), tables)
-            elif name not in {"group", "calendar"}:
+            elif name not in {"group", "calendar", "reply"}:
                 yield from self._of_kind(cast("PointKind", name), tables)
 
     def _read_groups(self, groups: object) -> dict[str, tuple[str, ...]]:
@@ -483,6 +503,18 @@ class _FileReader:
             elif not wrong:
                 found = self._checked(path, partial(Calendar, name, **table))
                 self.calendars |= {} if found is None else {name: found}
+
+    def _read_replies(self, replies: object) -> None:
+        for name, table in self._tables(("reply",), replies):
+            path = ("reply", name)
+            wrong = [key for key in table if key not in _REPLY_KEYS]
+            for key in wrong:
+                self.add((*path, key), _unknown("key", key, _REPLY_KEYS))
+            if "text" not in table:
+                self.add(path, f"{_title(path)} needs text.")
+            elif not wrong:
+                found = self._checked(path, partial(SavedReply, name, **cast("Any", table)))
+                self.replies += [] if found is None else [found]
 
     def _read_fallback(self, agent: str, path: tuple[str, ...], table: object) -> None:
         header = ".".join(path)
@@ -599,7 +631,7 @@ class _FileReader:
             self.add(path, f"when: {error.message}.", place)
         except UserError as error:
             found = re.match(
-                r"(?:ApprovalPolicy|Audience|Escalation|Calendar)\((?:[^()]*, )?(\w+)=\.\.\.\)",
+                r"(?:ApprovalPolicy|Audience|Escalation|Calendar|SavedReply)\((?:[^()]*, )?(\w+)=\.\.\.\)",
                 error.message,
             )
             key = found[1] if found else ""

@@ -8,7 +8,7 @@ import json
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -28,6 +28,7 @@ from outlast.client.people.nested_requests import (
     state_of,
 )
 from outlast.client.results.interruptions import Interruption
+from outlast.client.transport.content import INLINE_BYTES, items_stored
 from outlast.client.transport.messages import check_choice
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import records
@@ -477,19 +478,35 @@ class People(ABC):
         action = HoldAction(to=colleague, **fields_of(person_of(by)))
         return await self._give_up(action)
 
-    async def say(self, text: str, *, by: By, message_id: str | None = None) -> TakeoverReceipt:
+    async def say(
+        self,
+        text: str,
+        *,
+        by: By,
+        message_id: str | None = None,
+        files: Sequence[JsonObject] = (),
+    ) -> TakeoverReceipt:
         """Answer the user as a person, while the conversation is held.
 
-        A `message_id` makes a repeated call the same message.
+        A `message_id` makes a repeated call the same message. `files` are parts of Responses input,
+        `input_image` and `input_file`, which the user gets and no model reads.
 
         Raises:
-            UserError: this person does not hold the conversation, or may not speak in it.
+            UserError: this person does not hold the conversation, or may not speak in it; or the
+                files do not fit into a record.
         """
         if not isinstance(cast("object", text), str) or not text.strip():
             raise UserError(f"say(text) must be a text that says something, not {text!r:.80}.")
         check_printable("say(message_id=...)", message_id or "")
         message_id = message_id or f"p-{_new_id()}"
-        action = SayAction(text=text, message_id=message_id, **fields_of(person_of(by)))
+        stored = await items_stored(self.client, [dict(one) for one in files]) if files else []
+        if len(json.dumps(stored)) > 2 * INLINE_BYTES:  # there is no store
+            raise UserError(
+                f"The files may have {2 * INLINE_BYTES:,} bytes as JSON. With a blob store "
+                "(OUTLAST_BLOB_STORE), they may have any size."
+            )
+        who = fields_of(person_of(by))
+        action = SayAction(text=text, message_id=message_id, files=tuple(stored), **who)
         return await self._take_over(action, message_id)
 
     async def release(

@@ -113,7 +113,7 @@ class Cases(People):
             UserError: the time has no zone or has passed, the calendar is not there, something still waits for an answer, the
                 run has ended, or this person may not do it.
         """
-        return await self._act("snooze", by, until_ms=_time_ms(until, within))
+        return await self._act("snooze", by, until_ms=end_ms("snooze", until, within))
 
     async def tag(self, *tags: str, by: By, remove: tuple[str, ...] = ()) -> CaseReceipt:
         """Add tags, by which people find the conversation, and remove others.
@@ -184,11 +184,16 @@ def _time(at_ms: int | None) -> datetime | None:
     return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
-def _time_ms(until: datetime | timedelta, within: Calendar | str | None = None) -> int:
+def end_ms(act: str, until: datetime | timedelta, within: Calendar | str | None = None) -> int:
+    """Return when something ends, in milliseconds since the epoch, by the hours of a calendar.
+
+    Raises:
+        UserError: it is no time with a zone and no duration, or the calendar is not there.
+    """
     if within is not None:
         if not isinstance(until, timedelta):
             raise UserError(
-                f"snooze(within=...) counts the hours of a timedelta, not of {until!r:.80}."
+                f"{act}(within=...) counts the hours of a timedelta, not of {until!r:.80}."
             )
         calendar = within if isinstance(within, Calendar) else calendar_of_file(within)
         return ms_of(calendar.after(now(), until))
@@ -197,6 +202,6 @@ def _time_ms(until: datetime | timedelta, within: Calendar | str | None = None) 
     is_time = isinstance(cast("object", until), datetime)
     if not is_time or until.tzinfo is None:
         raise UserError(
-            f"snooze(until) must be a time with a zone, or a timedelta, not {until!r:.80}."
+            f"{act}(until) must be a time with a zone, or a timedelta, not {until!r:.80}."
         )
     return round(until.timestamp() * 1000)

@@ -31,15 +31,23 @@ async def with_content_stored(client: Any, record: R) -> R:
     Raises:
         ContentUnavailable: the store cannot be written.
     """
-    content = large_content(client=client)
     items = list(records.messages_of(record.input))
+    stored = await items_stored(client, items)
+    return record if stored == items else cast("R", replace(cast("Any", record), input=stored))
+
+
+async def items_stored(client: Any, items: list[JsonObject]) -> list[JsonObject]:
+    """Return items, or parts of them, with their large content moved to the client's store.
+
+    Raises:
+        ContentUnavailable: the store cannot be written.
+    """
+    content = large_content(client=client)
     found: blobs.Contents = {}
     if content.store is None:
         stored = [blobs.escape_item(raw) for raw in items]
     else:
         stored = blobs.split_to_fit(items, content.threshold, INLINE_BYTES, found)
-    if stored == items:
-        return record
     try:
         await content.put_all(found)
     except AgentsException:
@@ -49,7 +57,7 @@ async def with_content_stored(client: Any, record: R) -> R:
             f"The large content of the message cannot be stored in {content.store!r}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return cast("R", replace(cast("Any", record), input=stored))
+    return stored
 
 
 class ContentReader:

@@ -81,7 +81,26 @@ class TimeCame:
     at_ms: int
 
 
-TeamEvent: TypeAlias = RunReported | DutyChanged | TermsChanged | RunGone | TimeCame
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnsCounted:
+    """A worker has counted the hours of a calendar, until conversations go on to the next person.
+
+    Attributes:
+        within: the calendar.
+        return_ms: how many of its hours were counted.
+        times: of each conversation its first execution, since when the hours count, and when they are
+            over; None if no worker can say.
+    """
+
+    within: str
+    return_ms: int
+    times: tuple[tuple[str, int, int | None], ...]
+    at_ms: int
+
+
+TeamEvent: TypeAlias = (
+    RunReported | DutyChanged | TermsChanged | RunGone | TimeCame | ReturnsCounted
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

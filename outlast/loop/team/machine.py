@@ -11,10 +11,12 @@ An id may be used again. The run that started last has it; one before it has end
 """
 
 from dataclasses import replace
+from typing import Any
 
 from outlast.loop.canonical import canonical_name, same_person
 from outlast.loop.team.events import (
     DutyChanged,
+    ReturnsCounted,
     RunGone,
     RunReported,
     TeamEvent,
@@ -46,7 +48,10 @@ def _take_event(state: TeamState, event: TeamEvent) -> TeamState:
         case DutyChanged():
             return _duty_changed(state, event)
         case TermsChanged():
-            return replace(state, terms=event.terms)
+            state = replace(state, terms=event.terms)
+            return replace(state, cases=tuple(_recounted(state, one) for one in state.cases))
+        case ReturnsCounted():
+            return _counted(state, event)
         case RunGone():
             return _without(state, event.chain_id)
         case _:  # `TimeCame`: what is due has returned
@@ -72,8 +77,8 @@ def _reported(state: TeamState, event: RunReported) -> TeamState:
     )
     case = replace(case, report=event.report)
     if event.to:
-        due = None if event.taken else _due(state)
-        case = replace(case, to=event.to, taken=event.taken, due_ms=due, passed=())
+        case = _untimed(case, to=event.to, taken=event.taken, passed=())
+        case = case if event.taken else _timed(state, case, state.at_ms)
     else:
         case = _passed_on(case)
     cases = state.cases if known is not None else (*state.cases, case)
@@ -96,7 +101,7 @@ def _handed_over(state: TeamState, subject: str) -> TeamState:
     return replace(
         state,
         cases=tuple(
-            replace(one, to="", due_ms=None)
+            _untimed(one, to="")
             if one.to and not one.taken and same_person(one.to, subject)
             else one
             for one in state.cases
@@ -124,7 +129,7 @@ def _due_passed(state: TeamState) -> TeamState:
 def _passed_on(case: TeamCase) -> TeamCase:
     """Return a case that goes on to somebody else than its person, if there is anybody."""
     passed = (*case.passed, canonical_name(case.to)) if case.to else case.passed
-    return replace(case, to="", taken=False, due_ms=None, passed=passed)
+    return _untimed(case, to="", taken=False, passed=passed)
 
 
 def _assigned(state: TeamState) -> TeamState:
@@ -136,7 +141,7 @@ def _assigned(state: TeamState) -> TeamState:
         if member is None:
             return state
         number = state.assigned + 1
-        newer = replace(case, to=member.subject, due_ms=_due(state), passed=passed)
+        newer = _timed(state, replace(case, to=member.subject, passed=passed), state.at_ms)
         newest = replace(member, newest=number)
         state = replace(
             state,
@@ -162,8 +167,39 @@ def _next_for(state: TeamState, case: TeamCase) -> tuple[Member | None, tuple[st
     return fewest, passed
 
 
-def _due(state: TeamState) -> int | None:
-    return None if state.terms.return_ms is None else state.at_ms + state.terms.return_ms
+def _timed(state: TeamState, case: TeamCase, from_ms: int) -> TeamCase:
+    """Return a case whose time to be taken begins; a worker counts the hours of a calendar."""
+    terms = state.terms
+    if terms.return_ms is None:
+        return _untimed(case)
+    if terms.within:
+        return replace(case, due_ms=None, counts_ms=from_ms)
+    return replace(case, due_ms=from_ms + terms.return_ms, counts_ms=None)
+
+
+def _untimed(case: TeamCase, **changes: Any) -> TeamCase:
+    return replace(case, due_ms=None, counts_ms=None, **changes)
+
+
+def _recounted(state: TeamState, case: TeamCase) -> TeamCase:
+    """Return a case with other terms: only what no worker has counted yet changes."""
+    return case if case.counts_ms is None else _timed(state, case, case.counts_ms)
+
+
+def _counted(state: TeamState, event: ReturnsCounted) -> TeamState:
+    """Take the times that a worker has counted, unless the terms are others by now."""
+    if (event.within, event.return_ms) != (state.terms.within, state.terms.return_ms):
+        return state
+    known = {(chain_id, from_ms): due_ms for chain_id, from_ms, due_ms in event.times}
+    return replace(
+        state,
+        cases=tuple(
+            replace(one, due_ms=known[one.chain_id, one.counts_ms], counts_ms=None)
+            if one.counts_ms is not None and (one.chain_id, one.counts_ms) in known
+            else one
+            for one in state.cases
+        ),
+    )
 
 
 def _without(state: TeamState, chain_id: str) -> TeamState:

@@ -18,6 +18,7 @@ class TeamTerms:
         capacity: how many conversations a person has at most, where nothing else is said.
         return_ms: when a conversation that its person has not taken goes on to the next one; None
             if it stays with them.
+        within: the calendar whose hours that time counts; empty for all hours.
 
     Raises:
         ValueError: nobody could have a conversation, or it would return at once.
@@ -26,6 +27,7 @@ class TeamTerms:
     rule: Rule = "round_robin"
     capacity: int = 5
     return_ms: int | None = None
+    within: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what would leave every conversation with nobody."""
@@ -67,7 +69,8 @@ class TeamCase:
         since_ms: since when it is the team's, in milliseconds since the epoch.
         to: whose it is; empty while it waits.
         taken: whether they work on it.
-        due_ms: when it goes on to the next person; None if it does not.
+        due_ms: when it goes on to the next person; None if it does not, or no worker has counted yet.
+        counts_ms: since when the hours of a calendar count that a worker has to count; None for none.
         passed: who had it and did not take it.
     """
 
@@ -79,6 +82,7 @@ class TeamCase:
     to: str = ""
     taken: bool = False
     due_ms: int | None = None
+    counts_ms: int | None = None
     passed: tuple[str, ...] = ()
 
 

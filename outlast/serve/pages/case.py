@@ -86,13 +86,18 @@ async def _recount(asked: DeskRequest, form: Form) -> str:
 
 
 async def _snooze(asked: DeskRequest, form: Form) -> str:
-    end = _end(form)
-    await asked.handle.snooze(end, by=asked.person)
+    end, within = time_of_form(form), form.text("within").strip()
+    is_length = isinstance(end, timedelta)  # a time of the other field counts no hours
+    await asked.handle.snooze(end, by=asked.person, within=within if within and is_length else None)
     return ""
 
 
-def _end(form: Form) -> datetime | timedelta:
-    """Return when a conversation comes back: a chosen length, or the time of a field."""
+def time_of_form(form: Form) -> datetime | timedelta:
+    """Return a chosen length, or the time of a field.
+
+    Raises:
+        UserError: there is neither.
+    """
     text = form.exact("until") or form.exact("instant") or form.exact("at")
     try:
         return snooze_end(text)

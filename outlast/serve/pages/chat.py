@@ -412,9 +412,8 @@ def _text_of(form: FormData) -> str:
 
 
 async def _content(text: str, files: list[UploadFile]) -> str | list[JsonObject]:
-    uploads.check_files([(one.filename or "", one.size or 0) for one in files])
     parts: list[JsonObject] = [{"type": "input_text", "text": text}] if text else []
-    parts += [uploads.part_of(one.filename or "", await one.read()) for one in files]
+    parts += await uploads.parts_of(files)
     if not parts:
         raise Refused(400, "message_invalid", "The message is empty. Write something.")
     return customer_input(parts if files else text)

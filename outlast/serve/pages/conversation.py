@@ -2,7 +2,8 @@
 
 The page is rendered once; then its live stream sends the regions that have changed, and the text in
 progress as it is written. Each connection begins with all regions, so whatever a browser missed or
-showed twice is replaced. Nothing that somebody writes into is part of a region.
+showed twice is replaced. Nothing that somebody writes into is part of a region, but for the forms
+of a request, which stay as they are while somebody writes.
 """
 
 import asyncio
@@ -14,7 +15,6 @@ from datetime import timedelta
 from typing import Final, cast, get_args
 
 from markupsafe import Markup, escape
-from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
@@ -23,17 +23,22 @@ from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.pending_waits import pending_waits
 from outlast.client.start.following import newest_following
+from outlast.client.suggestions import PREFIX, suggest_reply
 from outlast.client.timeline import Step
-from outlast.deliveries.problems import Problem, Refused
+from outlast.deliveries.problems import Refused
 from outlast.dev.data_dir import run_link
 from outlast.edges.clock import now_ms
 from outlast.edges.rendering import visible_text
 from outlast.serve.access import Action, Staff, redaction_for
 from outlast.serve.api import deliver
 from outlast.serve.budgets import extension_of
+from outlast.serve.case_api import saved_replies
 from outlast.serve.feed import FeedReader, Snapshot
 from outlast.serve.messages import check_release, is_followed
 from outlast.serve.pages import case
+from outlast.serve.pages.conversation_deciding import deciding_html, first_waiting
+from outlast.serve.pages.conversation_files import ROUTES as FILES
+from outlast.serve.pages.conversation_files import form_with_files
 from outlast.serve.pages.conversation_lists import (
     LiveLists,
     lists_of,
@@ -47,13 +52,15 @@ from outlast.serve.pages.conversation_view import (
     release_targets,
 )
 from outlast.serve.pages.decisions import problems_of
-from outlast.serve.pages.live import moments
+from outlast.serve.pages.live import moments, present
 from outlast.serve.pages.page import (
     Form,
+    beside,
     form_of,
     fragment,
     html_part,
     page,
+    said_aloud,
     see_other,
     show_page,
 )
@@ -61,6 +68,7 @@ from outlast.serve.pages.parts import wanted_key
 from outlast.serve.pages.schema_form import ABSENT, flat_form, parse_json, read_form
 from outlast.serve.routing import PATIENCE, DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
+from outlast.serve.uploads import ACCEPTED
 from outlast.views.proofs import ProofReader
 from outlast.views.records import CancelMode, CaseDeed, Json
 from outlast.views.run import RunSnapshot, own_requests
@@ -99,21 +107,19 @@ _BUTTONS: Final[tuple[CaseDeed, ...]] = ("assign", "comment", "snooze", "tag", "
 
 async def _present(asked: DeskRequest) -> tuple[Conversation, Snapshot]:
     """Return the conversation as its viewer sees it now, and what the feed has of it."""
-    async with asked.desk.feed.reader(asked.run_id) as entries:
-        now = await anext(entries)
-        if not isinstance(now, Snapshot):
-            raise Refused(503, "shutting_down", "The desk is shutting down. Try again.")
-        steps = tuple(entries.steps)
+    now, steps, times = await present(asked.desk, asked.run_id)
     proofs = await asked.desk.proofs()
     facts = await asked.desk.troubles.facts(asked.run_id, now.state)
-    view = conversation(now.state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts)
+    view = conversation(
+        now.state, steps, asked.caller, proofs, at_ms=now_ms(), facts=facts, times=times
+    )
     return view, now
 
 
 # --- The page ------------------------------------------------------------------------------------
 
 
-async def _show(asked: DeskRequest) -> Response:
+async def _show(asked: DeskRequest, suggested: str = "") -> Response:
     view, now = await _present(asked)
     return page(
         asked,
@@ -123,13 +129,16 @@ async def _show(asked: DeskRequest) -> Response:
         regions=_regions(asked, view, is_unjudged=now.is_unjudged),
         lists=lists_of(asked, view),
         draft=view.hides.draft(now.text),
+        suggested=suggested,
+        accepted=ACCEPTED,
         message_id=case.new_id(),
         comment_id=case.new_id(),
         known_people=_known_people(asked, now.state),
+        replies=saved_replies(asked, view.customer_name).replies,
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
         newest=await _newest(asked, now.state),
-        forks=() if _is_away(view) else await asked.seen(await asked.desk.forks(asked.run_id)),
+        forks=() if _is_away(view) else await asked.seen(await _forks(asked)),
     )
 
 
@@ -139,6 +148,12 @@ async def _newest(asked: DeskRequest, state: RunSnapshot) -> str | None:
         return None
     newest = await newest_following(asked.desk.client, asked.run_id, PATIENCE)
     return newest if newest != asked.run_id and await asked.seen([newest]) else None
+
+
+async def _forks(asked: DeskRequest) -> list[str]:
+    """Return the forks of a run, without those that wrote drafts."""
+    forks = await asked.desk.forks(asked.run_id)
+    return [one for one in forks if not one.startswith(f"{asked.run_id}~{PREFIX}")]
 
 
 def _known_people(asked: DeskRequest, state: RunSnapshot) -> list[str]:
@@ -157,12 +172,14 @@ def _is_away(view: Conversation) -> bool:
 
 def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> dict[str, Markup]:
     """Return the regions of the page by their ids."""
+    waiting = first_waiting(asked, view)
 
     def region(name: str) -> Markup:
         text = fragment(
             asked,
             f"conversation_{name.replace('-', '_')}.html",
             view=view,
+            decided_here="" if waiting is None else waiting.id,
             problems_of=problems_of,
             is_unjudged=is_unjudged,
             temporal=_temporal_link(asked),
@@ -170,6 +187,7 @@ def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> di
         return Markup(text)  # noqa: S704  a template made it
 
     found = {name: region(name) for name in _REGIONS}
+    found["deciding"] = deciding_html(asked, view, waiting)
     for deed in _BUTTONS:
         text = fragment(asked, "conversation_case_act.html", view=view, deed=deed)
         found[f"{deed}-act"] = Markup(text)  # noqa: S704  a template made it
@@ -264,7 +282,13 @@ class _Screen:
     def _changed_regions(self, entries: FeedReader, facts: ServerFacts) -> list[str]:
         asked, steps = self.asked, tuple(entries.steps)
         view = conversation(
-            entries.state, steps, asked.caller, self.proofs, at_ms=now_ms(), facts=facts
+            entries.state,
+            steps,
+            asked.caller,
+            self.proofs,
+            at_ms=now_ms(),
+            facts=facts,
+            times=entries.times,
         )
         parts = [
             f'<div id="{name}" hx-swap-oob="innerHTML">{text}</div>'
@@ -278,10 +302,7 @@ class _Screen:
                 if view.holder
                 else "The agent has the conversation again."
             )
-            said = escape(visible_text(words))
-            parts.append(
-                f'<div id="said-aloud" hx-swap-oob="true" data-announce="{said}" hidden></div>'
-            )
+            parts.append(said_aloud(words))
         self._holder = view.holder
         return parts
 
@@ -349,8 +370,21 @@ async def _say(asked: DeskRequest, form: Form) -> str:
     if not text.strip():
         raise UserError("Write something first.")
     message_id = case.sent_id(form, "message_id")
-    receipt = await asked.handle.say(text, by=asked.person, message_id=message_id)
+    receipt = await asked.handle.say(text, by=asked.person, message_id=message_id, files=form.files)
     return "Guardrails judge it first." if receipt.is_judged else ""
+
+
+async def _suggest(asked: DeskRequest) -> Response:
+    """Let the agent write a draft, which goes into the text field of who has the conversation."""
+    await form_with_files(asked)  # it is the form of the words, which the draft joins
+    view, _ = await _present(asked)
+    if not view.is_mine:
+        raise UserError("Take the conversation over first.")
+    draft = await suggest_reply(asked.desk.client, asked.run_id, by=asked.person)
+    draft = view.hides.text(draft)
+    if not asked.http.headers.get("HX-Request"):
+        return await _show(asked, draft)
+    return html_part(fragment(asked, "conversation_suggested.html", text=draft))
 
 
 async def _release(asked: DeskRequest, form: Form) -> str:
@@ -440,9 +474,10 @@ async def _finish(asked: DeskRequest, form: Form) -> str:
 
 def _deed(name: str, action: Action, deed: case.Deed) -> BaseRoute:
     """Return the route of something that people do; its answer is a sentence beside the button."""
+    read = form_with_files if name == "say" else form_of
 
     async def handle(asked: DeskRequest) -> Response:
-        said = await deed(asked, await form_of(asked))
+        said = await deed(asked, await read(asked))
         if not asked.http.headers.get("HX-Request"):
             await _until_shown(asked)
             return see_other(asked, "conversations", asked.run_id)
@@ -458,7 +493,7 @@ def _deed(name: str, action: Action, deed: case.Deed) -> BaseRoute:
         return HTMLResponse("\n".join(parts), headers=headers)
 
     path = f"/conversations/{{run_id}}/{name}"
-    return route(path, handle, action=action, methods=["POST"], show=_beside)
+    return route(path, handle, action=action, methods=["POST"], show=beside)
 
 
 async def _until_shown(asked: DeskRequest) -> None:
@@ -468,23 +503,14 @@ async def _until_shown(asked: DeskRequest) -> None:
         await entries.until_read(place)
 
 
-def _beside(request: Request, problem: Problem) -> Response:
-    """Show a problem beside the button; the live stream shows the present state."""
-    if problem.status == 401 or not request.headers.get("HX-Request"):
-        return show_page(request, problem)
-    sentence = escape(visible_text(problem.message))
-    headers = {**problem.headers, "Cache-Control": "no-store"}
-    return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
-
-
 _PATH: Final = "/conversations/{run_id}"
 
 ROUTES: Final[list[BaseRoute]] = [
     route(_PATH, _show, action="view_run", show=show_page, soon=True),
-    route(f"{_PATH}/live", _live, action="view_run", show=_beside),
-    route(f"{_PATH}/more-messages", _more_messages, action="view_run", show=_beside, soon=True),
-    route(f"{_PATH}/more-steps", _more_steps, action="view_run", show=_beside, soon=True),
-    route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=_beside, soon=True),
+    route(f"{_PATH}/live", _live, action="view_run", show=beside),
+    route(f"{_PATH}/more-messages", _more_messages, action="view_run", show=beside, soon=True),
+    route(f"{_PATH}/more-steps", _more_steps, action="view_run", show=beside, soon=True),
+    route(f"{_PATH}/steps/{{number}}", _payload, action="view_payloads", show=beside, soon=True),
     route(
         f"{_PATH}/steps/{{number}}/temporal",
         _in_temporal,
@@ -494,6 +520,7 @@ ROUTES: Final[list[BaseRoute]] = [
     ),
     _deed("hold", "hold", _hold),
     _deed("say", "say", _say),
+    route(f"{_PATH}/suggest", _suggest, action="say", methods=["POST"], show=beside),
     _deed("release", "release", _release),
     _deed("set-aside", "set_aside", _set_aside),
     _deed("take-back", "set_aside", _take_back),
@@ -503,4 +530,5 @@ ROUTES: Final[list[BaseRoute]] = [
     _deed("finish", "finish_wait", _finish),
     *(_deed(name, name, act) for name, act in case.DEEDS.items()),
     *case.ROUTES,
+    *FILES,
 ]

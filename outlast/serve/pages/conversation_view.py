@@ -3,7 +3,6 @@
 Made from the state and the timeline of a run. Nothing here reads or writes anything.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -98,19 +97,17 @@ def run_badge(run: ListedRun) -> Badge:
 
 # --- The customer's side --------------------------------------------------------------------------
 
-_PICTURE: Final = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """A picture or a file of the customer.
+    """A picture or a file of a message.
 
     Attributes:
-        picture: the picture as a `data:` address; empty for a file.
+        is_picture: whether the customer sent it as a picture; its bytes say what it is.
         name: the name of a file.
     """
 
-    picture: str = ""
+    is_picture: bool = False
     name: str = ""
 
 
@@ -123,6 +120,7 @@ class Bubble:
         by: `customer`, `assistant` or `colleague`.
         who: the name of the agent or the colleague.
         text: the words.
+        at_ms: when it was written, in milliseconds since the epoch; 0 if that is not known.
         attachments: the customer's pictures and files.
         is_cut_short: whether a limit of tokens cut the answer off.
         leavable: what the model may do without, or does not read.
@@ -132,6 +130,7 @@ class Bubble:
     by: str
     who: str
     text: str
+    at_ms: int = 0
     attachments: tuple[Attachment, ...] = ()
     is_cut_short: bool = False
     leavable: tuple["Leavable", ...] = ()
@@ -166,9 +165,13 @@ def customer_side(state: RunSnapshot, hides: Redaction) -> CustomerSide:
     """Return what the customer sees, for the team: with names, and without what policies hide."""
     seen = customer_view(state)
     waits = [one for one in state.pending_approvals if not one.terms.customer_text]
+    arrived = {one.id: one.at_ms for one in loop_state(state).inbox}
     return CustomerSide(
         messages=seen.messages,
-        unread=tuple(_bubble(one, state, hides) for one in seen.unread),
+        unread=tuple(
+            _bubble(one, state, hides, at_ms=arrived.get(one.id.rpartition(".")[0], 0))
+            for one in seen.unread
+        ),
         works=seen.works,
         waits_for=seen.waits_for,
         silent=bool(waits) and seen.waits_for is None,
@@ -180,9 +183,14 @@ def _bubble(
     state: RunSnapshot,
     hides: Redaction,
     leavable: "Callable[[int], tuple[Leavable, ...]] | None" = None,
+    *,
+    times: Sequence[int] = (),
+    at_ms: int = 0,
 ) -> Bubble:
     at = message.id.removeprefix("i")
     item = int(at) if message.id.startswith("i") and at.isdecimal() else None
+    if item is not None and item < len(times):
+        at_ms = times[item]
     who = ""
     if message.by != "customer":
         who = state.answers[-1].agent if item is None else state.items[item].agent
@@ -191,6 +199,7 @@ def _bubble(
         by=message.by,
         who=who,
         text=hides.text(message.text),
+        at_ms=at_ms,
         attachments=tuple(map(_attachment, message.attachments)),
         is_cut_short=message.is_cut_short,
         leavable=() if item is None or leavable is None else leavable(item),
@@ -198,10 +207,8 @@ def _bubble(
 
 
 def _attachment(part: JsonObject) -> Attachment:
-    address = str(part.get("image_url", ""))
-    if _PICTURE.fullmatch(address):
-        return Attachment(picture=address)
-    return Attachment(name=str(part.get("filename") or "file"))
+    is_picture = part.get("type") == "input_image"
+    return Attachment(is_picture=is_picture, name=str(part.get("filename") or "file"))
 
 
 # --- What the model does not read -----------------------------------------------------------------
@@ -541,6 +548,7 @@ class Conversation:
         is_mine: whether the viewer has it.
         problems: why the viewer cannot do something now, by action; None for what they can do.
         sees_payloads: whether the viewer may see arguments and outputs.
+        times: when each item of the transcript was written.
     """
 
     state: RunSnapshot
@@ -558,6 +566,7 @@ class Conversation:
     problems: dict[str, str | None]
     sees_payloads: bool
     proofs: ProofReader
+    times: Sequence[int] = ()
 
     @property
     def is_open(self) -> bool:
@@ -583,7 +592,10 @@ class Conversation:
     def bubbles(self, start: int, stop: int | None = None) -> list[Bubble]:
         """Return messages as the page shows them."""
         messages = self.customer.messages[start:stop]
-        return [_bubble(one, self.state, self.hides, self.leavable) for one in messages]
+        return [
+            _bubble(one, self.state, self.hides, self.leavable, times=self.times)
+            for one in messages
+        ]
 
     def row(self, number: int) -> Row:
         """Return a step as the page shows it."""
@@ -656,6 +668,7 @@ def conversation(
     *,
     at_ms: int,
     facts: ServerFacts = QUIET,
+    times: Sequence[int] = (),
 ) -> Conversation:
     """Return a conversation as a viewer sees it.
 
@@ -666,6 +679,7 @@ def conversation(
         proofs: says who has proven who they are, and whether the desk proves who acts.
         at_ms: the time.
         facts: what the server says about the run.
+        times: when each item of the transcript was written.
     """
     state, hides = with_first_message(state, facts), redaction_for(caller, state)
     target = Target(run_id=state.run_id, state=state, at_ms=at_ms, signs=proofs.signs)
@@ -699,6 +713,7 @@ def conversation(
         problems=problems,
         sees_payloads=may(caller, "view_payloads") is None,
         proofs=proofs,
+        times=tuple(times),
     )
 
 

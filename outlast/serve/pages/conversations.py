@@ -37,6 +37,7 @@ from outlast.serve.pages.page import (
     version_of,
 )
 from outlast.serve.routing import DeskRequest, route
+from outlast.serve.team_api import teams_of
 from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.run import RunSnapshot, snapshot_of
 
@@ -80,7 +81,7 @@ class Wanted(RunsQuery):
 
 _NAMES: Final = (
     *("view", "status", "agent", "starts", "waiting", "nested", "tenant", "customer", "assignee"),
-    *("team", "tag", "rated", "attention", "group", "risk", "due"),
+    *("team", "tag", "rated", "attention", "group", "risk", "due", "case_due"),
 )
 """The parameters of an address, in their order."""
 
@@ -252,8 +253,10 @@ async def _views(asked: DeskRequest) -> Response:
     await asyncio.gather(
         unless_away(cases.entries(client, scopes), ()),
         unless_away(cases.counted(client, scopes), {}),
+        unless_away(teams_of(asked), ()),
     )
-    text = fragment(asked, "views.html")
+    duty = f'<div id="duty" hx-swap-oob="innerHTML">{fragment(asked, "duty.html")}</div>'
+    text = f"{fragment(asked, 'views.html')}\n{duty}"
     seen = asked.http.query_params.get("views", "")
     if len(seen) > 5 and f'value="{seen}"' in text:
         return Response(None, 204, {"Cache-Control": "no-store"})

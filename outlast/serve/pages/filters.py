@@ -236,6 +236,14 @@ def date_time(at: datetime | int | None) -> Markup:
     return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "date")
 
 
+def minute(at: datetime | int | None) -> Markup:
+    """Return a time of day under a line that has the day; without scripts, the day stands with it."""
+    if not at:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "minute")
+
+
 def money(amount: Decimal | float | None) -> str:
     """Return an amount in US dollars, exact: amounts on a page add up."""
     return NONE if amount is None else dollars(Decimal(amount))
@@ -332,6 +340,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "line": line,
     "markdown": markdown,
     "mentioning": mentioning,
+    "minute": minute,
     "money": money,
     "named": rendering.named,
     "number": number,

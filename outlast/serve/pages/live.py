@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from outlast.agents.errors import AgentsException
-from outlast.serve.feed import Cut, Ended, FeedReader
+from outlast.client.timeline import Step
+from outlast.deliveries.problems import Refused
+from outlast.serve.feed import Cut, Ended, FeedReader, Snapshot
 from outlast.serve.routing import Desk
 from outlast.views.trouble import ServerFacts
 
@@ -52,6 +54,19 @@ async def moments(desk: Desk, run_id: str) -> AsyncGenerator[Moment | None]:
                         yield Moment(entries, watch.facts, is_over)
         except AgentsException:
             return
+
+
+async def present(desk: Desk, run_id: str) -> tuple[Snapshot, tuple[Step, ...], tuple[int, ...]]:
+    """Return a run as this process has read it, its steps, and when its items were written.
+
+    Raises:
+        Refused: the desk is shutting down.
+    """
+    async with desk.feed.reader(run_id) as entries:
+        now = await anext(entries)
+        if not isinstance(now, Snapshot):
+            raise Refused(503, "shutting_down", "The desk is shutting down. Try again.")
+        return now, tuple(entries.steps), tuple(entries.times)
 
 
 @dataclass

@@ -15,19 +15,25 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
+from outlast.agents.approvals.policy_file import calendars_of_file
+from outlast.client.teams import TeamMember, TeamView
 from outlast.deliveries.problems import Problem, Refused
+from outlast.edges import rendering
 from outlast.edges.clock import now_ms
+from outlast.edges.rendering import visible_text
 from outlast.serve.access import Caller, Staff, may, scopes_for
 from outlast.serve.bodies import Query
 from outlast.serve.case_feed import CaseView, counts_of
 from outlast.serve.pages import filters
 from outlast.serve.routing import Desk, DeskRequest, route
+from outlast.serve.team_api import TEAMS, of_caller
+from outlast.views.records import JsonObject
 
 _STATIC: Final = files("outlast.serve.pages") / "static"
 MOST_FIELDS: Final = 5_000
@@ -142,6 +148,12 @@ def version_of(*values: object) -> str:
     return hashlib.sha256(text).hexdigest()[:12]
 
 
+def said_aloud(words: str) -> str:
+    """Return what lets a page with a place for it announce something."""
+    html = Markup('<div id="said-aloud" hx-swap-oob="true" data-announce="{}" hidden></div>')
+    return html.format(rendering.visible_text(words))
+
+
 def html_part(text: str, status: int = 200) -> Response:
     """Return a piece of a page as a response of its own."""
     return HTMLResponse(text, status, _PAGE_HEADERS)
@@ -162,6 +174,15 @@ def show_page(request: Request, problem: Problem) -> Response:
     if problem.code == "not_logged_in" and desk.login.path is not None:
         return _to_login(request, desk.login.path)
     return problem_page(request, problem, "problem.html", "Not possible")
+
+
+def beside(request: Request, problem: Problem) -> Response:
+    """Show a problem beside the button; the page goes on to show the present state."""
+    if problem.status == 401 or not request.headers.get("HX-Request"):
+        return show_page(request, problem)
+    sentence = escape(visible_text(problem.message))
+    headers = {**problem.headers, "Cache-Control": "no-store"}
+    return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
 
 
 def problem_page(request: Request, problem: Problem, template: str, title: str) -> Response:
@@ -205,6 +226,9 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "here": request.url.path.removeprefix(_root(request)),
         "query": request.query_params,
         "views": partial(_views, request, desk, caller),
+        "duties": partial(_duties, desk, caller),
+        "calendars": calendars_of_file,
+        "sees_teams": isinstance(caller, Staff) and may(caller, "view_teams") is None,
         "now_ms": now_ms(),
     }
 
@@ -238,6 +262,15 @@ def _views(request: Request, desk: Desk, caller: Caller) -> list[ViewLink]:
     here = request.query_params.get("view")
     names: list[CaseView] = [one for one in VIEWS if one != "team" or caller.person.groups]
     return [ViewLink(one, VIEWS[one], counts.get(one), here == one) for one in names]
+
+
+def _duties(desk: Desk, caller: Caller) -> list[tuple[TeamView, TeamMember]]:
+    """Return the teams in which the person is on duty, as far as the desk knows."""
+    if not isinstance(caller, Staff):
+        return []
+    teams = of_caller(caller, desk.cases.recent.known(TEAMS) or ())
+    found = ((one, one.member(caller.person.subject)) for one in teams)
+    return [(one, member) for one, member in found if member is not None and member.on_duty]
 
 
 @cache
@@ -297,10 +330,12 @@ class Form:
 
     Args:
         pairs: the names and values, in order.
+        files: the files, as parts of a message.
     """
 
-    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, pairs: Sequence[tuple[str, str]], files: Sequence[JsonObject] = ()) -> None:
         self.pairs: tuple[tuple[str, str], ...] = tuple(pairs)
+        self.files: tuple[JsonObject, ...] = tuple(files)
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             self._values.setdefault(name, []).append(value)

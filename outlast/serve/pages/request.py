@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from markupsafe import Markup
 from starlette.responses import Response
@@ -19,6 +20,12 @@ from outlast.serve.access import groups_of, redaction_for, request_for
 from outlast.serve.api import find
 from outlast.serve.budgets import extension_of
 from outlast.serve.login import ThisMachine
+from outlast.serve.pages.answers import (
+    answer_of,
+    proposed_answer,
+    start_of_answer,
+    value_of,
+)
 from outlast.serve.pages.conversation_view import customer_name
 from outlast.serve.pages.decisions import (
     CLAIM_LENGTHS,
@@ -36,6 +43,7 @@ from outlast.serve.pages.page import (
     Form,
     form_of,
     fragment,
+    html_part,
     page,
     see_other,
     show_page,
@@ -47,6 +55,7 @@ from outlast.serve.pages.schema_form import (
     Change,
     Entered,
     Field,
+    Value,
     changes,
     form_field,
     parse_json,
@@ -58,12 +67,16 @@ from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.acts import options_to_decide
 from outlast.views.customer import CustomerMessage, customer_view
 from outlast.views.headlines import text_of
+from outlast.views.proofs import ProofReader
 from outlast.views.records import ApprovalRequest, Json
 from outlast.views.redaction import Redaction
 from outlast.views.run import RunSnapshot
 
 MOST_MESSAGES: Final = 30
 """How much of the conversation stands beside the request."""
+
+WITHIN: Final = "within"
+"""The name in an address that says that the forms stand on the page of the conversation."""
 
 EDIT: Final = "arguments"
 RESPOND: Final = "answer"
@@ -76,17 +89,19 @@ class Draft:
 
     Attributes:
         deed: `edit` or `respond`.
-        field: the form with it.
+        field: the form with it; None for a text.
         changes: the differences to what there is now; None if something does not fit.
         value: the value, as JSON text.
         message: the reason.
+        text: the answer, if it is a text.
     """
 
     deed: str
-    field: Field
+    field: Field | None
     changes: tuple[Change, ...] | None
     value: str
     message: str
+    text: str = ""
 
 
 # --- Pages ---------------------------------------------------------------------------------------
@@ -110,33 +125,59 @@ async def _request(asked: DeskRequest) -> Response:
 
 
 async def _decide(asked: DeskRequest) -> Response:
-    """Carry out the action of a form, or show why it was refused beside its button."""
+    """Carry out the action of a form, or show why it was refused beside its button.
+
+    An edit and an answer in fields are shown before they are sent.
+    """
     form = await form_of(asked)
     if form.exact("deed") in {"edit", "respond"} and form.exact("step") != "send":
-        return await _preview(asked, form)
+        asked.check("decide")
+        return await _again(asked, form)
     outcome = await act(asked, form)
-    if isinstance(outcome, Done) and outcome.deed in GOES_ON:
-        return goes_to(
-            asked, await next_address(asked, asked.parameter("request_id"), outcome.deed)
-        )
     if isinstance(outcome, Done):
-        parts = ("conversations", asked.run_id, "requests", asked.parameter("request_id"))
-        return see_other(asked, *parts, did=outcome.deed)
-    root = await root_of(asked)
-    found = await find(asked, root)
-    draft = _sent_draft(request_for(asked.caller, found.request, found.state), form)
-    values = await _shown(asked, root, found, refusal=outcome, draft=draft, sent=form)
-    problem = outcome.problem
-    return page(asked, "request.html", status=problem.status, headers=problem.headers, **values)
+        return await _after(asked, form, outcome)
+    return await _again(asked, form, refusal=outcome)
 
 
-async def _preview(asked: DeskRequest, form: Form) -> Response:
-    """Show the difference that somebody's entries make, before they are sent."""
-    asked.check("decide")
+async def _after(asked: DeskRequest, form: Form, done: Done) -> Response:
+    if _is_beside(asked):
+        return await _again(asked, form, done=done.words)
+    if WITHIN in asked.http.query_params:
+        return see_other(asked, "conversations", asked.run_id)
+    request_id = asked.parameter("request_id")
+    if done.deed in GOES_ON:
+        return goes_to(asked, await next_address(asked, request_id, done.deed))
+    parts = ("conversations", asked.run_id, "requests", request_id)
+    return see_other(asked, *parts, did=done.deed)
+
+
+async def _again(
+    asked: DeskRequest, form: Form, *, refusal: Refusal | None = None, done: str = ""
+) -> Response:
+    """Show the forms as they are now, with what somebody has entered and not sent."""
     root = await root_of(asked)
     found = await find(asked, root)
-    draft = _draft(request_for(asked.caller, found.request, found.state), form)
-    return page(asked, "request.html", **await _shown(asked, root, found, draft=draft, sent=form))
+    seen = request_for(asked.caller, found.request, found.state)
+    draft = None if done else _draft(seen, form) if refusal is None else _sent_draft(seen, form)
+    status = 200 if refusal is None else refusal.problem.status
+    if _is_beside(asked):
+        proofs = await asked.desk.proofs()
+        values = forms_of(asked, found, proofs, refusal=refusal, draft=draft, sent=form, done=done)
+        text = fragment(asked, "request_forms.html", **values | {"within": True})
+        response = html_part(text, status)
+        if draft is not None and refusal is None:
+            response.headers["Desk-Preview"] = "yes"  # nothing is sent yet
+        if done:  # the live stream may take the forms away before the answer is there
+            response.headers["Desk-Said"] = quote(done)
+        return response
+    values = await _shown(asked, root, found, refusal=refusal, draft=draft, sent=form)
+    headers = {"Desk-Preview": "yes"} if refusal is None else refusal.problem.headers
+    return page(asked, "request.html", status=status, headers=headers, **values)
+
+
+def _is_beside(asked: DeskRequest) -> bool:
+    """Whether a form of the conversation's page asks, which shows the answer in its place."""
+    return WITHIN in asked.http.query_params and bool(asked.http.headers.get("HX-Request"))
 
 
 async def _live(asked: DeskRequest) -> Response:
@@ -186,33 +227,68 @@ async def _shown(
     receipt: Receipt | None = None,
 ) -> dict[str, Any]:
     """Return what the templates have."""
-    request = found.request
-    words = model_words(found.state, request, groups_of(asked.caller))
     proofs = await asked.desk.proofs()
-    view = request_view(found, asked.caller, words=words, proofs=proofs)
-    request = as_seen(request, view)
     messages = customer_view(root)
     trouble = await asked.desk.troubles.of(asked.run_id, root, asked.caller)
     hides = [redaction_for(asked.caller, one) for one in (root, found.state)]
     customer = customer_name(root, hides[0])
-    what = asked_of(found.request, view, customer)
+    values = forms_of(
+        asked, found, proofs, customer=customer, refusal=refusal, draft=draft, sent=sent, done=done
+    )
+    what, view = values["what"], values["view"]
     talk = [_without_hidden(one, hides) for one in (*messages.messages, *messages.unread)]
-    return {
+    return values | {
         "title": rendering.joined(
             what.customer, ": " if what.customer else "", rendering.head(text_of(what.parts), 120)
         ),
-        "what": what,
         "receipt": receipt,
         "version": f"{version_of(view, trouble)}.{version_of(len(talk), talk[-1:])}",
-        "view": view,
         "trouble": trouble,
         "nav": "/inbox",
+        "customer": customer,
+        "is_other": False,
+        "talk": talk[-MOST_MESSAGES:],
+        "left_out": max(0, len(talk) - MOST_MESSAGES),
+    }
+
+
+def forms_of(
+    asked: DeskRequest,
+    found: FoundRequest,
+    proofs: ProofReader,
+    *,
+    customer: str = "",
+    refusal: Refusal | None = None,
+    draft: Draft | None = None,
+    sent: Form | None = None,
+    done: str = "",
+) -> dict[str, Any]:
+    """Return what templates have of a request: its details, and the forms that decide it.
+
+    Args:
+        asked: the request over HTTP.
+        found: the request, with the state of the run that made it.
+        proofs: says who has proven who they are.
+        customer: the name of the customer.
+        refusal: why something was not done just now.
+        draft: what somebody has entered and not sent yet.
+        sent: what somebody has sent.
+        done: what came of it.
+    """
+    words = model_words(found.state, found.request, groups_of(asked.caller))
+    view = request_view(found, asked.caller, words=words, proofs=proofs)
+    request, hides = as_seen(found.request, view), redaction_for(asked.caller, found.state)
+    return {
+        "what": asked_of(found.request, view, customer),
+        "view": view,
         "able": problems_of(view),
         "other_person": _other_person(asked, found),
         "run_id": asked.run_id,
-        "customer": customer,
         "request_id": request.id,
         "arguments": _arguments(view),
+        "proposed": None
+        if view.arguments is None
+        else proposed_answer(request, found.state, hides),
         "repeated": rendering.repeated_keys(request.arguments),
         "is_cut": len(request.arguments) > rendering.LONGEST_READ,
         "edit": _edit_form(request, draft),
@@ -221,13 +297,11 @@ async def _shown(
         "claim_lengths": CLAIM_LENGTHS,
         "can_remember": request.kind == "tool" and request.terms.quorum == 1,
         "my_claim": view.claim is not None and view.claim.by == asked.person.subject,
+        "within": False,
         "draft": draft,
         "sent": sent,
         "done": done,
-        "is_other": False,
         "refusal": refusal,
-        "talk": talk[-MOST_MESSAGES:],
-        "left_out": max(0, len(talk) - MOST_MESSAGES),
     }
 
 
@@ -255,19 +329,12 @@ def _arguments(view: RequestView) -> str | None:
 # --- What somebody enters ------------------------------------------------------------------------
 
 
-def _value_of(request: ApprovalRequest) -> Json:
-    try:
-        return parse_json(request.arguments or "{}")
-    except UserError:  # the form begins empty
-        return {}
-
-
 def _edit_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
-    if draft is not None and draft.deed == "edit":
+    if draft is not None and draft.deed == "edit" and draft.field is not None:
         return draft.field
     if "edit" not in request.terms.allow or extension_of(request) is not None:
         return None
-    return form_field(_schema_for(request), _value_of(request), EDIT, _titles(request))
+    return form_field(_schema_for(request), value_of(request), EDIT, _titles(request))
 
 
 def _titles(request: ApprovalRequest) -> dict[str, str]:
@@ -285,25 +352,46 @@ def _answer_form(request: ApprovalRequest, draft: Draft | None) -> Field | None:
         return None
     if draft is not None and draft.deed == "respond":
         return draft.field
-    return form_field(schema, ABSENT, RESPOND)
+    return form_field(schema, _start(request), RESPOND)
+
+
+def _start(request: ApprovalRequest) -> Value:
+    found = start_of_answer(request)
+    return ABSENT if found is None else found
 
 
 def _draft(request: ApprovalRequest, form: Form) -> Draft:
     deed, add = form.exact("deed"), form.exact("add")
     if deed == "edit":
-        before: Json = _value_of(request)
+        before: Json = value_of(request)
         titles = _titles(request)
         entered = read_form(_schema_for(request), before, EDIT, form, add=add, titles=titles)
         if not isinstance(cast("object", entered.value), dict):
             entered = _refused(entered, EDIT, "The arguments must be a JSON object.")
+    elif (schema := request.terms.response_schema) is None:
+        return _text_draft(request, form.text("text"))
     else:
-        schema = request.terms.response_schema
-        if schema is None:
-            raise Refused(400, "no_schema", "This request is answered by a text.")
         before = None
-        entered = read_form(schema, ABSENT, RESPOND, form, add=add)
+        entered = read_form(schema, _start(request), RESPOND, form, add=add)
     made = _made_draft(form, entered.field, before, entered.value)
     return replace(made, changes=None) if entered.problems or add else made
+
+
+def _text_draft(request: ApprovalRequest, text: str) -> Draft:
+    """Return how a text differs from the answer that waits."""
+    answer = answer_of(request)
+    if not isinstance(answer, str):
+        raise Refused(400, "no_schema", "This request is answered by a text.")
+    if not text.strip():
+        raise Refused(400, "empty", "Write the answer.")
+    return Draft(
+        deed="respond",
+        field=None,
+        changes=tuple(changes(answer, text, "answer")),
+        value=rendering.json_text(text),
+        message="",
+        text=text,
+    )
 
 
 def _made_draft(form: Form, field: Field, before: Json, value: Json) -> Draft:
@@ -322,13 +410,15 @@ def _sent_draft(request: ApprovalRequest, form: Form) -> Draft | None:
     name, schema = "response", request.terms.response_schema
     before: Json = None
     if deed == "edit":
-        name, schema, before = "arguments", _schema_for(request), _value_of(request)
+        name, schema, before = "arguments", _schema_for(request), value_of(request)
     if deed not in {"edit", "respond"} or name not in form:
         return None
     try:
         value = parse_json(form.exact(name))
     except UserError:
         return None
+    if deed == "respond" and schema is None and isinstance(value, str):
+        return _text_draft(request, value) if request.kind == "output" else None
     name, titles = (EDIT, _titles(request)) if deed == "edit" else (RESPOND, {})
     field = form_field(schema, value, name, titles)
     return _made_draft(form, field, before, value)

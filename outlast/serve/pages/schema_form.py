@@ -16,6 +16,7 @@ from outlast.edges import rendering
 from outlast.serve.pages import filters
 from outlast.serve.pages.filters import with_line_ends
 from outlast.serve.pages.page import Form
+from outlast.serve.pages.word_changes import Piece, word_changes
 from outlast.views.acts import schema_problem
 from outlast.views.records import REDACTED, Json, JsonObject
 
@@ -118,11 +119,13 @@ class Change:
         path: where, such as `items[2].price`.
         before: the value before, as JSON; None if there was none.
         after: the value after, as JSON; None if there is none.
+        pieces: where two texts differ, word by word; empty for other values.
     """
 
     path: str
     before: str | None
     after: str | None
+    pieces: tuple[Piece, ...] = ()
 
 
 # --- Making a form ---------------------------------------------------------------------------------
@@ -514,7 +517,17 @@ def changes(before: Json, after: Json, path: str = "") -> list[Change]:
         ]
     if _is_same(before, after):
         return []
-    return [Change(path=path or "value", before=_as_shown(before), after=_as_shown(after))]
+    pieces: tuple[Piece, ...] = ()
+    if isinstance(before, str) and isinstance(after, str) and before.strip() and " " in after:
+        pieces = word_changes(before, after)
+    return [
+        Change(
+            path=path or "value",
+            before=_as_shown(before),
+            after=_as_shown(after),
+            pieces=pieces,
+        )
+    ]
 
 
 def _changes_of(olds: JsonObject, news: JsonObject, key: str, path: str) -> list[Change]:

@@ -1,17 +1,26 @@
 """What colleagues do with a conversation, from the command line."""
 
 import json
+from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from temporalio.client import Client
 
 from outlast.client.identity import os_user
+from outlast.edges.clock import now, time_of
 from tests.hostile_text import assert_visible
 from tests.unit.cli.conftest import Invoke, Open
 from tests.unit.cli.test_hold import conversation
 
 
 async def test_colleagues_share_a_conversation(
-    cli: Invoke, client: Client, open_desk: Open, run_id: str
+    cli: Invoke,
+    client: Client,
+    open_desk: Open,
+    run_id: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handle = await conversation(client, open_desk, run_id)
     me = os_user().subject
@@ -31,6 +40,15 @@ async def test_colleagues_share_a_conversation(
     assert (await cli("case", "link", run_id, "support-9")).stdout == "Linked to support-9.\n"
     snoozed = await cli("case", "snooze", run_id, "2040-01-02T03:04+00:00")
     assert snoozed.stdout.startswith("Snoozed until 2040-01-02 ")
+    assert (await cli("case", "reopen", run_id)).stdout == "It is open.\n"
+    file = tmp_path / "approvals.toml"
+    file.write_text('[calendar.always]\nzone = "UTC"\nhours = { mon-sun = "0:00-24:00" }\n')
+    monkeypatch.setenv("OUTLAST_APPROVALS", str(file))
+    snoozed = await cli("case", "snooze", run_id, "2h", "--within", "always")
+    assert snoozed.stdout.startswith("Snoozed until ")
+    until = (await handle.state()).case.snoozed_until_ms
+    assert until is not None
+    assert abs(time_of(until) - now() - timedelta(hours=2)) < timedelta(minutes=2)
     assert (await cli("case", "reopen", run_id)).stdout == "It is open.\n"
     resolved = await cli("case", "resolve", run_id, "--why", "paid", "--json")
     record = json.loads(resolved.stdout)
@@ -58,11 +76,15 @@ async def test_what_does_not_fit_is_refused_in_a_sentence(
         ("comment", "x" * 10_001): "text must have at most 10,000 characters",
         ("snooze", "soon"): "UNTIL 'soon' is no time.",
         ("snooze", "2020-01-01T00:00+00:00"): "has passed",
+        ("snooze", "2040-01-01", "--within", "x"): "With --within, UNTIL '2040-01-01' is no length",
+        ("snooze", "2h", "--within", "nights"): "There is no calendar 'nights' here.",
     }.items():
         done = await cli("case", arguments[0], run_id, *arguments[1:])
         assert done.exit_code != 0
         assert words in done.stderr
     assert (await cli("case", "resolve", "never-was")).exit_code == 4
+    assert "--due 'soon' is no length of time" in (await cli("list", "--due", "soon")).stderr
+    assert run_id not in (await cli("list", "--due", "overdue")).stdout
 
 
 async def test_conversations_are_found_by_whose_they_are(

@@ -17,6 +17,7 @@ from tests.laws.driver import (
     SITUATIONS,
     Play,
     gated,
+    message,
     play_in,
     play_with_everything,
     said,
@@ -431,3 +432,42 @@ def test_the_provider_s_own_summary_has_a_text_for_people() -> None:
     summarised(play, items=({"role": "user", "content": "Where is it?"}, opaque))
     [(_, _, text)] = summaries(play)
     assert text == "Where is it?\n\n(encrypted by the provider)"
+
+
+def times_of(play: Play) -> list[int]:
+    timeline, state = Timeline(), LoopState()
+    for event in play.events:
+        state, _ = advance(state, event)
+        timeline.take(event, state)
+        assert len(timeline.times) <= len(state.items)
+    return timeline.times
+
+
+def test_every_item_has_the_time_when_it_was_written_or_arrived() -> None:
+    play = Play(said=message("m0", "Hello", 5), keep_open=True)
+    play.prepared()
+    arrived = play.now_ms
+    play.hears("m1", "And this", "queue")
+    replied = play.now_ms
+    play.replies(said("Hi."))
+    times = times_of(play)
+    assert [(one.kind, at) for one, at in zip(play.state.items, times, strict=True)] == [
+        ("input", 5),
+        ("message", replied),
+        ("input", arrived),
+    ]
+
+
+def test_items_that_a_fork_took_along_have_no_time() -> None:
+    play = Play(keep_open=True)
+    play.prepared()
+    play.replies(said("Hi."))
+    timeline = Timeline()
+    timeline.take(None, play.state)
+    assert timeline.times == [0] * len(play.state.items)
+
+
+@given(scripts())
+def test_there_is_a_time_for_every_item_that_was_recorded(script: Script) -> None:
+    play = play_script(script)
+    assert len(times_of(play)) == len(play.state.items)

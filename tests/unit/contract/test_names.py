@@ -130,3 +130,8 @@ def test_recorded_names_stay_what_they_are() -> None:
         "tracing_disabled",
         "trace_include_sensitive_data",
     )
+
+
+@pytest.mark.parametrize("team", [("billing", ""), ("a/b %2F", "acme/2"), ("\u202e", " ")])
+def test_the_id_of_a_team_says_its_name_and_its_tenant(team: tuple[str, str]) -> None:
+    assert names.team_of(names.team_id(*team)) == team

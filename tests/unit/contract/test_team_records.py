@@ -7,6 +7,7 @@ import pytest
 from outlast.contract import names, records, team_records
 from outlast.contract.team_records import TeamHistory, TeamInput
 from outlast.loop.actions import TeamReport
+from outlast.loop.open_hours import CountedHours, Durations, HoursCounted
 from outlast.loop.team.state import TeamState
 from outlast.loop.values import JsonObject
 
@@ -31,6 +32,30 @@ def test_a_report_duty_and_time_become_answers() -> None:
     ]
     team.gone("x1", 4_600)
     assert team.state.cases == ()
+
+
+def test_a_worker_is_asked_for_hours_and_what_it_cannot_count_stays() -> None:
+    team = history()
+    terms = {"return_ms": 500, "within": "support-hours"}
+    team.take(names.UPDATE_TERMS, {"terms": terms, "by": "lead"}, 2_000)
+    team.take(names.UPDATE_DUTY, {"subject": "ann"}, 2_000)
+    assert team.hours() is None
+    for run in ("1", "2"):
+        report = {**REPORT, "chain_id": f"x{run}", "run_id": run}
+        team.take(names.SIGNAL_REPORT, report, 3_000)
+    asked = team.hours()
+    assert asked is not None
+    assert [(one.request_id, one.within, one.from_ms) for one in asked.requests] == [
+        ("x1", "support-hours", 3_000),
+        ("x2", "support-hours", 3_000),
+    ]
+    clock = Durations(expires_in_ms=90_000)
+    found = HoursCounted(requests=(CountedHours(request_id="x1", clock=clock, from_ms=3_000),))
+    team.counted(asked, found, 4_000)
+    assert [one.due_ms for one in team.state.cases] == [93_000, None]
+    assert team.hours() is None
+    again = history(team.carried())
+    assert again.state == team.state
 
 
 def test_a_team_that_a_run_starts_begins_with_its_report() -> None:

@@ -1,5 +1,6 @@
 """What people hear of a run, and that the run does not depend on it."""
 
+from outlast.loop.case import MOST_MENTIONED
 from outlast.loop.effects import (
     CancelEffect,
     Command,
@@ -7,7 +8,7 @@ from outlast.loop.effects import (
     NotifyAfterEnd,
     NotifyPeople,
 )
-from outlast.loop.notices import NoticeEvent, NoticeReceipt, Undelivered
+from outlast.loop.notices import Notice, NoticeEvent, NoticeReceipt, Undelivered
 from tests.laws.driver import Play, gated, said
 
 
@@ -150,3 +151,42 @@ def test_the_person_who_has_the_conversation_hears_that_its_user_waits() -> None
     assert heard(play.hears("m2", "Hello?")) == [], "they know"
     play.says("Yes.", "ann")
     assert heard(play.hears("m3", "Good.")) == ["waiting"]
+
+
+def notices_of(play: Play) -> list[Notice]:
+    effects = [one for one in play.state.pending if isinstance(one, NotifyPeople)]
+    return [one for effect in effects for one in effect.notices]
+
+
+def mentions(play: Play) -> list[tuple[tuple[str, ...], str | None, str]]:
+    found = [one for one in notices_of(play) if one.event == "mentioned"]
+    return [(one.people, one.by, one.text) for one in found]
+
+
+def test_a_colleague_hears_once_of_each_comment_that_mentions_them_and_nobody_of_their_own() -> (
+    None
+):
+    play = Play(keep_open=True)
+    play.prepared(notifies=True, notifies_mentions=True)
+    play.replies(said("Hello."))
+    text = "Look, @cid and @ann."
+    play.case("comment", text=text, comment_id="c1", add=("@cid", "@Ann", "@cid", "vip"))
+    assert mentions(play) == [(("cid",), "ann", text)]
+    play.case("comment", text=text, comment_id="c1", add=("@cid",))
+    assert len(mentions(play)) == 1
+    play.case("comment", text="Thank you, @ann.", comment_id="c2", add=("@ann",))
+    play.case("tag", add=("@cid",))
+    assert len(mentions(play)) == 1
+    play.case("comment", by="bob", text="@cid again", comment_id="c3", add=("@cid",))
+    named = [(one.at_ms, one.number) for one in notices_of(play)]
+    assert len(set(named)) == len(named) == 2
+    many = tuple(f"@p{at}" for at in range(100))
+    play.case("comment", text="all", comment_id="c4", add=many)
+    assert len(mentions(play)[-1][0]) == MOST_MENTIONED
+
+
+def test_a_run_of_an_earlier_version_tells_nobody_of_a_mention() -> None:
+    play = listened(keep_open=True)
+    play.replies(said("Hello."))
+    play.case("comment", text="@cid", comment_id="c1", add=("@cid",))
+    assert notices_of(play) == []

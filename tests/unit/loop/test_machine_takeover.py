@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from outlast.loop import phrases
+from outlast.loop.actions import SayAction
 from outlast.loop.approvals import ApprovalTerms, Audience, EscalationStep
 from outlast.loop.effects import CallModel, CheckInput, SaveSession
+from outlast.loop.events import PersonActed
 from outlast.loop.items import text_of
 from outlast.loop.start import Customer
 from outlast.loop.state import items_of, items_to_save, turn_start
@@ -878,3 +880,17 @@ def test_whoever_repeats_a_release_or_a_handover_changes_nothing_and_is_not_refu
     play.releases("ann", note="Be kind.")
     assert play.state.hold is None
     assert [one.what for one in play.state.ignored[noted:]] == ["hold by ann", "release by bob"]
+
+
+def test_files_of_a_person_stay_beside_their_words_where_no_model_reads_them() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hi."))
+    play.holds("ann")
+    part: JsonObject = {"type": "input_file", "filename": "bill.pdf", "file_data": "data:,x"}
+    action = SayAction(by="ann", text="Your bill.", message_id="p1", files=(part,))
+    play.take(PersonActed(at_ms=play.now_ms, action=action))
+    play.says("Anything else?")
+    first, second = play.state.items[-2:]
+    assert (text_of(first.raw), first.custom_data) == ("Your bill.", {"files": [part]})
+    assert "bill.pdf" not in str(first.raw)
+    assert second.custom_data is None

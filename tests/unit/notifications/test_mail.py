@@ -258,6 +258,34 @@ async def test_a_takeover_goes_to_everybody(smtp: SmtpServer) -> None:
     assert smtp.received[0][1]["Subject"] == "A person has taken a conversation over"
 
 
+async def test_a_mention_goes_to_who_is_mentioned_with_the_comment_made_safe(
+    smtp: SmtpServer,
+) -> None:
+    mention = Notification(
+        id="r/mentioned/1@9",
+        event="mentioned",
+        at_ms=9_000,
+        run_id="r/1",
+        execution="x",
+        by="bob",
+        subjects=("eve", "nobody-here"),
+        message=HOSTILE * 40,
+    )
+    await notifier(smtp).notify(mention)
+    await notifier(smtp, Recipient(subject=" EVE ", address="e@example.com")).notify(mention)
+    assert [to for to, _ in smtp.received] == ["eve@example.com", "e@example.com"]
+    mail = smtp.received[0][1]
+    assert mail["Subject"] == "A comment mentions a colleague"
+    text = text_of(mail)
+    assert_visible(text, layout="\n")
+    assert "By: bob\n" in text
+    assert "Comment: " in text
+    assert len(text) < 2_000
+    assert link_in(text) == "https://desk.example/conversations/r%2F1"
+    with pytest.raises(NotifierRejected, match="none of its recipients is mentioned"):
+        await notifier(smtp, ANN).notify(mention)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

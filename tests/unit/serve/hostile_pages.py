@@ -83,6 +83,7 @@ HOSTILE: Final = (
 _TAGS: Final = {"script", "iframe", "object", "embed", "base", "style", "svg", "math", "video"}
 _TAGS_OF_PAGES: Final = {"template", "noscript", "source", "animate"}
 _OWN_FORMS: Final = re.compile(r"/(?!/)[\w/.%~-]*(\?[\w=&%.+-]*)?")
+_OWN_FILES: Final = re.compile(r"/conversations/[\w.%~-]+/files\?[\w=&%.+-]*")
 _HIDDEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069\ufeff\ud800]"
 )
@@ -108,7 +109,8 @@ class _Found(HTMLParser):
         is_own_script = tag == "script" and values.get("src", "").split("/")[-3:-2] == ["static"]
         if tag in _TAGS | _TAGS_OF_PAGES and not is_own_script:
             self.problems.append(f"<{tag}>")
-        if tag == "img" and not values.get("src", "").startswith("data:image/"):
+        src = values.get("src", "")
+        if tag == "img" and not (src.startswith("data:image/") or _OWN_FILES.fullmatch(src)):
             self.problems.append(f"an image of {values.get('src')}")
         self.problems += [self._attribute(tag, name, one) for name, one in values.items()]
         self.problems = [one for one in self.problems if one]

@@ -59,6 +59,9 @@ PERMITTED: dict[Action, tuple[Role, ...]] = {
     "cancel": ("operator",),
     "retry": ("operator",),
     "finish_wait": ("operator",),
+    "view_teams": ("viewer", "decider", "operator"),
+    "go_on_duty": ("decider", "operator"),
+    "change_team": ("operator",),
     **dict.fromkeys(CASE_DEEDS, ("operator",)),
 }
 OF_CUSTOMERS = {"start_run", "read_messages", "send_message", "withdraw_message", "rate"}

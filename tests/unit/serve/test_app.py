@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,10 +12,15 @@ from starlette.routing import Route
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy_file import ApprovalFile
 from outlast.agents.errors import UserError
 from outlast.client.identity import person
+from outlast.loop.start import Customer
 from outlast.serve.app import desk
 from outlast.serve.login import ThisMachine, TrustedProxy
+from outlast.serve.routing import Desk
+from outlast.views.run import RunSnapshot, snapshot_of
+from tests.laws.driver import Play
 
 
 class _Nowhere(Client):
@@ -111,3 +117,34 @@ async def test_settings_that_do_not_fit_are_refused(options: Any, problem: str) 
 async def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         desk(CLIENT, colour="blue")  # pyright: ignore[reportCallIssue]
+
+
+def test_saved_replies_come_from_the_operators_file_whose_mistakes_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "policies.toml"
+    place.write_text('[reply.sent]\ntext = "It is on its way."\n', encoding="utf-8")
+    assert [one.name for one in desk(CLIENT, approvals=place).state.desk.replies] == ["sent"]
+    assert desk(CLIENT).state.desk.replies == ()
+    monkeypatch.setenv("OUTLAST_APPROVALS", str(place))
+    assert [one.name for one in desk(CLIENT).state.desk.replies] == ["sent"]
+    place.write_text('[reply.sent]\ntext = "Dear {order}"\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"policies\.toml:2:1: text has \{order\}"):
+        desk(CLIENT)
+
+
+async def test_programs_read_saved_replies_with_the_name_of_the_customer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = desk(CLIENT, approvals=ApprovalFile("f", '[reply.a]\ntext = "Dear {customer}"\n'))
+    play = Play.ready(customer=Customer("c-1", name="Zoë\u202e"))
+
+    class Handle:
+        async def state(self) -> RunSnapshot:
+            return snapshot_of(play.state)
+
+    monkeypatch.setattr(Desk, "handle", lambda *_: Handle())
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8090") as http:
+        answer = await http.get("/api/conversations/run/replies")
+    assert answer.json() == {"replies": [{"name": "a", "title": "a", "text": "Dear Zoë"}]}

@@ -19,6 +19,7 @@ from outlast.serve.pages.conversation_view import run_badge
 from outlast.serve.pages.filters import mentioning
 from outlast.serve.pages.page import Form
 from outlast.serve.routing import DeskRequest
+from outlast.serve.team_api import TEAMS
 from tests.laws.driver import play_in, said
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.played import PlayedRuns, Shared, browser_of, desk_of
@@ -136,7 +137,7 @@ def test_what_was_given_to_a_team_waits_for_it_and_anybody_takes_it() -> None:
 
 def test_a_time_is_that_of_a_field_of_a_browser_with_or_without_scripts() -> None:
     def end(**fields: str) -> Any:
-        return case._end(Form([*fields.items()]))
+        return case.time_of_form(Form([*fields.items()]))
 
     assert end(until="4h", at="2040-01-02T03:04").total_seconds() == 14_400
     assert end(until="", instant="2040-01-02T01:04:00.000Z", at="2040-01-02T03:04").hour == 1
@@ -212,6 +213,7 @@ async def test_many_desks_ask_for_a_list_once(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_counts_are_sent_where_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     feed = Shared(*RUNS, counts={"snoozed": 3})
+    feed.recent.put(TEAMS, ())
     app = desk_of(PlayedRuns({}), conversations.ROUTES, cases=feed)
     async with browser_of(app) as http:
         part = (await http.get("/views?view=mine")).text

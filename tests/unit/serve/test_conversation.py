@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from outlast.agents.saved_replies import SavedReply
 from outlast.client.identity import person
 from outlast.client.results.pending_waits import pending_waits
 from outlast.client.timeline import Timeline
@@ -21,7 +22,7 @@ from outlast.loop.aside import Aside
 from outlast.loop.events import PersonActed, RunForked
 from outlast.loop.fork import Fork
 from outlast.loop.machine import advance
-from outlast.loop.start import Budget
+from outlast.loop.start import Budget, Customer
 from outlast.loop.state import LoopState
 from outlast.loop.values import Usage
 from outlast.serve.access import CASE_DEEDS, ROLES, Role, Staff
@@ -396,10 +397,11 @@ async def test_a_budget_can_be_extended_where_it_waits() -> None:
     play.returns("c1")
     page = await shown(play)
     assert "Extend by 1 model calls" in words(page)
+    assert "Extend by another amount" in words(page)
     assert re.search('name="digest" value="[^"]+"', page) is not None
-    # Nobody writes into a region that changes by itself: another amount has a page of its own.
+    # Its forms are there once; what waits beside it is in a region where nobody writes.
+    assert page.count("Extend by 1 model calls") == 1
     assert "<input id=" not in page.partition('id="waits"')[2].partition('id="steps"')[0]
-    assert re.search('/requests/[^"]+#extend', page) is not None
     assert "per run used" in words(page)
     refused = await shown(play, roles=["viewer"])
     assert 'action="/conversations/run/extend"' not in refused
@@ -690,7 +692,7 @@ async def test_a_stream_that_comes_back_begins_where_its_page_does() -> None:
     async with following(runs, query="messages=40&steps=30") as (browser, settled):
         await settled()
         assert browser.regions["talk"].count("<li ") == 120 - 40
-        assert browser.said("talk").startswith("Customer Question 20")
+        assert browser.said("talk").startswith("Customer 1970-01-01 00:17 UTC Question 20")
         assert 'id="step-30"' in browser.regions["steps"]
         assert 'id="step-29"' not in browser.regions["steps"]
 
@@ -802,3 +804,47 @@ async def test_hostile_text_in_progress_does_nothing() -> None:
         await settled()
         assert "alert(1)" in browser.draft
         assert active_content(browser.sent) == []
+
+
+# --- Saved replies, and drafts of the agent --------------------------------------------------------
+
+
+async def test_saved_replies_have_the_name_of_the_customer_and_are_text() -> None:
+    for name in HOSTILE:
+        play = Play.ready(customer=Customer("c-1", name=name[:400]))
+        play.holds("ann")
+        replies = (SavedReply("a", "Dear {customer},", title=name[:80]),)
+        page = await shown(play, replies=replies)
+        assert active_content(page) == [], name[:80]
+        assert page.count("data-text=") == 1
+    assert 'id="replies"' not in await shown(Play.ready())
+
+
+async def test_a_draft_is_for_who_has_the_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    async def suggest(client: Any, run_id: str, *, by: Any) -> str:
+        asked.append((run_id, by.subject))
+        return "It ships <b>today</b>."
+
+    monkeypatch.setattr(conversation, "suggest_reply", suggest)
+    play = Play.ready()
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
+    own = {"Origin": "http://localhost:8090"}
+    form = {"data": {"text": ""}, "headers": own | {"HX-Request": "true"}}
+    async with app.state.desk.feed, browser_of(app) as http:
+        refused = await http.post(f"{PATH}/suggest", **form)
+        assert refused.status_code == 400
+        assert "Take the conversation over first." in refused.text
+    assert asked == []
+    play.holds("ann")
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
+    async with app.state.desk.feed, browser_of(app) as http:
+        draft = (await http.post(f"{PATH}/suggest", **form)).text
+        assert 'data-text="It ships &lt;b&gt;today&lt;/b&gt;."' in draft
+        whole_page = (await http.post(f"{PATH}/suggest", data={"text": ""}, headers=own)).text
+        assert ">It ships &lt;b&gt;today&lt;/b&gt;.</textarea>" in whole_page
+    assert asked == [("run", "ann")] * 2
+    app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES, roles=["viewer"])
+    async with app.state.desk.feed, browser_of(app) as http:
+        assert (await http.post(f"{PATH}/suggest", **form)).status_code == 403

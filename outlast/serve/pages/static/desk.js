@@ -19,7 +19,8 @@
   const DATE = { dateStyle: "medium", timeStyle: "short" };
   const ZONED = { ...DATE, timeStyle: "long" };
   let withZones = false; // a full stop shows every time with its zone
-  const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  const MINUTE = { hour: "2-digit", minute: "2-digit" };
+  const CLOCK = { ...MINUTE, second: "2-digit" };
 
   function showTime(element, now) {
     const at = new Date(element.dateTime);
@@ -29,7 +30,7 @@
     else if (element.dataset.time === "deadline") {
       words = seconds < 0 ? `in ${rough(-seconds)}` : "overdue";
       element.classList.toggle("is-over", seconds >= 0);
-    } else words = at.toLocaleString([], element.dataset.time === "clock" ? CLOCK : DATE);
+    } else words = at.toLocaleString([], { clock: CLOCK, minute: MINUTE }[element.dataset.time] || DATE);
     if (withZones) words = at.toLocaleString([], ZONED);
     if (element.textContent !== words) element.textContent = words;
     if (!element.dataset.local) {
@@ -41,6 +42,28 @@
   function showTimes(root = document) {
     const now = Date.now();
     for (const element of all("time[data-time]", root)) showTime(element, now);
+  }
+
+  // A line with the day stands before its first entry. What a swap brings has none yet, or one too many.
+  const DAY = new Intl.DateTimeFormat([], { weekday: "long", year: "numeric", month: "long", day: "numeric" });
+
+  function showDays() {
+    for (const list of all("[data-days]")) {
+      let day = "";
+      let isNew = false;
+      for (const entry of all("li:has(time[datetime])", list)) {
+        const at = new Date(entry.querySelector("time").dateTime);
+        const line = entry.previousElementSibling?.matches(".day") ? entry.previousElementSibling : null;
+        if (at.toDateString() === day) line?.remove();
+        else if (!line) {
+          const made = Object.assign(document.createElement("li"), { className: "day", textContent: DAY.format(at) });
+          entry.before(made);
+          isNew = true;
+        } else if (line.textContent !== DAY.format(at)) line.textContent = DAY.format(at);
+        day = at.toDateString();
+      }
+      if (isNew && list.isAtEnd !== false) list.scrollTop = list.scrollHeight;
+    }
   }
 
   // --- The title, and what is said aloud --------------------------------------------------------
@@ -67,6 +90,8 @@
 
   function showState(root = document) {
     showTimes(root);
+    showDays();
+    restoreDrafts(root);
     for (const receipt of all("[data-leaves]", root)) leaveSoon(receipt);
     const titled = document.querySelector("[data-title]");
     if (titled && document.title !== titled.dataset.title) document.title = titled.dataset.title;
@@ -85,15 +110,85 @@
   addEventListener("submit", (event) => dirty.delete(event.target));
 
   const isBusy = (region) => all("form", region).some(
-    (form) => dirty.has(form) || (form.contains(document.activeElement) && isWriting(document.activeElement)));
+    (form) => dirty.has(form) || form.matches("[data-entered]") || (form.contains(document.activeElement) && isWriting(document.activeElement)));
 
-  addEventListener("htmx:sseBeforeMessage", (event) => {
-    const region = event.target;
-    if (!region.matches("[data-keeps-forms]") || !isBusy(region)) return;
-    event.preventDefault();
-    const notice = document.getElementById(region.dataset.keepsForms);
-    if (notice) notice.hidden = false;
+  for (const name of ["htmx:sseBeforeMessage", "htmx:oobBeforeSwap"]) {
+    addEventListener(name, (event) => {
+      const region = event.target;
+      if (!region.matches("[data-keeps-forms]")) return;
+      const [was, is] = [region, event.detail.fragment].map((one) => one?.querySelector?.("[data-version]")?.dataset.version);
+      const isSame = was && was === is; // a stream that comes back begins with what there is
+      const isSending = Boolean(region.querySelector("form.htmx-request"));
+      if (isSending) region.late = event.detail.fragment; // until its own answer is there
+      if (!isSame && !isSending && !isBusy(region)) return;
+      event.preventDefault();
+      if (isSame || isSending) return;
+      const notice = document.getElementById(region.dataset.keepsForms);
+      if (notice) notice.hidden = false;
+    });
+  }
+
+  // --- Drafts stay in this browser until they are sent: for one person, one thing and one field ----
+
+  const DRAFTS = "outlast-draft/";
+  const KEPT_DAYS = 14;
+
+  function stored(act) { // a browser may keep nothing, or no more
+    try { return act(localStorage); } catch { return null; }
+  }
+
+  function draftKey(field) {
+    const owner = field.closest("[data-drafts]")?.dataset.drafts;
+    return owner ? `${DRAFTS}${owner}/${field.id}` : "";
+  }
+
+  function keepDraft(field) {
+    const key = draftKey(field);
+    if (!key) return;
+    const text = field.value === field.defaultValue ? "" : field.value;
+    stored((drafts) => (text ? drafts.setItem(key, JSON.stringify({ text, at: Date.now() })) : drafts.removeItem(key)));
+    if (!text) document.getElementById(`${field.id}-draft`)?.remove();
+  }
+
+  function restoreDrafts(root) {
+    for (const field of all("textarea[data-draft]", root)) {
+      if (field.hasDraft || field.value !== field.defaultValue) continue;
+      field.hasDraft = true;
+      const draft = stored((drafts) => JSON.parse(drafts.getItem(draftKey(field))));
+      if (typeof draft?.text !== "string" || draft.text === field.value) continue;
+      field.value = draft.text;
+      dirty.add(field.form);
+      const folded = field.closest("details");
+      if (folded) folded.open = true;
+      const note = Object.assign(document.createElement("p"), { id: `${field.id}-draft`, className: "hint draft-note" });
+      const drop = Object.assign(document.createElement("button"), { type: "button", className: "quiet small", textContent: "Discard" });
+      drop.addEventListener("click", () => {
+        field.value = field.defaultValue;
+        dirty.delete(field.form);
+        keepDraft(field);
+        field.focus();
+      });
+      note.append(`Your draft of ${new Date(draft.at).toLocaleString([], DATE)}, which this browser has kept. `, drop);
+      field.after(note);
+      field.setAttribute("aria-describedby", note.id);
+    }
+  }
+
+  addEventListener("input", (event) => { if (event.target.matches("textarea[data-draft]")) keepDraft(event.target); });
+  addEventListener("submit", (event) => {
+    if (event.target.matches("[data-forgets]")) forgetDrafts(() => true);
   });
+
+  function forgetDrafts(isOver) {
+    stored((drafts) => {
+      for (const key of Object.keys(drafts).filter((one) => one.startsWith(DRAFTS))) {
+        const at = stored(() => JSON.parse(drafts.getItem(key)).at);
+        if (isOver(at)) drafts.removeItem(key);
+      }
+    });
+  }
+
+  forgetDrafts((at) => !(at > Date.now() - KEPT_DAYS * 86400000));
 
   // --- Live regions ------------------------------------------------------------------------------
 
@@ -135,6 +230,61 @@
   });
   // The other side of a conversation had no height while it was hidden.
   addEventListener("change", (event) => { if (event.target.name === "side") followEnds(); });
+  // The names of chosen files stand beside the button.
+  function showNames(field) {
+    document.getElementById(field.dataset.names).textContent = [...field.files].map((one) => one.name).join(", ");
+  }
+
+  addEventListener("change", (event) => { if (event.target.matches?.("input[data-names]")) showNames(event.target); });
+
+  // A draft of the agent goes below what somebody has written.
+  addEventListener("htmx:afterSwap", (event) => {
+    const draft = event.target.querySelector?.("[data-fills]");
+    if (!draft) return;
+    const field = document.getElementById(draft.dataset.fills);
+    field.value = [field.value.trimEnd(), draft.dataset.text].filter(Boolean).join("\n\n");
+    field.focus();
+    followEnds();
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+
+  // A saved reply goes where the cursor is; nothing is sent.
+  const picker = document.querySelector("[data-picks]");
+
+  function pick(button) {
+    const field = document.getElementById(picker.dataset.picks);
+    picker.open = false;
+    field.focus();
+    field.setRangeText(button.dataset.text, field.selectionStart, field.selectionEnd, "end");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  if (picker) {
+    const find = picker.querySelector("input");
+    const fitting = () => all("button", picker).filter((button) => !button.parentElement.hidden);
+    find.addEventListener("input", () => {
+      const wanted = find.value.toLowerCase();
+      for (const button of all("button", picker)) button.parentElement.hidden = !button.textContent.toLowerCase().includes(wanted);
+    });
+    picker.addEventListener("keydown", (event) => {
+      const list = [find, ...fitting()];
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step) list[Math.max(0, Math.min(list.length - 1, list.indexOf(document.activeElement) + step))].focus();
+      else if (event.key === "Enter" && event.target === find && list[1]) pick(list[1]);
+      else if (event.key === "Escape") {
+        picker.open = false;
+        picker.querySelector("summary").focus();
+      } else return;
+      event.preventDefault();
+    });
+    picker.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) pick(button);
+    });
+  }
+
+  // A picture has no height until it is there.
+  addEventListener("load", (event) => { if (event.target.closest?.("[data-follow]")) followEnds(); }, true);
   // What opens below a list takes room from it.
   addEventListener("toggle", (event) => { if (!event.target.closest("[data-follow]")) followEnds(); }, true);
 
@@ -144,7 +294,8 @@
   addEventListener("htmx:beforeSwap", (event) => {
     if (!event.target.matches(".earlier")) return;
     const list = event.target.parentElement;
-    const next = event.target.nextElementSibling || list.nextElementSibling.firstElementChild;
+    let next = event.target.nextElementSibling || list.nextElementSibling.firstElementChild;
+    if (next.matches(".day")) next = next.nextElementSibling;
     stays = { next, list, place: [...list.children].indexOf(event.target), top: next.getBoundingClientRect().top };
   });
 
@@ -152,6 +303,7 @@
     if (!stays) return;
     const { next, list, place, top } = stays;
     stays = null;
+    showDays();
     list.closest(".scrolls").scrollTop += next.getBoundingClientRect().top - top;
     const added = list.children[place];
     (added?.querySelector("a, [data-row]") || list.closest(".scrolls")).focus({ preventScroll: true });
@@ -190,12 +342,25 @@
   });
 
   addEventListener("htmx:afterRequest", (event) => {
-    const form = event.target;
-    if (!event.detail.successful || !form.matches("form")) return;
+    const said = event.detail.xhr?.getResponseHeader("Desk-Said");
+    if (said) {
+      announce(decodeURIComponent(said));
+      for (const region of all("[data-keeps-forms]").filter((one) => one.late)) region.replaceChildren(...region.late.childNodes);
+      for (const region of all("[data-keeps-forms]")) htmx.process(region);
+      showState();
+    }
+    for (const region of all("[data-keeps-forms]")) region.late = null;
+    const form = event.detail.elt; // what it has sent may have taken it from the page
+    // What was refused is shown, too, which htmx counts as a success.
+    if (!event.detail.successful || event.detail.xhr.status >= 400 || !form.matches("form")) return;
     if (form.dataset.closes) document.getElementById(form.dataset.closes).close();
+    if (event.detail.xhr.getResponseHeader("Desk-Preview")) return; // nothing is sent yet
+    for (const field of all("textarea[data-draft]", form)) stored((drafts) => drafts.removeItem(draftKey(field)));
     if (!form.matches("[data-clears]")) return;
     for (const field of all("textarea, input:not([type=hidden])", form)) {
       if (field.sent !== undefined && field.value.startsWith(field.sent)) field.value = field.value.slice(field.sent.length);
+      if (field.matches("[data-draft]")) keepDraft(field);
+      if (field.type === "file") showNames(field);
     }
   });
 
@@ -326,9 +491,22 @@
       folds.setAttribute("aria-expanded", isOpen);
       if (isOpen) document.getElementById(folds.getAttribute("aria-controls")).querySelector("select, input:not([type=hidden])").focus();
     }
+    const picture = event.target.closest?.("a[data-enlarges]");
+    if (picture && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault();
+      enlarge(picture);
+    }
+    if (event.target.id === "enlarged") event.target.close(); // beside the picture
     const blocked = event.target.closest?.("button[aria-disabled=true]");
     if (blocked) event.preventDefault();
   });
+
+  function enlarge(link) {
+    const dialog = document.getElementById("enlarged");
+    dialog.querySelector("div").replaceChildren(link.querySelector("img").cloneNode());
+    dialog.querySelector("a").href = link.href;
+    dialog.showModal(); // Escape closes it, and the focus goes back to the picture
+  }
 
   // A question before something that may surprise somebody else.
   addEventListener("htmx:confirm", (event) => {

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from outlast.loop.canonical import canonical_name
 from outlast.loop.team.events import (
     DutyChanged,
+    ReturnsCounted,
     RunGone,
     RunReported,
     TeamEvent,
@@ -209,6 +210,71 @@ def test_new_terms_count_for_what_is_assigned_from_then_on() -> None:
     assert team.state.cases[0].due_ms is None
 
 
+def counted(team: Team, *times: tuple[str, int, int | None], **changes: Any) -> ReturnsCounted:
+    terms = team.state.terms
+    fields: dict[str, Any] = {
+        "within": terms.within,
+        "return_ms": terms.return_ms,
+        "at_ms": team.later(),
+        **changes,
+    }
+    return ReturnsCounted(times=times, **fields)
+
+
+def test_the_hours_of_a_calendar_are_counted_by_a_worker_and_then_it_goes_on() -> None:
+    team = Team(return_ms=60_000, within="support-hours")
+    team.duty("ann", "bob")
+    [told] = team.report("a")
+    [case] = team.state.cases
+    assert (told.to, told.due_ms, case.counts_ms) == ("ann", None, team.state.at_ms)
+    assert team.state.next_due_ms is None
+    assert case.counts_ms is not None
+    due = case.counts_ms + 500_000
+    [told] = team.take(counted(team, ("x-a", case.counts_ms, due), ("x-z", 1, 2)))
+    assert (told.to, told.due_ms, team.state.cases[0].counts_ms) == ("ann", due, None)
+    [told] = team.take(TimeCame(at_ms=due))
+    assert (told.to, team.state.cases[0].counts_ms) == ("bob", due)
+    assert team.report("a", 2, to="bob", taken=True) == ()
+    assert (team.state.cases[0].due_ms, team.state.cases[0].counts_ms) == (None, None)
+
+
+def test_what_was_counted_for_other_terms_or_from_another_moment_does_not_count() -> None:
+    team = Team(return_ms=60_000, within="support-hours")
+    team.duty("ann")
+    team.report("a")
+    [case] = team.state.cases
+    assert case.counts_ms is not None
+    time = ("x-a", case.counts_ms, 900_000)
+    assert team.take(counted(team, time, within="nights")) == ()
+    assert team.take(counted(team, time, return_ms=1)) == ()
+    assert team.take(counted(team, ("x-a", case.counts_ms + 1, 900_000))) == ()
+    assert team.state.cases[0] == case
+    # A duration that no worker can count never ends.
+    assert team.take(counted(team, ("x-a", case.counts_ms, None))) == ()
+    assert (team.state.cases[0].due_ms, team.state.cases[0].counts_ms) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("terms", "due", "counts"),
+    [
+        (TeamTerms(return_ms=5_000), True, False),
+        (TeamTerms(return_ms=5_000, within="nights"), False, True),
+        (TeamTerms(), False, False),
+    ],
+)
+def test_what_nobody_has_counted_yet_is_counted_by_the_newest_terms(
+    terms: TeamTerms, due: bool, counts: bool
+) -> None:
+    team = Team(return_ms=60_000, within="support-hours")
+    team.duty("ann")
+    team.report("a")
+    from_ms = team.state.at_ms
+    team.take(TermsChanged(terms=terms, at_ms=team.later()))
+    [case] = team.state.cases
+    assert case.due_ms == (from_ms + 5_000 if due else None)
+    assert case.counts_ms == (from_ms if counts else None)
+
+
 @pytest.mark.parametrize("terms", [{"capacity": 0}, {"return_ms": 0}])
 def test_terms_by_which_nobody_could_have_a_conversation_are_refused(terms: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be 1 or more, not 0"):
@@ -233,6 +299,7 @@ TERMS = st.builds(
     rule=RULES,
     capacity=st.integers(1, 3),
     return_ms=st.none() | st.integers(1, 50),
+    within=st.sampled_from(("", "support-hours")),
 )
 TIMES = st.integers(0, 200)
 EVENTS: st.SearchStrategy[TeamEvent] = st.one_of(
@@ -263,6 +330,15 @@ EVENTS: st.SearchStrategy[TeamEvent] = st.one_of(
     st.builds(TermsChanged, terms=TERMS, at_ms=TIMES),
     st.builds(RunGone, chain_id=st.sampled_from([f"{a}{b}" for a, b in CHAINS]), at_ms=TIMES),
     st.builds(TimeCame, at_ms=TIMES),
+    st.builds(
+        ReturnsCounted,
+        within=st.just("support-hours"),
+        return_ms=st.integers(1, 50),
+        times=st.lists(
+            st.tuples(st.sampled_from([f"{a}{b}" for a, b in CHAINS]), TIMES, st.none() | TIMES)
+        ).map(tuple),
+        at_ms=TIMES,
+    ),
 )
 
 
@@ -289,7 +365,8 @@ def _holds(
     assert len(set(names)) == len(names), "a person is there once"
     assert after.at_ms == max(event.at_ms, before.at_ms)
     due = after.next_due_ms
-    assert due is None or due > after.at_ms or isinstance(event, DutyChanged)
+    sets_times = DutyChanged | ReturnsCounted | TermsChanged
+    assert due is None or due > after.at_ms or isinstance(event, sets_times)
     free = [one for one in after.members if after.room_of(one)]
     assert not (free and any(not one.to for one in after.cases)), "nobody waits where there is room"
     for old, new in pairwise(after.cases):
@@ -314,6 +391,10 @@ def _holds_of(before: TeamState, event: TeamEvent, after: TeamState, case: TeamC
         assert member.on_duty
         capacity = after.terms.capacity if member.capacity is None else member.capacity
         assert after.load_of(case.to) <= capacity, "the team gives nobody more than they take"
+    assert case.counts_ms is None or (case.to and not case.taken and case.due_ms is None)
+    assert case.counts_ms is None or (after.terms.within and after.terms.return_ms), (
+        "hours count where there are hours"
+    )
     if old is not None and old.taken and not isinstance(event, RunReported):
         assert case == old, "what is taken stays"
     if isinstance(event, DutyChanged) and not event.on_duty and not case.taken and case.to:
