@@ -40,9 +40,11 @@ from outlast.client.recordings import record_run
 from outlast.client.schedules import ScheduleOptions
 from outlast.client.schedules.plans import plan_of
 from outlast.client.start.options import run_input
+from outlast.client.start.runner import Runner
 from outlast.contract import names, records
 from outlast.contract.identity import KEY_VARIABLE
 from outlast.dev import EmbeddedServer
+from outlast.edges import clock
 from outlast.loop.values import JsonObject
 from outlast.monitor.process import MonitorProcess
 from outlast.monitor.reading import NamespaceReader
@@ -119,6 +121,8 @@ class Recorder:
                 await self.scenario(name, scenario)
         if self._lacks(f"workflows/{names.WORKFLOW_SCHEDULED}.json.gz"):
             await self._scheduled_message()
+        if self._lacks(f"workflows/{names.WORKFLOW_QUALITY}.json.gz"):
+            await self._quality_check()
         if self._lacks(f"workflows/{names.WORKFLOW_MONITOR}.json.gz"):
             await self._monitor()
         if self._lacks("archive.json.gz"):
@@ -221,6 +225,34 @@ class Recorder:
             await handle.cancel("after_turn")
         history = json.loads((await sending.fetch_history()).to_json())
         self._write(f"workflows/{names.WORKFLOW_SCHEDULED}", history)
+
+    async def _quality_check(self) -> None:
+        """Record the history of the workflow that scores the runs of a day."""
+        agent, queue = Agent[Any](name="Judged", instructions="Be polite."), "quality-checks"
+        verdict = '{"reason": "It is rude.", "passes": false}'
+        async with AgentWorker(
+            self._client,
+            agents=[agent],
+            task_queue=queue,
+            model_provider=ScriptedModel("Hello.", verdict),
+        ):
+            run = await Runner.start(
+                agent, "Hello?", id=queue, client=self._client, task_queue=queue
+            )
+            await run.result()
+            query = f"WorkflowId = '{queue}' AND ExecutionStatus = 'Completed'"
+            while (await self._client.count_workflows(query)).count == 0:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            check = records.QualityRecord(
+                check="polite", rubric="It is polite.", agent="Judged", below=0.8,
+                day=str(clock.now().date()),
+            )  # fmt: skip
+            workflow = await self._client.start_workflow(
+                names.WORKFLOW_QUALITY, records.write(check), id="quality-polite", task_queue=queue
+            )
+            assert (await workflow.result())["mean"] == 0
+        history = json.loads((await workflow.fetch_history()).to_json())
+        self._write(f"workflows/{names.WORKFLOW_QUALITY}", history)
 
     async def _monitor(self) -> None:
         """Record the history of the workflow that lets a process count; it is always open."""

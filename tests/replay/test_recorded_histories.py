@@ -25,7 +25,7 @@ from outlast.workflows.agent_run import AgentRun
 from outlast.workflows.errand import Errand
 from outlast.workflows.monitor import Monitor
 from outlast.workflows.people_notices import PeopleNotices
-from outlast.workflows.scheduled_message import ScheduledMessage
+from outlast.workflows.scheduled_message import QualityCheck, ScheduledMessage
 from outlast.workflows.team import Team
 from tests.replay import outside_scenarios, releases
 from tests.replay.releases import read, replayer
@@ -40,6 +40,7 @@ WORKFLOWS = {
     names.WORKFLOW_SCHEDULED: ScheduledMessage,
     names.WORKFLOW_ERRAND: Errand,
     names.WORKFLOW_MONITOR: Monitor,
+    names.WORKFLOW_QUALITY: QualityCheck,
     names.WORKFLOW_TEAM: Team,
 }
 
