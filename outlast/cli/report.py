@@ -124,6 +124,7 @@ class Report:
             "forked_from": self.state.forked_from,
             "forked_after_event": self.state.forked_after,
             "forks": list(self.forks),
+            "follows": self.state.follows,
             "undelivered": [dataclasses.asdict(one) for one in self.undelivered],
             "waits": [waits.record(one) for one in self.waits],
             "approvals": [
@@ -266,6 +267,8 @@ def _show_how_to_go_on(console: terminal.Screen, report: Report) -> None:
 def _fork_rows(report: Report) -> list[tuple[str, str]]:
     source, after = report.state.forked_from, report.state.forked_after
     rows = [("fork of", f"{source}, after event {after}")] if source else []
+    if report.state.follows:
+        rows.append(("follows", named(report.state.follows)))
     return [*rows, *(("fork", named(one)) for one in report.forks)]
 
 

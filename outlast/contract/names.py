@@ -209,6 +209,9 @@ SETTING_INSTRUCTIONS: Final = "instructions"
 SETTING_CALLER: Final = "traceparent"
 """The setting with the caller's span, as W3C Trace Context writes it."""
 
+SETTING_FOLLOWS: Final = "follows"
+"""The setting with the id of the conversation that a run follows."""
+
 METHOD_NAMED: Final = "named"
 """The method of a person whom somebody else named, such as with `--by`: it proves nothing."""
 
@@ -246,6 +249,9 @@ MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 
 MEMO_FORKED_FROM: Final = "outlast_forked_from"
 """The id of the run that a run was forked from."""
+
+MEMO_FOLLOWS: Final = "outlast_follows"
+"""The id of the first of the conversations of which a run is a later one."""
 
 MEMO_BEGUN_BY: Final = "outlast_begun_by"
 """The program that began a run, such as the name of an API key of the desk."""

@@ -21,6 +21,7 @@ from outlast.contract.names import (
     SETTING_AS_TOOL,
     SETTING_BUDGETS,
     SETTING_CUSTOMER,
+    SETTING_FOLLOWS,
     SETTING_REPLY_TIMES,
     SETTING_RESOLVED_STAYS,
     SETTING_TAKEOVER,
@@ -70,7 +71,7 @@ PAGE_BYTES = 1_500_000
 """The size of one page of a query's answer: well below the 2 MB limit of a payload."""
 
 NOT_INHERITED: Final = frozenset(
-    {"hooks", "session", "error_handlers", SETTING_AS_TOOL, SETTING_BUDGETS}
+    {"hooks", "session", "error_handlers", SETTING_AS_TOOL, SETTING_BUDGETS, SETTING_FOLLOWS}
 )
 """Settings that a nested run does not take from its parent."""
 

@@ -168,9 +168,14 @@ def assigned(state: LoopState, event: TeamAnswered) -> LoopState:
 
 
 def with_report(before: LoopState, after: LoopState, event: Event) -> LoopState:
-    """Count a report to the team where the run stands otherwise with it than before."""
+    """Count a report to the team where the run stands otherwise with it than before.
+
+    What a team has answered itself is no news for it, unless who gets the conversation has it and
+    has spoken in it.
+    """
     newer = standing_of(after)
-    if isinstance(event, TeamAnswered) or standing_of(before) == newer:
+    is_known = isinstance(event, TeamAnswered) and not (newer is not None and newer.taken)
+    if is_known or standing_of(before) == newer:
         return after
     return revised(after, case=replace(after.case, report=after.case.report + 1, due_ms=None))
 

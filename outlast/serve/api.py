@@ -18,7 +18,13 @@ from starlette.routing import BaseRoute
 from outlast.agents.agent import Agent
 from outlast.agents.argument_names import near_name
 from outlast.agents.context.wait_address import WaitAddress
-from outlast.agents.errors import DecisionRefused, RunAlreadyStarted, RunNotFound, UserError
+from outlast.agents.errors import (
+    DecisionRefused,
+    RunAlreadyStarted,
+    RunClosed,
+    RunNotFound,
+    UserError,
+)
 from outlast.client.deliveries import LONGEST_ID, DeliveryReceipt, finish
 from outlast.client.inbox import BulkOutcome, BulkStep, Inbox, InboxEntry
 from outlast.client.people.actions import (
@@ -84,7 +90,15 @@ from outlast.serve.live import (
     event_stream,
     inbox_stream,
 )
-from outlast.serve.messages import begin, check_release, check_same, send
+from outlast.serve.messages import (
+    accept_message,
+    begin,
+    check_release,
+    check_same,
+    current,
+    is_followed,
+    send,
+)
 from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.pictures import checked_files, readable_pictures
 from outlast.serve.records import (
@@ -214,7 +228,9 @@ async def _of_customer(asked: DeskRequest) -> CustomerConversation:
     facts = await asked.desk.troubles.facts(asked.run_id, state)
     state = with_first_message(state, facts)
     whole = await whole_state(asked.desk.client, state, files=False)
-    return customer_conversation(whole, customer_trouble(state, facts))
+    newest, _ = await current(asked, asked.run_id, state)
+    followed_by = None if newest.run_id == asked.run_id else newest.run_id
+    return customer_conversation(whole, customer_trouble(state, facts), followed_by)
 
 
 async def read_run(asked: DeskRequest) -> RunView:
@@ -267,6 +283,11 @@ async def _send(asked: DeskRequest, body: MessageBody) -> MessageReceiptView:
         await send(asked, asked.run_id, content, message_id)
     except RunNotFound:
         await _first_message(asked, body, content, message_id)
+    except RunClosed:
+        state = await asked.handle.state()
+        if not is_followed(state):
+            raise
+        asked = await accept_message(asked, asked.run_id, "", given, message_id, state=state)
     return MessageReceiptView(id=asked.run_id, message_id=own_id)
 
 

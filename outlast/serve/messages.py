@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Final, TypedDict, Unpack
 
 from outlast.agents.agent import Agent
 from outlast.agents.argument_names import near_name
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, UserError
+from outlast.client.follow_ups import start_follow_up
 from outlast.client.handle import RunHandle
+from outlast.client.start.following import newest_following
 from outlast.client.start.options import RunOptions
 from outlast.client.start.runner import Runner
 from outlast.deliveries.problems import Refused
@@ -57,6 +60,33 @@ async def state_if_any(asked: DeskRequest, run_id: str) -> RunSnapshot | None:
         return None
 
 
+async def current(
+    asked: DeskRequest, run_id: str, state: RunSnapshot | None = None
+) -> tuple[DeskRequest, RunSnapshot | None]:
+    """Return the request at the newest conversation that follows one, and that one's state.
+
+    Args:
+        asked: the request, with its caller as they are at the conversation.
+        run_id: the conversation.
+        state: its state, if this request has read it already.
+
+    Returns:
+        The request, whose `run_id` is that of the newest one; the state is None if there is no run.
+    """
+    state = state or await state_if_any(asked, run_id)
+    if state is not None and is_followed(state):
+        newest = await newest_following(asked.desk.client, run_id, PATIENCE)
+        if newest != run_id:
+            asked = replace(await asked.at(newest), run_id=newest)
+            return asked, await state_if_any(asked, newest)
+    return replace(asked, run_id=run_id), state
+
+
+def is_followed(state: RunSnapshot) -> bool:
+    """Whether a word of the customer begins another conversation: it was resolved, and has ended."""
+    return state.is_ending and state.case.resolved_ms is not None
+
+
 async def accept_message(
     asked: DeskRequest,
     run_id: str,
@@ -65,10 +95,11 @@ async def accept_message(
     message_id: str,
     *,
     state: RunSnapshot | None = None,
-) -> None:
-    """Take a message into a run, which it begins if there is none; return when the run has it.
+) -> DeskRequest:
+    """Take a message into a conversation, which it begins if there is none.
 
-    A message that the run has already is not taken again.
+    A message that the run has already is not taken again. After a resolved conversation has ended,
+    it goes to the one that follows, which it begins.
 
     Args:
         asked: the request; its caller has to be one who may.
@@ -77,6 +108,9 @@ async def accept_message(
         content: the message, as `customer_view.customer_input` returns it.
         message_id: the id of the message, as `customer_view.customer_message_id` returns it.
         state: the state of the run, if this request has read it already.
+
+    Returns:
+        The request at the run that has the message.
 
     Raises:
         Refused: the caller may not, the agent is unknown, a picture cannot be read, the
@@ -90,12 +124,44 @@ async def accept_message(
         state = await _started(asked, run_id, agent, content, message_id)
         asked = await asked.at(run_id)
     asked.check("send_message", Target(run_id=run_id))
+    if state is not None and not has_message(state, message_id):
+        asked, state = await current(asked, run_id, state)
+        run_id = asked.run_id
+        asked.check("send_message", Target(run_id=run_id))
+    asked = replace(asked, run_id=run_id)
     if state is not None and has_message(state, message_id):
         check_same(state, message_id, content)
-        return
+        return asked
+    content = await readable_pictures(content)
     if state is not None and state.is_ending:
-        raise Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
-    await send(asked, run_id, await readable_pictures(content), message_id)
+        return await _follow_up(asked, state, content, message_id)
+    await send(asked, run_id, content, message_id)
+    return asked
+
+
+async def _follow_up(
+    asked: DeskRequest, state: RunSnapshot, content: str | list[JsonObject], message_id: str
+) -> DeskRequest:
+    """Begin the conversation that follows one, with a message."""
+    if not is_followed(state):
+        raise _ended()
+    client = asked.desk.client
+    try:
+        handle = await start_follow_up(
+            client, state.run_id, content, message_id=message_id, patience=PATIENCE
+        )
+    except RunAlreadyStarted:  # by another message, at the same time
+        newest = await newest_following(client, state.run_id, PATIENCE)
+        if newest == state.run_id:  # the id is that of another run, which does not follow
+            raise _ended() from None
+        await send(asked, newest, content, message_id)
+    else:
+        newest = handle.id
+    return replace(await asked.at(newest), run_id=newest)
+
+
+def _ended() -> Refused:
+    return Refused(409, "conversation_ended", "The conversation has ended. Begin another one.")
 
 
 def check_same(state: RunSnapshot, message_id: str, content: str | list[JsonObject]) -> None:

@@ -871,6 +871,8 @@ class CustomerConversation(View):
     trouble: str | None = Field(
         description="What keeps it from going on, in words for the customer."
     )
+    follows: str | None = Field(description="The resolved conversation that it follows.")
+    followed_by: str | None = Field(description="The newest conversation that follows it.")
 
 
 def new_conversation(run_id: str) -> CustomerConversation:
@@ -878,7 +880,9 @@ def new_conversation(run_id: str) -> CustomerConversation:
     return customer_conversation(RunSnapshot()).model_copy(update={"id": run_id})
 
 
-def customer_conversation(state: RunSnapshot, trouble: str = "") -> CustomerConversation:
+def customer_conversation(
+    state: RunSnapshot, trouble: str = "", followed_by: str | None = None
+) -> CustomerConversation:
     """Return what the customer of a run sees of it, and of what keeps it from going on."""
     view, see = customer_view(state), partial(_customer_message, state.run_id)
     return CustomerConversation.of(
@@ -887,6 +891,8 @@ def customer_conversation(state: RunSnapshot, trouble: str = "") -> CustomerConv
         messages=list(map(see, view.messages)),
         unread=list(map(see, view.unread)),
         trouble=trouble or None,
+        follows=state.follows,
+        followed_by=followed_by,
     )
 
 

@@ -28,6 +28,7 @@ from outlast.agents.saved_replies import SavedReply
 from outlast.client.forks import known_forks
 from outlast.client.handle import RunHandle
 from outlast.client.run_facts import RunFacts, run_facts
+from outlast.client.start.following import follows
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Problem, Refused, error_answer
 from outlast.edges.bodies import DOORS, Door
@@ -241,17 +242,21 @@ class DeskRequest:
         """Return the request with its caller as they are at a run, and at no other one.
 
         A route whose path names the run is there already; a handler that takes the id from a body
-        asks for it. Whoever sees some runs only has no right to a run before.
+        asks for it. Whoever sees some runs only has no right to a run before. A customer may open
+        what follows their conversation.
 
         Raises:
             RunNotFound: the caller does not see the run: the same error as of no run.
         """
-        whole = self.everywhere
+        whole, client = self.everywhere, self.desk.client
+        is_other = isinstance(whole, Customer) and run_id != whole.run_id
+        if is_other and await follows(client, run_id, whole.run_id, PATIENCE):
+            whole = replace(whole, run_id=run_id, bound=None)
         if not is_scoped(whole):
-            return self
+            return replace(self, caller=whole)
         caller = seen_at(whole, run_id, await self.desk.facts(run_id))
         if caller is None:
-            raise no_such_run(run_id, self.desk.client.namespace)
+            raise no_such_run(run_id, client.namespace)
         return replace(self, caller=caller, whole=whole)
 
     async def check_begun(self, run_id: str) -> None:
@@ -366,8 +371,9 @@ async def _answer(
         check_origin(desk, request)
     if action is not None:
         # First what depends on no run, so that the answer is the same whether there is one.
-        asked.check(action, Target() if is_scoped(caller) else None)
-        if run_id and is_scoped(caller):
+        own = caller.run_id if isinstance(caller, Customer) and run_id else run_id
+        asked.check(action, Target(run_id="" if is_scoped(caller) else own))
+        if run_id and (is_scoped(caller) or own != run_id):
             asked = await asked.at(run_id)
             asked.check(action)
     response = await handler(asked)

@@ -15,7 +15,7 @@ from outlast.loop.phrases import as_text
 from outlast.loop.state import OUTPUT_KINDS, LoopState, visible_item_count
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import shown
-from outlast.views.run import AnyState, loop_state
+from outlast.views.run import AnyState, follows_of, loop_state
 from outlast.views.transcript import is_cut_short
 
 By: TypeAlias = Literal["customer", "assistant", "colleague"]
@@ -66,11 +66,13 @@ class CustomerView:
         unread: messages of the customer that the run has not taken yet, in order. Once they are
             taken, they are among `messages`, with other ids.
         works: whether an answer is to come, from an agent or a person.
-        has_ended: whether the conversation takes no more messages.
+        has_ended: whether the conversation takes no more messages. After a resolved one has ended,
+            the next message begins the one that follows it.
         waits_for: what the conversation waits for, in the words that a policy has for the customer;
             None without any.
         with_colleague: whether a member of the team has the conversation.
         trouble: what keeps it from going on, in words for the customer; empty for nothing.
+        follows: the resolved conversation that it follows; None if it follows none.
         is_live: whether the server answers, so that the page shows what there is.
     """
 
@@ -81,6 +83,7 @@ class CustomerView:
     waits_for: str | None = None
     with_colleague: bool = False
     trouble: str = ""
+    follows: str | None = None
     is_live: bool = True
 
 
@@ -95,17 +98,18 @@ def customer_view(run: AnyState) -> CustomerView:
         for message in state.inbox
         for at, raw in enumerate(message.content)
     )
-    has_ended = state.phase in {"closing", "closed"}
+    is_over = state.phase in {"closing", "closed"}
     texts = [request.terms.customer_text for request in state.pending_approvals]
     if state.case.reply is not None:
         texts.append(state.case.reply.away or None)
     return CustomerView(
         messages=tuple(_messages(state)),
         unread=tuple(one for one in unread if one is not None),
-        works=not has_ended and bool(state.question.answering or state.inbox),
-        has_ended=has_ended,
+        works=not is_over and bool(state.question.answering or state.inbox),
+        has_ended=is_over and state.case.resolved_ms is None,
         waits_for=next((one for one in texts if one is not None), None),
         with_colleague=state.phase == "held",
+        follows=follows_of(state),
     )
 
 

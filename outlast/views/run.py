@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
+from outlast.contract.names import SETTING_FOLLOWS
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.case import Case
 from outlast.loop.effects import CallModel
@@ -77,6 +78,11 @@ class RunSnapshot:
     def forked_after(self) -> int | None:
         """The number of the event of that run up to which it was copied."""
         return None if self._state.fork is None else self._state.fork.event
+
+    @property
+    def follows(self) -> str | None:
+        """The conversation that it follows, which was resolved and had ended."""
+        return follows_of(self._state)
 
     @property
     def started_at_ms(self) -> int:
@@ -266,6 +272,12 @@ def loop_state(run: AnyState) -> LoopState:
 
 
 # --- More of it, for surfaces ---------------------------------------------------------------------
+
+
+def follows_of(run: AnyState) -> str | None:
+    """Return the resolved conversation that a run follows; None if it follows none."""
+    found = (loop_state(run).start.settings or {}).get(SETTING_FOLLOWS)
+    return found if isinstance(found, str) else None
 
 
 def with_items(run: RunSnapshot, items: Iterable[Item]) -> RunSnapshot:

@@ -8,6 +8,9 @@ from outlast.loop.effects import Command, ReportToTeam
 from outlast.loop.events import Event, RunEnded, RunForked, TeamAnswered
 from outlast.loop.state import LoopState
 
+_ANSWERED = ("to", "since_ms", "due_ms")
+"""The fields of a case that the answer of a team sets; others change by the time of the step."""
+
 
 class TeamLaws:
     """What each team has heard of a run, and that it is true.
@@ -34,8 +37,8 @@ class TeamLaws:
             assert one.record.run_id == after.run_id
             self.heard[one.team] = one.record
         if isinstance(event, TeamAnswered):
-            assert not told, "the answer of a team is no news for it"
-            if after.case != before.case:
+            assert all(one.record.taken for one in told), "its own answer is no news for a team"
+            if any(getattr(after.case, one) != getattr(before.case, one) for one in _ANSWERED):
                 self.answered = event.to
         if told or isinstance(event, RunForked):
             self.answered = None

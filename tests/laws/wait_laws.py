@@ -11,7 +11,7 @@ from typing import Any, cast
 from outlast.loop import phrases
 from outlast.loop.calls import Call, OutsideWait, ToolResult
 from outlast.loop.effects import CleanUp, Command, EffectAnswered, EffectFailed, RunTool
-from outlast.loop.events import Event, MessageReceived, RunEnded, ValueDelivered
+from outlast.loop.events import Event, MessageReceived, RunEnded, RunStarted, ValueDelivered
 from outlast.loop.schemas import problem_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Json, is_reference
@@ -243,8 +243,8 @@ def wants_clean_up(call: Call) -> bool:
 
 
 def check_deadlines(event: Event, after: LoopState) -> None:
-    """L28: no wait outlives its deadline."""
-    if after.phase != "acting":
+    """L28: no wait outlives its deadline. A second start, which changes nothing, passes no time."""
+    if after.phase != "acting" or isinstance(event, RunStarted):
         return
     for call in after.calls:
         due_ms = None if call.parked is None else call.parked.due_ms

@@ -25,6 +25,7 @@ from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.local_definitions import LocalDefinitions, RemoteAgent
 from outlast.client.results.run_result import RunResult
 from outlast.client.results.run_state import ENGINE, RunState, is_list_input
+from outlast.client.start.following import followed
 from outlast.client.start.missing_worker import warned_without_worker
 from outlast.client.start.options import (
     Placed,
@@ -245,6 +246,7 @@ class Runner(Placed):
         keep_open: bool = False,
         stream: bool = False,
         message_id: str | None = None,
+        follows: str | None = None,
         **options: Unpack[RunOptions],
     ) -> RunHandle:
         """Start a run and return at once.
@@ -257,6 +259,9 @@ class Runner(Placed):
             stream: stream all model calls, so that readers get the text while it is written.
             message_id: the id of the first message, for `RunHandle.send` to know it; default:
                 `start`. It does not tell runs apart.
+            follows: the id of a conversation that has ended, and that this one follows: `support-17.2`
+                follows `support-17`, which is its default id. It has the customer and the tenant of
+                that one, and whoever may open that one may open this one.
             **options: as for `run`. If a run of the same agent with the same input already uses the
             id, that run is returned.
 
@@ -267,7 +272,7 @@ class Runner(Placed):
             ServerUnavailable: no Temporal server answers.
         """
         options = cls._with_defaults(options)
-        call = _Call(agent, input, options, keep_open, stream, message_id)
+        call = _Call(agent, input, options, keep_open, stream, message_id, follows)
         with call.host() as host:
             return await call.begin(host, input)
 
@@ -377,6 +382,7 @@ class _Call:
     keep_open: bool = False
     stream: bool = False
     message_id: str | None = None
+    follows: str | None = None
 
     @cached_property
     def definitions(self) -> LocalDefinitions:
@@ -457,16 +463,22 @@ class _Call:
         record = replace(record, settings=join_current_trace(record.settings))
         if self.message_id is not None:
             record = replace(record, message_id=self.message_id)
-        run_id = self.run_id
+        run_id, tenant, base = self.run_id, as_tenant(self.options.get("tenant")), ""
         handle = await host.handle(run_id, definitions)
+        if self.follows is not None:
+            earlier = await followed(handle.client, self.follows, host.patience)
+            record, tenant = earlier.owned(record, tenant)
+            run_id, base = earlier.checked_id(self.options.get("id")), earlier.base
+            handle = await host.handle(run_id, definitions)
         # From the moment that this process serves the queue until the run has its objects.
         with RUN_OBJECTS.starting(handle.client.namespace, run_id):
             new = NewRun(
                 id=run_id,
                 record=record,
                 queue=await host.queue(),
-                tenant=as_tenant(self.options.get("tenant")),
+                tenant=tenant,
                 program=self.options.get("program") or "",
+                base=base,
                 is_new_session=is_new_session,
             )
             first, there = await _start(handle.client, new, host)
@@ -480,7 +492,10 @@ class _Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run to start. A new session got its id for this start."""
+    """A run to start. A new session got its id for this start.
+
+    `base` is the first of the conversations that it follows; empty if it follows none.
+    """
 
     id: str
     record: records.RunInput
@@ -488,6 +503,7 @@ class NewRun:
     tenant: Tenant | None
     program: str = ""
     is_new_session: bool = False
+    base: str = ""
 
     @property
     def digest(self) -> str:
@@ -607,7 +623,8 @@ def _memo(run: NewRun) -> dict[str, str]:
     fork = run.record.fork
     source = {} if fork is None else {names.MEMO_FORKED_FROM: fork.run_id}
     program = {names.MEMO_BEGUN_BY: run.program} if run.program else {}
-    return {names.MEMO_INPUT_DIGEST: run.digest, **source, **program}
+    base = {names.MEMO_FOLLOWS: run.base} if run.base else {}
+    return {names.MEMO_INPUT_DIGEST: run.digest, **source, **program, **base}
 
 
 def priority_of(tenant: Tenant | None) -> Priority:

@@ -30,7 +30,7 @@ from outlast.serve import uploads
 from outlast.serve.access import Customer, Staff, Target, is_scoped, may
 from outlast.serve.content import file_answer, file_of
 from outlast.serve.customer_input import customer_input, customer_message_id
-from outlast.serve.messages import accept_message, startable_agent, stream_deadline
+from outlast.serve.messages import accept_message, current, startable_agent, stream_deadline
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import view_of
 from outlast.serve.pages.conversation_cookie import set_token
@@ -55,7 +55,7 @@ from outlast.serve.pages.parts import (
     wanted_key,
 )
 from outlast.serve.problems import problem_of
-from outlast.serve.routing import DeskRequest, route
+from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.customer import CustomerMessage, CustomerView
 from outlast.views.records import JsonObject
@@ -185,6 +185,11 @@ async def _view(asked: DeskRequest) -> CustomerView | None:
 
 
 async def _show(asked: DeskRequest) -> Response:
+    """Show the conversation, or the one that follows it, unless the former was asked for."""
+    if "former" not in asked.http.query_params:
+        newest, _ = await current(asked, asked.run_id)
+        if newest.run_id != asked.run_id:
+            return _moved(newest)
     return await _chat_page(asked)
 
 
@@ -216,6 +221,7 @@ async def _chat_page(
         nonce=secrets.token_urlsafe(12),
         accepted=uploads.ACCEPTED,
         longest=LONGEST_TEXT,
+        follows=None if view is None else view.follows,
         team=await _team_links(asked),
         attachments=partial(_attachments, asked),
     )
@@ -328,17 +334,29 @@ async def _send(asked: DeskRequest) -> Response:
             max_files=uploads.MOST_FILES + 1, max_fields=10, max_part_size=4 * LONGEST_TEXT
         ) as form:
             text = _text_of(form)
-            await _take(asked, form, text)
+            newer = await _take(asked, form, text)
     except Exception as error:
         if is_script:
             raise
         return await _chat_page(asked, _for_customers(problem_of(error)), text)
-    if is_script:
-        return Response(None, 204)
-    return see_other(asked, "chat", "c", asked.run_id)
+    if newer.run_id != asked.run_id:
+        response = _moved(newer)
+        if is_script:
+            response.status_code = 204
+        return response
+    return Response(None, 204) if is_script else see_other(asked, "chat", "c", asked.run_id)
 
 
-async def _take(asked: DeskRequest, form: FormData, text: str) -> None:
+def _moved(newer: DeskRequest) -> Response:
+    """Send a customer on to the conversation that follows theirs, with their token."""
+    response = see_other(newer, "chat", "c", newer.run_id)
+    token = newer.http.cookies.get(CONVERSATION_COOKIE)
+    if token and isinstance(newer.caller, Customer):
+        set_token(newer, response, token, newer.caller)
+    return response
+
+
+async def _take(asked: DeskRequest, form: FormData, text: str) -> DeskRequest:
     files = [one for one in form.getlist("files") if isinstance(one, UploadFile) and one.filename]
     content = await _content(text, files)
     nonce = str(form.get("nonce", ""))
@@ -350,7 +368,7 @@ async def _take(asked: DeskRequest, form: FormData, text: str) -> None:
     agent = _first_agent(asked) or ""
     try:
         async with asyncio.timeout(SEND_SECONDS):
-            await accept_message(asked, asked.run_id, agent, content, message_id)
+            return await accept_message(asked, asked.run_id, agent, content, message_id)
     except TimeoutError:
         raise Refused(503, "server_unavailable", _WORDS["server_unavailable"]) from None
     except UserError as error:

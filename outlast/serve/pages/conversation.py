@@ -23,6 +23,7 @@ from outlast.agents.errors import UserError
 from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.pending_waits import pending_waits
+from outlast.client.start.following import newest_following
 from outlast.client.suggestions import PREFIX, suggest_reply
 from outlast.client.timeline import Step
 from outlast.deliveries.problems import Problem, Refused
@@ -34,7 +35,7 @@ from outlast.serve.api import deliver
 from outlast.serve.budgets import extension_of
 from outlast.serve.case_api import saved_replies
 from outlast.serve.feed import FeedReader, Snapshot
-from outlast.serve.messages import check_release
+from outlast.serve.messages import check_release, is_followed
 from outlast.serve.pages import case
 from outlast.serve.pages.conversation_deciding import deciding_html, first_waiting
 from outlast.serve.pages.conversation_files import ROUTES as FILES
@@ -65,7 +66,7 @@ from outlast.serve.pages.page import (
 )
 from outlast.serve.pages.parts import wanted_key
 from outlast.serve.pages.schema_form import ABSENT, flat_form, parse_json, read_form
-from outlast.serve.routing import DeskRequest, route
+from outlast.serve.routing import PATIENCE, DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.serve.uploads import ACCEPTED
 from outlast.views.proofs import ProofReader
@@ -136,8 +137,17 @@ async def _show(asked: DeskRequest, suggested: str = "") -> Response:
         replies=saved_replies(asked, view.customer_name).replies,
         targets=release_targets(now.state, asked.desk.agents),
         temporal=_temporal_link(asked),
+        newest=await _newest(asked, now.state),
         forks=() if _is_away(view) else await asked.seen(await _forks(asked)),
     )
+
+
+async def _newest(asked: DeskRequest, state: RunSnapshot) -> str | None:
+    """Return the newest conversation that follows one, where the viewer sees it."""
+    if not is_followed(state):
+        return None
+    newest = await newest_following(asked.desk.client, asked.run_id, PATIENCE)
+    return newest if newest != asked.run_id and await asked.seen([newest]) else None
 
 
 async def _forks(asked: DeskRequest) -> list[str]:

@@ -115,7 +115,9 @@ class A2ACall:
         caller = self.asked.caller
         if isinstance(caller, Customer):
             self.asked.check("read_messages", Target(run_id=caller.run_id))
-            return self if run_id == caller.run_id else None
+            asked = await self.asked.at(run_id)
+            is_own = isinstance(asked.caller, Customer) and asked.caller.run_id == run_id
+            return replace(self, asked=asked) if is_own else None
         self.asked.check("read_messages")
         rest = run_id.removeprefix(self.prefix)
         is_own = rest != run_id and _OWN_PART.fullmatch(rest) is not None
@@ -180,8 +182,11 @@ async def accept(call: A2ACall, request: SendMessageRequest) -> tuple[A2ACall, T
         return await _answer_requests(call, message)
     message_id = call.message_id(message.message_id)
     run_id = await _context(call, message, message_id)
-    await accept_message(call.asked, run_id, call.agent, _content(message.parts), message_id)
-    return await call.within(run_id) or call, TaskId(run_id, message_id)
+    call = await call.within(run_id) or call
+    asked = await accept_message(
+        call.asked, run_id, call.agent, _content(message.parts), message_id
+    )
+    return replace(call, asked=asked), TaskId(asked.run_id, message_id)
 
 
 def no_push() -> Refused:

@@ -95,7 +95,7 @@ class RunStream:
         self._asked = asked
         self._given = given
         self._takes_messages = takes_messages
-        self._run_id = given.thread_id
+        self._run_id = asked.run_id
         self._follows = follows(given)
         self._sent: frozenset[str] = frozenset()
         self._decided = NOTHING_DECIDED
@@ -110,7 +110,7 @@ class RunStream:
         self._viewed: tuple[RunSnapshot, str | None, View, Facts] | None = None
         self._trouble: str | None = None  # not among the facts before there was any
         self._writer = EventWriter(
-            self._run_id,
+            given.thread_id,
             given.run_id,
             list(known_parts(given.messages)),
             given.state,
@@ -205,7 +205,9 @@ class RunStream:
         if not is_newest:
             content = await readable_pictures(content, refuses=False)
         agent = self._asked.parameter("agent")
-        await accept_message(self._asked, self._run_id, agent, content, own_id, state=state)
+        accept = accept_message(self._asked, self._run_id, agent, content, own_id, state=state)
+        self._asked = await accept
+        self._run_id = self._asked.run_id
         return own_id
 
     def _check_same(self, state: RunSnapshot, own_id: str, message: UserMessage) -> None:

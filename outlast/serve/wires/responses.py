@@ -378,7 +378,8 @@ async def _send(
         own = secrets.token_hex(16) if key is None else _digest(asked, key, content)
         message_id = customer_message_id(own)
         try:
-            await accept_message(asked, run_id, agent, content, message_id)
+            asked = await accept_message(asked, run_id, agent, content, message_id)
+            run_id = asked.run_id
         except (UserError, Refused) as error:
             is_last = at + 1 == len(given.contents)
             if not is_about_message(error) or (

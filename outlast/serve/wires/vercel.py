@@ -20,6 +20,7 @@ from outlast.serve.histories import json_history
 from outlast.serve.messages import (
     accept_message,
     check_same,
+    current,
     is_about_message,
     startable_agent,
     state_if_any,
@@ -85,7 +86,8 @@ async def chat(asked: DeskRequest) -> Response:
         raise Refused(400, "no_id", "id must be the id of the chat.")
     asked = await asked.at(run_id)
     asked.check("read_messages", Target(run_id=run_id))
-    state = await state_if_any(asked, run_id)
+    asked, state = await current(asked, run_id)
+    run_id = asked.run_id
     place = None if state is None else await _decide(asked, state, messages)
     user = [one for one in messages if one.get("role") == "user"]
     message_id = own_message_id(user[-1].get("id")) if user else ""
@@ -93,13 +95,13 @@ async def chat(asked: DeskRequest) -> Response:
     if is_last and (state is None or not has_message(state, message_id)):
         try:
             content = customer_input(content_of(user[-1]))
-            await accept_message(asked, run_id, agent, content, message_id)
+            asked = await accept_message(asked, run_id, agent, content, message_id, state=state)
         except (UserError, Refused) as error:
             if place is None or not is_about_message(error):
                 raise
             # The client keeps a message that was refused before, and its decision counts.
         else:
-            return _stream(asked, _whole(run_id, message_id))
+            return _stream(asked, _whole(asked.run_id, message_id))
     elif is_last and state is not None and place is None:
         _check_same(state, message_id, user[-1])
     state = await state_if_any(asked, run_id)
@@ -120,7 +122,7 @@ async def chat(asked: DeskRequest) -> Response:
 
 async def resume(asked: DeskRequest) -> Response:
     """Stream the answer under way from its beginning, or that to a message that the client names."""
-    state = await state_if_any(asked, asked.run_id)
+    asked, state = await current(asked, asked.run_id)
     named = asked.http.query_params.get("message")
     message_id = "" if state is None else _open_message(state)
     if state is not None and named is not None and has_message(state, own_message_id(named)):

@@ -70,6 +70,9 @@ from tests.laws.strategies import MOVES, Script, examples, play_script, scripts
 RECORDABLE = tuple(move for move in MOVES if move != "wrong")
 """An activity cannot answer with the result of another type: it would be unreadable."""
 
+STOPS = {"reject", "respond"}
+"""The decisions after which a call does not run."""
+
 LAW = examples(20)
 
 
@@ -173,14 +176,21 @@ def proven_events(play: Play) -> list[Event]:
 
 
 def proven(event: Event, number: int) -> Event:
+    """An event with a proof whose time changes nothing.
+
+    What stops a call counts as made in time where nobody knows when it was made: so its proof is
+    as old as can be.
+    """
+    stops = isinstance(event, PersonActed) and getattr(event.action, "type", "") in STOPS
+    made_at_ms = 1 if stops else event.at_ms
     nonce = f"{number:032x}"
-    proof = f"v2.00000000.{event.at_ms}.{nonce}.{'A' * 43}"
+    proof = f"v2.00000000.{made_at_ms}.{nonce}.{'A' * 43}"
     if isinstance(event, ValueDelivered):
         return replace(event, proof=None if event.verified is False else proof)
     if not isinstance(event, PersonActed) or not event.verified:
         return event
     action: Action = replace(event.action, proof=proof)
-    return replace(event, action=action, nonce=nonce, made_at_ms=event.at_ms)
+    return replace(event, action=action, nonce=nonce, made_at_ms=made_at_ms)
 
 
 def tasks_of(play: Play) -> list[WorkflowTask]:

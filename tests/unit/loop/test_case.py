@@ -287,6 +287,18 @@ def test_a_team_says_whose_a_conversation_is_and_hears_when_they_take_it_and_giv
     assert play.state.case.to == "ann"
 
 
+def test_a_team_that_names_who_has_spoken_already_hears_that_it_is_taken() -> None:
+    play = resting()
+    play.holds("bob")
+    play.case("assign", team="billing", to="bob")
+    play.says("I look into it.", "bob")
+    play.case("assign", team="billing", to="ann")
+    assert reports(play)[-1] == ("billing", report(3, to="ann"))
+    play.team_says("bob", due_ms=play.now_ms + HOUR)  # ann did not take it in time
+    assert reports(play) == [("billing", report(4, to="bob", taken=True))]
+    assert (play.state.case.to, play.state.case.due_ms) == ("bob", None)
+
+
 def test_a_run_takes_only_the_answer_to_its_newest_report() -> None:
     play = resting()
     play.case("assign", team="billing")

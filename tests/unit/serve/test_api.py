@@ -143,6 +143,8 @@ async def test_a_customer_reads_their_messages_and_nothing_else(http: Any) -> No
         "has_ended": False,
         "waits_for": None,
         "trouble": None,
+        "follows": None,
+        "followed_by": None,
     }
     assert answer.headers["Cache-Control"] == "no-store"
 

@@ -216,6 +216,8 @@
         refuse(content?.error?.message || "This did not work. Send it again.");
         return;
       }
+      const moved = answer.headers.get("Location");  // the conversation that follows this one
+      if (moved) return void location.replace(moved);
       if (!chat.dataset.events) return void location.replace(form.action);
       text.value = "";
       forget();
