@@ -448,7 +448,7 @@ async def _rate(asked: DeskRequest) -> Response:
     except Refused as error:
         if _is_script(asked.http):
             raise
-        return await _chat_page(asked, _for_customers(problem_of(error)))
+        return await _chat_page(asked, _for_customers(asked.desk.look, problem_of(error)))
     if _is_script(asked.http):
         return Response(None, 204)
     return see_other(asked, "chat", "c", asked.run_id)

@@ -289,26 +289,6 @@ def test_a_reader_that_has_a_part_of_the_history_begins_there() -> None:
     assert step.request.id == "a1"
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
-def test_every_item_has_the_time_of_the_event_that_recorded_it(situation: str) -> None:
-    play = play_in(situation)
-    timeline, state, expected = Timeline(), LoopState(), dict[int, int]()
-    for event in play.events:
-        before, (state, _) = state, advance(state, event)
-        timeline.take(event, state)
-        for at in range(len(before.items), len(state.items)):
-            expected[at] = event.at_ms
-    assert timeline.times == expected
-
-
-def test_items_from_before_the_events_that_were_read_have_no_time() -> None:
-    play = play_in("waiting")
-    timeline = Timeline()
-    timeline.take(None, play.state)
-    assert play.state.items
-    assert timeline.times == {}
-
-
 def test_a_message_that_comes_twice_is_one_step() -> None:
     play = play_in("idle", keep_open=True)
     play.hears("m1", "Again")

@@ -143,7 +143,10 @@ async def test_programs_read_saved_replies_with_the_name_of_the_customer(
         async def state(self) -> RunSnapshot:
             return snapshot_of(play.state)
 
-    monkeypatch.setattr(Desk, "handle", lambda *_: Handle())
+    def handle(*_: object) -> Handle:
+        return Handle()
+
+    monkeypatch.setattr(Desk, "handle", handle)
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 5000))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:8090") as http:
         answer = await http.get("/api/conversations/run/replies")
