@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from playwright.async_api import CDPSession, Page, async_playwright, expect
 
@@ -65,7 +65,8 @@ class Desk:
 
     async def script_ms(self) -> float:
         """Return how long the page's process has run scripts so far."""
-        metrics = (await self.devtools.send("Performance.getMetrics"))["metrics"]
+        found: Any = await cast("Any", self.devtools).send("Performance.getMetrics")
+        metrics: list[dict[str, Any]] = found["metrics"]
         return 1_000 * next(one["value"] for one in metrics if one["name"] == "ScriptDuration")
 
     async def go(self, name: str, path: str, wanted: str) -> None:
@@ -200,7 +201,7 @@ async def run(waiting: int, times: int) -> bool:
             )
             page = await browser.new_page(viewport={"width": 1280, "height": 900})
             devtools = await page.context.new_cdp_session(page)
-            await devtools.send("Performance.enable")
+            await cast("Any", devtools).send("Performance.enable")
             desk = Desk(stage, page, devtools, rested, waiting // 2)
             await walk(desk, times)  # what the first of all costs is not an interaction
             desk.measured.clear()
@@ -211,7 +212,7 @@ async def run(waiting: int, times: int) -> bool:
 
 def main() -> int:
     """Read the arguments, and measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--waiting", type=int, default=1_000)
     parser.add_argument("--times", type=int, default=30)
     given = parser.parse_args()

@@ -207,7 +207,7 @@ async def test_a_chat_of_a_front_end_goes_on_under_its_old_id(desk: Desk) -> Non
         desk.ids.append(second.id)
         await desk.until_status(second, "idle")
         assert "Hello." in json.dumps(await chat.send(said("One more thing.", "m2")))
-        body = {
+        body: Any = {
             "threadId": first.id, "runId": "r1", "state": {}, "tools": [], "context": [],
             "forwardedProps": {}, "messages": [{"id": "m3", "role": "user", "content": "Third."}],
         }  # fmt: skip

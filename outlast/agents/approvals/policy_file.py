@@ -62,13 +62,13 @@ from outlast.agents.calendars import Calendar, check_calendar_name, find_calenda
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import is_list, is_object
-from outlast.agents.saved_replies import SavedReply
 from outlast.edges.bodies import DOORS, BodyRefused
 from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
     from outlast.agents.approvals.toml_places import KeyPath, TomlPlaces
+    from outlast.agents.saved_replies import SavedReply
 
 ENVIRONMENT_VARIABLE: Final = "OUTLAST_APPROVALS"
 
@@ -242,7 +242,7 @@ class ApprovalFile:
     loosening: frozenset[str] = field(init=False)
     fallbacks: Mapping[str, tuple[str, ...]] = field(init=False)
     calendars: Mapping[str, Calendar] = field(init=False)
-    replies: tuple[SavedReply, ...] = field(init=False)
+    replies: "tuple[SavedReply, ...]" = field(init=False)
 
     def __post_init__(self) -> None:
         try:
@@ -515,6 +515,8 @@ class _FileReader:
                 self.calendars |= {} if found is None else {name: found}
 
     def _read_replies(self, replies: object) -> None:
+        from outlast.agents.saved_replies import SavedReply
+
         for name, table in self._tables(("reply",), replies):
             path = ("reply", name)
             wrong = [key for key in table if key not in _REPLY_KEYS]

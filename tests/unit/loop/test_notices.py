@@ -126,7 +126,7 @@ def test_one_step_may_have_several_notices_of_a_request() -> None:
 
 
 def test_every_event_has_a_name() -> None:
-    assert len(ALL_EVENTS) == 13
+    assert len(ALL_EVENTS) == 14
 
 
 def test_a_takeover_and_its_end_are_named_by_their_time() -> None:

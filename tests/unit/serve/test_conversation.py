@@ -831,7 +831,7 @@ async def test_a_draft_is_for_who_has_the_conversation(monkeypatch: pytest.Monke
     play = Play.ready()
     app = desk_of(PlayedRuns({"run": play}), conversation.ROUTES)
     own = {"Origin": "http://localhost:8090"}
-    form = {"data": {"text": ""}, "headers": own | {"HX-Request": "true"}}
+    form: Any = {"data": {"text": ""}, "headers": own | {"HX-Request": "true"}}
     async with app.state.desk.feed, browser_of(app) as http:
         refused = await http.post(f"{PATH}/suggest", **form)
         assert refused.status_code == 400

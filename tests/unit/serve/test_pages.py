@@ -196,7 +196,12 @@ def test_money_has_the_places_that_it_needs(amount: float | None, text: str) -> 
 
 
 def test_the_files_of_pages_are_small() -> None:
-    assert sum(one.stat().st_size for one in STATIC.iterdir()) < 150_000
+    sizes = {one.name: one.stat().st_size for one in STATIC.iterdir()}
+    of_customers = sum(size for name, size in sizes.items() if name.startswith("chat"))
+    embedded = sizes["embed.js"]
+    assert sum(sizes.values()) - of_customers - embedded < 150_000, "of the team's pages"
+    assert of_customers < 25_000
+    assert embedded < 5_000, "on pages of others"
 
 
 class _Addresses(HTMLParser):
