@@ -92,10 +92,21 @@ def refund(ctx: ToolContext[Any], amount: float | str, customer: str) -> str:
     return question
 
 
+@function_tool
+def ask_people(ctx: ToolContext[Any], team: str) -> str:
+    """Give the conversation to people.
+
+    Args:
+        team: The team.
+    """
+    ctx.hand_to_team(team)
+    return "A colleague takes over."
+
+
 writer = Agent[Any](
     name="Writer",
     instructions="Write what you are asked for.",
-    tools=[write_letter, count_stock, sign_contract, refund],
+    tools=[write_letter, count_stock, sign_contract, refund, ask_people],
 )
 
 lead = Agent[Any](

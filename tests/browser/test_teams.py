@@ -75,3 +75,22 @@ async def test_duty_is_left_on_any_page_also_without_scripts(
     await plain.goto(f"{stage.url()}/teams/day%20shift")
     await plain.locator("#team tr", has_text="ann").get_by_role("button").click()
     await expect(plain.locator("#team .badge")).to_have_text("off duty")
+
+
+async def test_a_page_keeps_what_it_shows_while_the_desk_has_no_answer(
+    stage: Stage, windows: Windows
+) -> None:
+    team = Team(stage.client, "late shift")
+    await team.on_duty("ann")
+    window = await windows.open()
+    await window.goto(f"{stage.url()}/teams/late%20shift")
+    # The server is away: the desk itself answers so.
+    asked = "**/teams/late%20shift/now**"
+    await window.route(
+        asked, lambda route: route.fulfill(status=503, headers={"HX-Reswap": "none"})
+    )
+    await expect(window.locator("#team.is-stale")).to_contain_text("ann")
+    await window.unroute(asked)
+    await team.off_duty("ann")
+    await expect(window.locator("#team:not(.is-stale) .badge")).to_have_text("off duty")
+    assert all("503" in one for one in await windows.take_problems())

@@ -34,6 +34,7 @@ from outlast.serve.pages.page import (
     page,
     query_of,
     show_page,
+    stay,
     version_of,
 )
 from outlast.serve.routing import DeskRequest, route
@@ -339,7 +340,7 @@ def _page_of(runs: tuple[ListedRun, ...], page: bytes | None) -> RunPage:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    route("/views", _views, action="list_runs", show=show_page, soon=True),
+    route("/views", _views, action="list_runs", show=stay, soon=True),
     route("/conversations", _show, action="list_runs", show=show_page, soon=True),
-    route("/conversations-list", _part, action="list_runs", show=show_page, soon=True),
+    route("/conversations-list", _part, action="list_runs", show=stay, soon=True),
 ]

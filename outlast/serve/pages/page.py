@@ -186,6 +186,14 @@ def beside(request: Request, problem: Problem) -> Response:
     return HTMLResponse(f'<p class="refusal" role="alert">{sentence}</p>', problem.status, headers)
 
 
+def stay(request: Request, problem: Problem) -> Response:
+    """Leave a part that a page asks for again and again as it is: the next answer may have it."""
+    if problem.status == 401 or not request.headers.get("HX-Request"):
+        return show_page(request, problem)
+    headers = {**problem.headers, "HX-Reswap": "none", "Cache-Control": "no-store"}
+    return Response(None, problem.status, headers)
+
+
 def problem_page(
     request: Request,
     problem: Problem,

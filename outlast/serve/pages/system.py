@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from outlast.edges.rendering import counted, joined, named, rough
 from outlast.monitor.health import Health, QueueHealth
 from outlast.serve.case_feed import unless_away
-from outlast.serve.pages.page import fragment, html_part, page, show_page
+from outlast.serve.pages.page import fragment, html_part, page, stay
 from outlast.serve.routing import DeskRequest, route
 
 LATE_SECONDS: Final = 60
@@ -116,6 +116,6 @@ async def _strip(asked: DeskRequest) -> Response:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    route("/system", _show, action="list_runs", show=show_page, soon=True),
-    route("/system-strip", _strip, action="list_runs", show=show_page, soon=True),
+    route("/system", _show, action="list_runs", show=stay, soon=True),
+    route("/system-strip", _strip, action="list_runs", show=stay, soon=True),
 ]

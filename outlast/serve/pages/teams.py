@@ -25,6 +25,7 @@ from outlast.serve.pages.page import (
     page,
     see_other,
     show_page,
+    stay,
     version_of,
 )
 from outlast.serve.routing import DeskRequest, route
@@ -198,9 +199,9 @@ _PATH: Final = "/teams/{team}"
 ROUTES: Final[list[BaseRoute]] = [
     route("/teams", _show_all, action="view_teams", show=show_page, soon=True),
     route("/teams", _set_up, action="change_team", methods=["POST"], show=beside, name="set_up"),
-    route("/teams-list", _part_of_all, action="view_teams", show=show_page, soon=True),
+    route("/teams-list", _part_of_all, action="view_teams", show=stay, soon=True),
     route(_PATH, _show, action="view_teams", show=show_page, soon=True),
-    route(f"{_PATH}/now", _part, action="view_teams", show=show_page, soon=True),
+    route(f"{_PATH}/now", _part, action="view_teams", show=stay, soon=True),
     _deed("duty", "go_on_duty", _duty),
     _deed("rule", "change_team", _rule),
     route("/recount", _recount, action="recount", methods=["POST"], show=beside),

@@ -288,6 +288,11 @@
   // What opens below a list takes room from it.
   addEventListener("toggle", (event) => { if (!event.target.closest("[data-follow]")) followEnds(); }, true);
 
+  // A part that is asked for again and again stays as it is while there is no answer, and says so.
+  addEventListener("htmx:afterRequest", ({ detail: { elt, xhr } }) => {
+    if (elt.matches?.("[hx-trigger*=every]")) elt.classList.toggle("is-stale", xhr.status === 0 || xhr.status >= 400);
+  });
+
   // Earlier entries come in above: what one looks at stays where it is.
   let stays = null;
 
