@@ -238,7 +238,7 @@ async def test_the_chat_leads_a_customer_to_what_follows_and_back(desk: Desk) ->
     first = await ended(desk, A)
     async with browser(desk, first.id) as http:
         page = (await http.get(f"/chat/c/{first.id}")).text
-        assert "has ended" not in page
+        assert 'class="chat-end"' not in page
         moved = await send(http, first.id, "And now?")
         assert (moved.status_code, moved.headers["Location"]) == (303, f"/chat/c/{first.id}.2")
         second = RunHandle(desk.client, f"{first.id}.2")

@@ -14,7 +14,7 @@ import outlast
 from outlast.agents.agent import Agent
 from outlast.deliveries.problems import JSONAnswer
 from outlast.serve.access import Action, Customer, Target
-from outlast.serve.messages import current, stream_deadline
+from outlast.serve.messages import stream_deadline
 from outlast.serve.other_sites import preflight_route, shared_route
 from outlast.serve.routing import DeskRequest, Handler
 from outlast.serve.sse import stream_of
@@ -53,7 +53,6 @@ async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
     given = await read_input(asked.http)
     asked = await asked.at(given.thread_id)
     asked.check("read_messages", Target(run_id=given.thread_id))
-    asked, _ = await current(asked, given.thread_id)
     events = RunStream(asked, given, takes_messages=takes_messages).events()
     return await stream_of(events, until=stream_deadline(asked.caller))
 

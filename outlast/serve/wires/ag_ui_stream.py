@@ -27,7 +27,13 @@ from outlast.serve.feed import (
     Ended,
     FeedReader,
 )
-from outlast.serve.messages import accept_message, check_same, is_about_message
+from outlast.serve.messages import (
+    accept_message,
+    check_same,
+    current,
+    is_about_message,
+    is_followed,
+)
 from outlast.serve.pictures import readable_pictures
 from outlast.serve.problems import problem_of
 from outlast.serve.routing import DeskRequest
@@ -95,7 +101,7 @@ class RunStream:
         self._asked = asked
         self._given = given
         self._takes_messages = takes_messages
-        self._run_id = asked.run_id
+        self._run_id = given.thread_id
         self._follows = follows(given)
         self._sent: frozenset[str] = frozenset()
         self._decided = NOTHING_DECIDED
@@ -125,6 +131,11 @@ class RunStream:
         """
         async with AsyncExitStack() as stack:
             entries = await self._entries(stack)
+            if entries is not None and is_followed(entries.state):
+                newest, _ = await current(self._asked, self._run_id, entries.state)
+                if newest.run_id != self._run_id:
+                    self._asked, self._run_id = newest, newest.run_id
+                    entries = await self._entries(stack)
             await self._take_input(None if entries is None else entries.state)
             if entries is None and self._sent:
                 entries = await self._entries(stack)
