@@ -74,7 +74,8 @@ async def assignments(stage: Stage, run_id: str) -> list[dict[str, Any]]:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED and (
             signal.signal_name == names.SIGNAL_ASSIGNED
         ):
-            found += await values_of(stage.client.data_converter, signal.input.payloads)
+            values: Any = await values_of(stage.client.data_converter, signal.input.payloads)
+            found += values
     return found
 
 
