@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from outlast.serve import pages
 
-_FILES = ("/static/", "/files/", "/temporal", "/look/", "/embed.js", "/export")
+_FILES = ("/static/", "/files", "/temporal", "/look/", "/embed.js", "/export")
 """Parts of the paths of files, and of ways to other sites."""
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")

@@ -72,14 +72,14 @@ async def test_the_chat_works_without_scripts(
 ) -> None:
     page = await windows.open(PHONE, java_script_enabled=False)
     await page.goto(f"{stage.url()}/chat/open?agent=Writer")
-    await page.get_by_label("Code").fill(stage.token("plain"))
+    await page.get_by_label("Code").fill(stage.token("plain-chat"))
     await page.get_by_role("button", name="Open the conversation").click()
     photo = tmp_path / "cup.png"
     photo.write_bytes(PNG)
     await page.locator("#files").set_input_files(photo)
     await page.locator("#text").fill("say Hello!")
     await page.get_by_role("button", name="Send").click()
-    await expect(page).to_have_url(re.compile(r"/chat/c/plain$"))
+    await expect(page).to_have_url(re.compile(r"/chat/c/plain-chat$"))
     answer = page.locator("#messages .is-assistant")
     while not await answer.count():
         await page.reload()
