@@ -96,8 +96,12 @@ async def serve_desk(
 def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise UserError(
             f"{host} port {port} cannot be used: {error.strerror}. Choose another one with --port."
         ) from None
+    # Connections have it from here. Without it, the end of each answer waits for the client to
+    # acknowledge its beginning: 40 ms on a connection that is kept.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from outlast.agents.errors import UserError
-from outlast.serve import connections, desk, routing, sse
+from outlast.serve import connections, desk, http_server, routing, sse
 from outlast.serve.connections import ConnectionLimits, Connections
 from outlast.serve.feed import FeedLimits
 from outlast.serve.http_server import serve_desk
@@ -290,3 +290,13 @@ def test_fewer_connections_where_there_are_fewer_files(
     assert Connections(ConnectionLimits()).most == 824
     assert "so the desk takes 824 connections at once" in caplog.text
     assert Connections(ConnectionLimits(connections=50)).most == 50
+
+
+def test_the_end_of_an_answer_waits_for_no_acknowledgement_of_its_beginning() -> None:
+    """With Nagle's algorithm, each answer on a connection that is kept took 40 ms longer."""
+    with (
+        http_server._listener("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
