@@ -29,6 +29,7 @@ from outlast.loop.state import LoopState
 from outlast.serve import uploads
 from outlast.serve.access import RoleRules
 from outlast.serve.feed import FeedLimits
+from outlast.serve.pages import chat
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import ChatView
 from outlast.serve.pages.parts import SHOWN
@@ -59,6 +60,12 @@ HOSTILE = [
 HARMFUL = re.compile(
     r"<script(?! src=\"/)|<svg onload|onerror=alert\(1\)>|<img src=x|href=\"javascript|<img[^>]*evil|\u202e|\u200b|\x1b|>49 "
 )
+
+
+@pytest.fixture(autouse=True)
+def no_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing feeds these pages, so a page would wait for the times of its messages in vain."""
+    monkeypatch.setattr(chat, "TIMES_SECONDS", 0.0)
 
 
 @pytest.fixture

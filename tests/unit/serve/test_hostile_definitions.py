@@ -9,13 +9,19 @@ from outlast.agents.tools.definition import FunctionTool
 from outlast.loop.items import Item
 from outlast.loop.state import LoopState
 from outlast.mcp import MCPServerStdio
-from outlast.serve.pages import page
+from outlast.serve.pages import chat, page
 from tests.unit.serve.chat_desk import place, team
 from tests.unit.serve.hostile_pages import HOSTILE, active_content
 from tests.unit.serve.page_desk import app, asking, client_of
 from tests.unit.serve.test_chat import answered, open_to, post
 
 PLAIN = "plain"
+
+
+@pytest.fixture(autouse=True)
+def no_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing feeds these pages, so a page would wait for the times of its messages in vain."""
+    monkeypatch.setattr(chat, "TIMES_SECONDS", 0.0)
 
 
 class Guardrail:
