@@ -160,7 +160,7 @@ def _show(caller: Caller, rows: "list[ListedRun]", by: GroupedBy | None, *, read
 async def _found(
     client: "Client", criteria: "RunFilter", limit: int, *, archived: bool
 ) -> "list[ListedRun]":
-    """Return the runs of a list, and if asked after them those that only the archive has."""
+    """Return the runs of a list, then, where they are asked for, those that only the archive has."""
     from outlast.client.runs import find_runs
 
     listed = await find_runs(client, criteria, limit=limit)

@@ -45,7 +45,7 @@ def index_at(place: str | None) -> "SearchIndex | None":
 
 
 def chosen_index(place: str | None) -> "SearchIndex":
-    """Return the index of an option or of the environment.
+    """Open the index that an option names, or else the environment.
 
     Raises:
         UserError: neither names one, or it is no place of an index.

@@ -81,6 +81,10 @@ async def test_a_conversation_follows_another_one_with_its_customer_and_tenant(d
     assert await follows(desk.client, third.id, second.id)
     assert not await follows(desk.client, second.id, third.id)
     assert not await follows(desk.client, first.id, first.id)
+    # No number of such an id: what a customer writes into an address ends nothing.
+    for odd in (f"{first.id}.²", f"{first.id}.02", f"{first.id}.", f"{first.id}.x", ".2", "²"):
+        assert not await follows(desk.client, odd, first.id)
+        assert not await follows(desk.client, first.id, odd)
 
 
 async def test_what_cannot_be_followed_is_refused(desk: Desk) -> None:

@@ -30,7 +30,7 @@ HOSTILE = "<img src=x onerror=alert(1)> \x1b[2J\u202e"
 async def at_desk(
     desk: Desk, name: str = "ann", *roles: str, groups: Collection[str] = ("staff",)
 ) -> AsyncGenerator[Any]:
-    """Yield what sends requests as a person of some roles; of every role, if none is said."""
+    """Yield a client that sends requests as a person with some roles; all roles, if none is named."""
     rules = RoleRules({"staff": roles}) if roles else None
     async with opened(app_of(desk, CLERK, name=name, roles=rules, groups=(*groups,))) as http:
         yield http

@@ -424,7 +424,7 @@ class ApprovalFile:
 
 
 def calendars_of_file() -> tuple[str, ...]:
-    """Return the names of the calendars of that file; none if it cannot be read."""
+    """Return the names of the calendars of the operators' file; none if it cannot be read."""
     place = os.environ.get(ENVIRONMENT_VARIABLE)
     try:
         return tuple(ApprovalFile.load(place).calendars) if place else ()

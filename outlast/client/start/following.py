@@ -3,6 +3,7 @@
 The memo of each has the id of the first. Whoever may open a conversation may open what follows it.
 """
 
+import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -19,6 +20,9 @@ from outlast.contract.records import RunInput, customer_of
 
 _MARK: Final = "."
 """Stands between the id of the first conversation and the number of one that follows it."""
+
+_LATER: Final = re.compile(r"\.([1-9][0-9]{0,8})", re.ASCII)
+"""What such an id has after that of the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +81,15 @@ class Followed:
 
 
 def _id_after(run_id: str, base: str) -> str:
-    number = 1 if run_id == base else int(run_id.rpartition(_MARK)[2])
-    return f"{base}{_MARK}{number + 1}"
+    return f"{base}{_MARK}{_number(run_id, base) + 1}"
+
+
+def _number(run_id: str, base: str) -> int:
+    """Return which of the conversations that began with `base` one is, from 1; 0 if it is none."""
+    if run_id == base:
+        return 1
+    found = _LATER.fullmatch(run_id.removeprefix(base)) if run_id.startswith(base) else None
+    return 0 if found is None else int(found[1])
 
 
 async def followed(client: Client, run_id: str, patience: timedelta | None = None) -> Followed:
@@ -86,7 +97,7 @@ async def followed(client: Client, run_id: str, patience: timedelta | None = Non
 
     Raises:
         RunNotFound: there is no such run.
-        UserError: the run is open, is nested in another one, or its input cannot be read.
+        UserError: the run is open, is nested in another one or a fork, or its input cannot be read.
         ServerUnavailable: the server does not answer.
     """
     address = RunAddress(client, run_id, patience)
@@ -100,7 +111,9 @@ async def followed(client: Client, run_id: str, patience: timedelta | None = Non
     except records.UnreadableRecordError as error:
         raise UserError(f"follows={run_id!r:.200}: what it began with cannot be read.") from error
     if record.carried or record.parent:
-        raise UserError(f"follows={run_id!r:.200}: that is no conversation of its own.")
+        raise UserError(
+            f"follows={run_id!r:.200}: that run is nested in another one, or is a fork."
+        )
     weight = there.raw_info.priority.fairness_weight or 1.0
     return Followed(
         run_id=run_id,
@@ -139,24 +152,15 @@ async def follows(
     Raises:
         ServerUnavailable: the server does not answer.
     """
-    head, _, number = run_id.rpartition(_MARK)
-    if not number.isdigit() or head not in {earlier, earlier.rpartition(_MARK)[0]}:
+    possible = {earlier, earlier.rpartition(_MARK)[0]} - {""}
+    if not any(_number(run_id, base) > 1 for base in possible):
         return False  # without a question to the server: most ids have nothing to do with another
     run = await _described(client, run_id, patience)
     base = "" if run is None else await _base(run)
-    if run is None or not base or not _is_later(run_id, earlier, base):
+    if run is None or not _number(run_id, base) > _number(earlier, base) > 0:
         return False
     there = await _described(client, earlier, patience)
     return there is not None and _owner(there) == _owner(run)
-
-
-def _is_later(run_id: str, earlier: str, base: str) -> bool:
-    """Whether a run comes after another one in the conversations that began with `base`."""
-    if earlier == base:
-        return run_id != base
-    head, _, number = earlier.rpartition(_MARK)
-    own = run_id.rpartition(_MARK)[2]
-    return head == base and number.isdigit() and own.isdigit() and int(own) > int(number)
 
 
 async def _described(
@@ -172,8 +176,7 @@ async def _described(
 async def _base(run: WorkflowExecutionDescription) -> str:
     """Return the first of the conversations of which this is a later one; empty if it is none."""
     base = await run.memo_value(names.MEMO_FOLLOWS, "")
-    is_one = isinstance(base, str) and run.id.startswith(f"{base}{_MARK}")
-    return base if is_one and run.id[len(base) + 1 :].isdigit() else ""
+    return base if isinstance(base, str) and base and _number(run.id, base) > 1 else ""
 
 
 def _owner(run: WorkflowExecutionDescription) -> tuple[str, str]:

@@ -33,7 +33,13 @@ from outlast.serve.access import NOT_OPENED, Customer, Staff, Target, is_scoped,
 from outlast.serve.content import file_answer, file_of
 from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.look import WORDS, Look
-from outlast.serve.messages import accept_message, current, startable_agent, stream_deadline
+from outlast.serve.messages import (
+    accept_message,
+    current,
+    startable_agent,
+    state_if_any,
+    stream_deadline,
+)
 from outlast.serve.pages.chat_look import begin_as_guest, chat_headers
 from outlast.serve.pages.chat_stream import PageContent, chat_events
 from outlast.serve.pages.chat_view import ChatView, view_of
@@ -65,6 +71,7 @@ from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, route
 from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.customer import CustomerMessage
 from outlast.views.records import LONGEST_RATING, JsonObject
+from outlast.views.run import RunSnapshot
 
 logger: Final = get_logger(__name__)
 
@@ -180,11 +187,10 @@ async def _open(asked: DeskRequest) -> Response:
 # --- The conversation -----------------------------------------------------------------------------------
 
 
-async def _view(asked: DeskRequest) -> ChatView | None:
+async def _view(asked: DeskRequest, state: RunSnapshot | None = None) -> ChatView | None:
     """Return what a customer sees; None of a conversation that has not begun."""
-    try:
-        state = await asked.handle.state()
-    except RunNotFound:
+    state = state or await state_if_any(asked, asked.run_id)
+    if state is None:
         return None
     # A run that no worker has taken yet has no id in its state, and nothing to see.
     own = state if state.run_id else None
@@ -204,17 +210,21 @@ async def _times(asked: DeskRequest) -> Sequence[int]:
 
 async def _show(asked: DeskRequest) -> Response:
     """Show the conversation, or the one that follows it, unless the former was asked for."""
-    if "former" not in asked.http.query_params:
-        newest, _ = await current(asked, asked.run_id)
+    state = await state_if_any(asked, asked.run_id)
+    if state is not None and "former" not in asked.http.query_params:
+        newest, _ = await current(asked, asked.run_id, state)
         if newest.run_id != asked.run_id:
             return _moved(newest)
-    return await _chat_page(asked)
+    return await _chat_page(asked, state=state)
 
 
 async def _chat_page(
-    asked: DeskRequest, problem: Problem | None = None, draft: str = ""
+    asked: DeskRequest,
+    problem: Problem | None = None,
+    draft: str = "",
+    state: RunSnapshot | None = None,
 ) -> Response:
-    view = await _view(asked)
+    view = await _view(asked, state)
     agent = _first_agent(asked) if view is None else None
     messages = () if view is None else view.messages
     keys = message_keys(messages)
