@@ -69,8 +69,7 @@ async def server_for_tests(
     """
     if NAMED_ADDRESS is None:
         server = EmbeddedServer(ui_port=None, search_attributes=search_attributes)
-        with patch.dict(server_process._DYNAMIC_CONFIG, DELETE_SOON):
-            await server.start()
+        await start_that_deletes_soon(server)
         try:
             yield TemporalServer(address=server.address, namespace="default")
         finally:
@@ -94,6 +93,12 @@ async def new_namespace(
     return client
 
 
+async def start_that_deletes_soon(server: EmbeddedServer) -> None:
+    """Start a server that deletes an execution when it is told to."""
+    with patch.dict(server_process._DYNAMIC_CONFIG, DELETE_SOON):
+        await server.start()
+
+
 async def kill_and_start_again(server: EmbeddedServer, data_dir: Path) -> EmbeddedServer:
     """Kill a server with SIGKILL, and return another one on its database and at its address."""
     port = int(server.address.rpartition(":")[2])
@@ -102,7 +107,7 @@ async def kill_and_start_again(server: EmbeddedServer, data_dir: Path) -> Embedd
         await asyncio.sleep(0.02)
     await server.stop()
     again = EmbeddedServer(data_dir=data_dir, port=port, ui_port=None)
-    await again.start()
+    await start_that_deletes_soon(again)
     return again
 
 

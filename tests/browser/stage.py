@@ -27,7 +27,7 @@ from outlast.testing.demo.processes import Child
 from outlast.testing.demo.responses_server import ResponsesServer
 from tests import forked
 from tests.browser.model import answer
-from tests.servers import kill_and_start_again
+from tests.servers import kill_and_start_again, start_that_deletes_soon
 
 ROOT: Final = Path(__file__).parents[2]
 AGENTS: Final = "tests.browser.agents"
@@ -183,7 +183,7 @@ class Stage:
             ui_port=None,
             search_attributes=names.SEARCH_ATTRIBUTES,
         )
-        await self._server.start()
+        await start_that_deletes_soon(self._server)
         self._client = await Client.connect(self._server.address)
         model = self._stack.enter_context(ResponsesServer(answer, pace=self.pace))
         self._environment = {

@@ -30,7 +30,7 @@ from outlast.testing.demo.proof import ledger
 from tests.browser.people import come_as_customer, say, take_over, write
 from tests.browser.stage import ANN, LEE, Person, Stage
 from tests.browser.window import PHONE, Windows, accessibility_faults
-from tests.workflow.test_archive import archived, taken_by_retention, until
+from tests.workflow.test_archive import swept, taken_by_retention, until
 
 RETURN_AFTER = timedelta(seconds=5)
 PROMISE = "I promise that a wombat brings the money on Friday."
@@ -193,8 +193,8 @@ async def test_a_day_of_two_leads(
         await role.kill()
         await stage.role("search", "run")
         use_archive(stage.client, archive)
-        await taken_by_retention(stage.client, await archived(archive, mia, 1))
         await until(lambda: search_conversations(stage.client, index, "wombat"))
+        await taken_by_retention(stage.client, await swept(archive, mia))
         await anns.goto(f"{stage.url(ANN)}/search?q=wombat")
         await expect(anns.locator(".found .hit")).to_have_count(1)
         await anns.keyboard.press("j")

@@ -11,7 +11,7 @@ from outlast.search import open_index
 from outlast.testing.demo.processes import Child
 from tests.browser.stage import ANN, Stage
 from tests.browser.window import PHONE, Windows, accessibility_faults
-from tests.workflow.test_archive import archived, taken_by_retention, until
+from tests.workflow.test_archive import swept, taken_by_retention, until
 
 HOSTILE = "<img src=x onerror=document.title='ran'> <b>promise</b> \u202e"
 
@@ -37,9 +37,9 @@ async def test_a_promise_of_an_archived_conversation_is_found_by_keys(
         )
         await talk.result()
         use_archive(stage.client, archive)
-        entries = await archived(archive, talk, 1)
-        await taken_by_retention(stage.client, entries)
+        entries = await swept(archive, talk)
         await until(lambda: search_conversations(stage.client, index, "wombat"))
+        await taken_by_retention(stage.client, entries)
         await role.kill()  # the desk finds without it
 
         await window.reload()

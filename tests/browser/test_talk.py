@@ -233,7 +233,7 @@ async def held(stage: Stage, windows: Windows, run_id: str) -> tuple[RunHandle, 
 
 
 async def test_a_colleague_attaches_a_file_that_the_customer_gets(
-    stage: Stage, windows: Windows
+    stage: Stage, windows: Windows, tmp_path: Path
 ) -> None:
     handle, window = await held(stage, windows, "talk-attach")
     await window.locator("#words").fill("Here is the plan.")
@@ -262,10 +262,9 @@ async def test_a_colleague_attaches_a_file_that_the_customer_gets(
         ("a.png", b"<svg onload=alert(1)>"),
         ("b.pdf", b"%PDF-" + bytes(50_000_000)),
     ):
+        (tmp_path / name).write_bytes(content)
         await window.locator("#words").fill("And this.")
-        await window.locator("#attached").set_input_files(
-            [{"name": name, "mimeType": "image/png", "buffer": content}]
-        )
+        await window.locator("#attached").set_input_files(tmp_path / name)
         await window.locator("#words").press("Control+Enter")
         await expect(window.locator("#say-said .refusal")).to_be_visible()
         await expect(window.locator("#words"), name).to_have_value("And this.")

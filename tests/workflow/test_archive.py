@@ -86,6 +86,16 @@ async def archived(archive: Archive, handle: RunHandle, at_least: int) -> list[A
     return await until(enough)
 
 
+async def swept(archive: Archive, handle: RunHandle) -> list[ArchivedHistory]:
+    """Archive a run that has ended, without waiting for the worker's next look."""
+
+    async def stored() -> list[ArchivedHistory]:
+        await Sweep(handle.client, archive).archive_since(None)
+        return await archive.histories_of(handle.client.namespace, handle.id)
+
+    return await until(stored)
+
+
 async def taken_by_retention(client: Client, entries: Sequence[ArchivedHistory]) -> None:
     """Delete closed executions from the server, as its retention does."""
     for one in entries:
