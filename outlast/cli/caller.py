@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Main: TypeAlias = Callable[..., Coroutine[Any, Any, ExitCode | None]]
 
+_OfServer: TypeAlias = Annotated[str | None, typer.Option(rich_help_panel="Server")]
+
 By: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -35,11 +37,19 @@ By: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The options of all commands: the server, and whether to print JSON."""
+    """The options of all commands: the server, and whether to print JSON.
 
-    address: options.Address = None
-    namespace: options.Namespace = None
-    codec: options.Codec = None
+    Command line:
+        address: Host and port of the Temporal server. Default: TEMPORAL_ADDRESS, the profile file,
+            the server of `outlast dev`, or localhost:7233.
+        namespace: Default: TEMPORAL_NAMESPACE, the profile file, or `default`.
+        codec (MODULE:NAME): The payload codec that encrypts the runs. Default: OUTLAST_CODEC, or
+            none.
+    """
+
+    address: _OfServer = None
+    namespace: _OfServer = None
+    codec: _OfServer = None
     as_json: options.AsJson = False
 
     def __post_init__(self) -> None:

@@ -27,8 +27,9 @@ def summary_of(command: Callable[..., Any]) -> str:
 
 def parameters_of(command: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a function or dataclass, with the options that are described."""
-    section = inspect.cleandoc(command.__doc__ or "").partition(_SECTION)[2]
-    entries = _ENTRY.findall(_CONTINUATION.sub(" ", section))
+    documented = reversed(command.__mro__) if isinstance(command, type) else [command]
+    texts = [inspect.cleandoc(one.__doc__ or "").partition(_SECTION)[2] for one in documented]
+    entries = _ENTRY.findall(_CONTINUATION.sub(" ", "\n".join(texts)))
     described = {name: (form.split(), words) for name, form, words in entries}
     taken = inspect.signature(command).parameters
     if unknown := described.keys() - taken.keys():

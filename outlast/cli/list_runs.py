@@ -2,9 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
@@ -25,15 +23,6 @@ COSTS_UP_TO = 50
 """The longest list whose tokens and costs are read unasked: each run is read for them."""
 
 GroupedBy: TypeAlias = Literal["agent", "model", "tenant", "day"]
-
-Due: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LENGTH",
-        help="Only what a person has to reply to or take by then: 2h, or overdue.",
-        show_default=False,
-    ),
-]
 
 _STATUS_STYLES = {
     "running": "cyan",
@@ -84,18 +73,11 @@ async def list_runs(
     agent: AgentName = None,
     waiting: bool = False,
     customer: str | None = None,
-    due: Due = None,
+    due: str | None = None,
     *,
     of_case: OfCase,
     limit: options.Limit = 20,
-    costs: Annotated[
-        bool | None,
-        typer.Option(
-            "--costs/--no-costs",
-            help="Read what each run used: of a run that has ended, one event; of an open one, its "
-            f"history. The default is to do so for up to {COSTS_UP_TO} runs.",
-        ),
-    ] = None,
+    costs: bool | None = None,
     by: GroupedBy | None = None,
     since: Since = None,
     archived: Archived = False,
@@ -105,6 +87,9 @@ async def list_runs(
     Command line:
         waiting: Only runs that wait for a person's approval.
         customer: Only runs for the customer with this id.
+        due (LENGTH): Only what a person has to reply to or take by then: 2h, or overdue.
+        costs (--costs/--no-costs): Read what each run used: of a run that has ended, one event; of
+            an open one, its history. The default is to do so for up to 50 runs.
         by: Add up what the runs cost, by agent, model, tenant or the day of their start (UTC).
             Nested runs count with the runs that they are nested in.
     """

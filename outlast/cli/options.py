@@ -11,35 +11,6 @@ AppDir: TypeAlias = Annotated[
     Path, typer.Option("--app-dir", help="The directory to search for the target first.")
 ]
 
-Address: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        help="Host and port of the Temporal server. Default: TEMPORAL_ADDRESS, the profile file, "
-        "the server of `outlast dev`, or localhost:7233.",
-        rich_help_panel="Server",
-    ),
-]
-
-Namespace: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace",
-        help="Default: TEMPORAL_NAMESPACE, the profile file, or `default`.",
-        rich_help_panel="Server",
-    ),
-]
-
-Codec: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--codec",
-        metavar="MODULE:NAME",
-        help="The payload codec that encrypts the runs. Default: OUTLAST_CODEC, or none.",
-        rich_help_panel="Server",
-    ),
-]
-
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="JSON instead of text: one document, or one a line.")
 ]

@@ -32,9 +32,6 @@ Status: TypeAlias = Annotated[
 AgentName: TypeAlias = Annotated[
     str | None, typer.Option("--agent", help="Only runs whose current agent is this one.")
 ]
-_Query: TypeAlias = Annotated[
-    str, typer.Option("--query", help="Further terms in Temporal's query language.")
-]
 Archived: TypeAlias = Annotated[
     bool, typer.Option("--archived", help="Also runs that only the archive has.")
 ]
@@ -50,12 +47,15 @@ class Search:
 
     Raises:
         UserError: that is no time.
+
+    Command line:
+        query: Further terms in Temporal's query language.
     """
 
     since: Since = None
     status: Status = None
     agent: AgentName = None
-    query: _Query = ""
+    query: str = ""
     archived: Archived = False
     limit: options.Limit = 1_000
     begins: datetime | None = field(init=False, default=None)

@@ -6,7 +6,7 @@ import os
 import socket
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -31,22 +31,11 @@ _GRACE = timedelta(seconds=DEFAULT_GRACE_SECONDS)
 _AFTER_GRACE = timedelta(seconds=15)
 """How long a worker without a parent may take to end when its grace is over."""
 
-Target: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="TARGET",
-        help="Where the agents are: a file such as travel.py or a module, and after a colon a name "
-        "in it: an Agent, a list of them, or a function that returns an AgentWorkerConfig. "
-        "Default name: `worker_config`, then `agents`, then the only agent.",
-        show_default=False,
-    ),
-]
-
 
 @described
 def worker(
     context: typer.Context,
-    target: Target,
+    target: str,
     app_dir: options.AppDir = Path(),
     task_queue: str | None = None,
     deployment: Annotated[str | None, typer.Option(envvar="TEMPORAL_DEPLOYMENT_NAME")] = None,
@@ -69,6 +58,9 @@ def worker(
     With --processes, this process starts that many workers and replaces those that die.
 
     Command line:
+        target (TARGET): Where the agents are: a file such as travel.py or a module, and after a
+            colon a name in it: an Agent, a list of them, or a function that returns an
+            AgentWorkerConfig. Default name: `worker_config`, then `agents`, then the only agent.
         task_queue: The task queue of the runs. [default: outlast]
         deployment (NAME): The worker deployment, where runs stay at the version that they began at.
         build_id (ID): The version of this worker in its deployment.

@@ -11,9 +11,12 @@ from outlast.agents.errors import DecisionRefused
 from outlast.cli import app as module
 from outlast.cli import options
 from outlast.cli.app import app
+from outlast.cli.caller import PersonCaller
+from outlast.cli.described import parameters_of
 from outlast.cli.exit_codes import MEANINGS, ExitCode, epilog, exit_code_of
 from outlast.contract import names
 
+OF_CALLERS: dict[str, Any] = {one.name: one.annotation for one in parameters_of(PersonCaller)}
 TALKS_TO_A_SERVER = {
     "evals collect",
     "evals dataset",
@@ -184,8 +187,9 @@ def test_ctrl_c_ends_a_command_with_its_own_code(broken: Any) -> None:
 @pytest.mark.parametrize(
     ("alias", "spelled"),
     [
-        (options.Address, "--address"),
-        (options.Namespace, "--namespace"),
+        (OF_CALLERS["address"], "--address"),
+        (OF_CALLERS["namespace"], "--namespace"),
+        (OF_CALLERS["codec"], "--codec"),
         (options.AsJson, "--json"),
         (options.TaskQueue, "--task-queue"),
         (options.Detach, "--detach"),
