@@ -138,6 +138,12 @@ def _add(to: typer.Typer, panel: str, *commands: Callable[..., None], **named: A
         to.command(name, help=_help_of(command), rich_help_panel=panel)(command)
 
 
+def _group(name: str, panel: str, words: str) -> typer.Typer:
+    made = typer.Typer(help=words, no_args_is_help=True)
+    app.add_typer(made, name=name, rich_help_panel=panel)
+    return made
+
+
 _add(app, "Start here", demo, init, doctor)
 _add(app, "Processes", dev, worker, serve, monitor)
 _add(app, "Runs", run, send, retry, list=list_runs)
@@ -146,78 +152,58 @@ _add(app, "Recordings", record, export, replay, fork)
 _add(app, "Approvals", approve, reject, hold, say, release)
 _add(app, "Approvals", set_aside, take_back, audit, figures)
 
+evaluations: Final = _group(
+    "evals", "Recordings", "Make data sets of runs, and evaluate agents on them."
+)
+_add(evaluations, "Evaluations", evals.dataset, evals.collect, evals.run)
+
+checks: Final = _group(
+    "quality", "Recordings", "Score a sample of yesterday's conversations each day, by a judge."
+)
+_add(checks, "Quality checks", quality.create, quality.scores)
+
+schedules: Final = _group("schedule", "Runs", "Start runs, and send messages, at set times.")
+_add(schedules, "Schedules", schedule.create, list=schedule.list_schedules, show=schedule.show)
+_add(schedules, "Schedules", schedule.pause, schedule.resume, schedule.trigger, schedule.delete)
+
+teams: Final = _group(
+    "team", "Approvals", "Who is on duty in a team, and whose each conversation is."
+)
+_add(teams, "Teams", team.show, team.on, team.off, team.rule)
+
+archives: Final = _group("archive", "Runs", "Histories after retention: kept, checked, deleted.")
+_add(archives, "Archive", archive.status, archive.verify, list=archive.list_archived)
+_add(archives, "Archive", archive.run, archive.compare, archive.delete)
+
+searches: Final = _group("search", "Runs", "Find conversations by their words, in an index.")
+_add(searches, "Search", search_index.find, search_index.status)
+_add(searches, "Search", search_index.run, search_index.rebuild)
+
 inboxes: Final = typer.Typer(invoke_without_command=True, help=_help_of(inbox))
 inboxes.callback()(inbox)
+app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")
 _add(inboxes, "Look", show=inbox_show)
 _add(inboxes, "Decide", approve, edit, reject, respond, ask, withdraw, approve_all, reject_all)
 _add(inboxes, "Work on a request", claim, unclaim)
 
-cases: Final = typer.Typer(
-    help="Share a conversation among colleagues: whose it is, and how it stands.",
-    no_args_is_help=True,
+cases: Final = _group(
+    "case", "Approvals", "Share a conversation among colleagues: whose it is, and how it stands."
 )
 _add(cases, "Whose it is", case.assign, case.tag, case.link)
 _add(cases, "How it stands", case.resolve, case.reopen, case.snooze, case.comment)
 _add(cases, "How it stands", case.rate)
 
-evaluations: Final = typer.Typer(
-    help="Make data sets of runs, and evaluate agents on them.", no_args_is_help=True
-)
-_add(evaluations, "Evaluations", evals.dataset, evals.collect, evals.run)
-app.add_typer(evaluations, name="evals", rich_help_panel="Recordings")
-
-checks: Final = typer.Typer(
-    help="Score a sample of yesterday's conversations each day, by a judge.", no_args_is_help=True
-)
-_add(checks, "Quality checks", quality.create, quality.scores)
-app.add_typer(checks, name="quality", rich_help_panel="Recordings")
-
-policies: Final = typer.Typer(
-    help="Check, try and apply a file of approval policies.", no_args_is_help=True
-)
+policies: Final = _group("policy", "Approvals", "Check, try and apply a file of approval policies.")
 _add(policies, "Policies", policy.check, **{"try": policy.try_on_runs})
 _add(policies, "Policies", policy.apply)
 
-identities: Final = typer.Typer(
-    help="Make identity keys, and show which ones are used.", no_args_is_help=True
+identities: Final = _group(
+    "identity", "Approvals", "Make identity keys, and show which ones are used."
 )
 _add(identities, "Keys", identity.new, identity.show)
 
-api_keys: Final = typer.Typer(
-    help="Make, list, replace and revoke the API keys of programs.", no_args_is_help=True
+api_keys: Final = _group(
+    "keys", "Approvals", "Make, list, replace and revoke the API keys of programs."
 )
 _add(api_keys, "Keys", keys.add, list=keys.list_keys)
 _add(api_keys, "Keys", keys.rotate, keys.revoke)
-
-schedules: Final = typer.Typer(
-    help="Start runs, and send messages, at set times.", no_args_is_help=True
-)
-_add(schedules, "Schedules", schedule.create, list=schedule.list_schedules, show=schedule.show)
-_add(schedules, "Schedules", schedule.pause, schedule.resume, schedule.trigger, schedule.delete)
-app.add_typer(schedules, name="schedule", rich_help_panel="Runs")
-
-teams: Final = typer.Typer(
-    help="Who is on duty in a team, and whose each conversation is.", no_args_is_help=True
-)
-_add(teams, "Teams", team.show, team.on, team.off, team.rule)
-app.add_typer(teams, name="team", rich_help_panel="Approvals")
-
-archives: Final = typer.Typer(
-    help="Histories after retention: kept, checked, deleted.", no_args_is_help=True
-)
-_add(archives, "Archive", archive.status, archive.verify, list=archive.list_archived)
-_add(archives, "Archive", archive.run, archive.compare, archive.delete)
-app.add_typer(archives, name="archive", rich_help_panel="Runs")
-
-searches: Final = typer.Typer(
-    help="Find conversations by their words, in an index.", no_args_is_help=True
-)
-_add(searches, "Search", search_index.find, search_index.status)
-_add(searches, "Search", search_index.run, search_index.rebuild)
-app.add_typer(searches, name="search", rich_help_panel="Runs")
-
-app.add_typer(inboxes, name="inbox", rich_help_panel="Approvals")
-app.add_typer(cases, name="case", rich_help_panel="Approvals")
-app.add_typer(policies, name="policy", rich_help_panel="Approvals")
-app.add_typer(identities, name="identity", rich_help_panel="Approvals")
-app.add_typer(api_keys, name="keys", rich_help_panel="Approvals")
