@@ -24,7 +24,7 @@ from outlast.agents.registry import Registry
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.local import LocalTool
 from outlast.client.recordings.comparison import Difference, differences
-from outlast.client.recordings.recorder import Recorder, canonical
+from outlast.client.recordings.recorder import KIND_OF, Recorder, canonical
 from outlast.client.recordings.recording import FROM_OUTSIDE, STEPS, Entry, Recording
 from outlast.client.results.pending_waits import pending_waits
 from outlast.client.start.options import check_names
@@ -815,25 +815,17 @@ def _check(recording: Recording, context: Any) -> None:
 
 def _fits(entry: Entry, effect: Effect) -> bool:
     """Whether an entry may be the record of an effect."""
+    if entry.kind != KIND_OF.get(type(effect)):
+        return False
     match effect:
-        case PrepareRun():
-            return entry.kind == "prepared"
         case CallModel():
-            return entry.kind == "model" and entry.agent == effect.agent
-        case RunTool():
-            return entry.kind == "tool" and entry.name == effect.name
-        case RunAgent():
-            return entry.kind == "agent" and entry.name == effect.name
-        case RunHandoff():
-            return entry.kind == "handoff" and entry.name == effect.name
+            return entry.agent == effect.agent
         case CheckInput():
-            return entry.kind == "input_check" and entry.name == effect.stage
-        case FinalizeAnswer():
-            return entry.kind == "answer_check"
-        case CompactView():
-            return entry.kind == "summary"
+            return entry.name == effect.stage
+        case RunTool() | RunAgent() | RunHandoff():
+            return entry.name == effect.name
         case _:
-            return False
+            return True
 
 
 def _result(kind: type[Any], entry: Entry | None) -> Any:

@@ -21,7 +21,6 @@ from outlast.loop.calls import AgentResult, ModelReply, ToolResult
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
-    CleanUp,
     CompactView,
     Effect,
     EffectAnswered,
@@ -66,7 +65,9 @@ LEFT_OUT: Final = frozenset({*SETTINGS_OF_TRACE, "session", "hooks", "as_tool"})
 """Settings that belong to the process or the trace of the run, and not to what it decides."""
 
 _APPROVED: Final = frozenset({"approved", "edited"})
-_KIND_OF: Final[dict[type[Any], EntryKind]] = {
+_OF_EFFECTS: Final = ("agent", "name", "target", "call_id", "arguments")
+
+KIND_OF: Final[dict[type[Any], EntryKind]] = {
     PrepareRun: "prepared",
     CallModel: "model",
     RunTool: "tool",
@@ -268,17 +269,13 @@ def _has_effect(before: LoopState, after: LoopState) -> bool:
 def _of_effect(
     effect: Effect, event: EffectAnswered[Any] | EffectFailed, state: LoopState
 ) -> Iterator[Entry]:
-    kind = _KIND_OF.get(type(effect))
-    if kind is None or isinstance(effect, CleanUp):
+    kind = KIND_OF.get(type(effect))
+    if kind is None:
         return
-    fields: dict[str, Any] = {
+    fields: dict[str, Any] = {name: getattr(effect, name, "") for name in _OF_EFFECTS}
+    fields |= {
         "turn": getattr(effect, "turn", 0),
-        "agent": getattr(effect, "agent", ""),
-        "name": getattr(effect, "name", ""),
-        "target": getattr(effect, "target", ""),
-        "call_id": getattr(effect, "call_id", ""),
-        "arguments": getattr(effect, "arguments", ""),
-        "run_id": effect.nested_id if isinstance(effect, RunAgent) else "",
+        "run_id": getattr(effect, "nested_id", ""),
         "approved": _is_approved(effect),
     }
     if isinstance(effect, CheckInput):
