@@ -15,9 +15,10 @@ from outlast.agents.json_values import as_object
 from outlast.agents.mcp.server import MCPServer
 from outlast.agents.mcp.tools import list_tools
 from outlast.agents.usage import plain_usage
+from outlast.contract.streams.reply_events import usage_object
 from outlast.loop.call_forms import is_call
 from outlast.loop.calls import TriedModel
-from outlast.loop.values import JsonObject, Usage
+from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.tracing.current import Span
 from outlast.tracing.effect_spans import holder
@@ -120,7 +121,7 @@ class ModelSpan:
         items = list(response.output) if isinstance(output, list | tuple) else None
         counts = plain_usage(response.usage)
         self._span.facts["usage"] = counts
-        usage = _as_sdk(counts)
+        usage = {"requests": counts.requests, **usage_object(counts)}
         self._span.facts["finish_reasons"] = (finish_reason_of(items or ()),)
         if isinstance(response.model, str):
             self._span.facts["response_model"] = response.model
@@ -214,21 +215,6 @@ def record_server(name: str) -> None:
     span = get_current_span()
     if span is not None and isinstance(span.span_data, FunctionSpanData):
         span.span_data.mcp_data = {"server": name}
-
-
-def _as_sdk(usage: Usage) -> JsonObject:
-    """Return a usage as the SDK's spans have it."""
-    return {
-        "requests": usage.requests,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "input_tokens_details": {
-            "cached_tokens": usage.cached_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-        },
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
 
 
 def _config(settings: ModelSettings) -> JsonObject:

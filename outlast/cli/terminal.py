@@ -304,27 +304,23 @@ class Growing:
         return _grid([_line(self._who)], lines[-room:], [self._width])
 
 
+@dataclass(eq=False)
 class LiveTable(Generic[T]):
     """A table that a terminal redraws in place every second, while the block runs.
 
     The newest table stays on the screen. Elsewhere nothing is printed.
     """
 
-    def __init__(
-        self,
-        console: Screen,
-        columns: Sequence[Column[T]],
-        items: Callable[[], Sequence[T]],
-        nothing: str,
-    ) -> None:
-        self._console = console
-        self._columns = columns
-        self._items = items
-        self._nothing = nothing
-        self._live = Live(console=console, refresh_per_second=1, get_renderable=self._frame)
+    console: Screen
+    columns: Sequence[Column[T]]
+    items: Callable[[], Sequence[T]]
+    nothing: str
+
+    def __post_init__(self) -> None:
+        self._live = Live(console=self.console, refresh_per_second=1, get_renderable=self._frame)
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self.console.is_terminal:
             self._live.start(refresh=True)
         return self
 
@@ -338,11 +334,11 @@ class LiveTable(Generic[T]):
             self._live.refresh()
 
     def _frame(self) -> Group:
-        items = self._items()
+        items = self.items()
         if not items:
-            return Group(_line((self._nothing, "dim")))
-        room = max(self._console.height - _ROOM_ABOVE, 1)
-        table = _fitting(self._console, self._columns, items[:room])
+            return Group(_line((self.nothing, "dim")))
+        room = max(self.console.height - _ROOM_ABOVE, 1)
+        table = _fitting(self.console, self.columns, items[:room])
         rest = len(items) - room
         below = [_line((f"and {rest:,} more", "dim"))] if rest > 0 else []
         return Group(table, *below)

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, TypeAlias, Unpack, cast
@@ -322,25 +322,19 @@ def _is_in_loop() -> bool:
     return True
 
 
+@dataclass(eq=False)
 class RunReading:
     """Opens a run when it is first read, and reads it live.
 
     At the end, `at_end` gets the state in which the run settled, or None if it did not.
     """
 
-    def __init__(
-        self,
-        open_run: Callable[[], Awaitable[tuple[RunHandle, ReadRange]]],
-        at_end: Callable[[RunSnapshot | None], None] | None = None,
-        *,
-        run_id: str = "",
-    ) -> None:
-        self.client: Any = None
-        self.run_id = run_id
-        self._open_run = open_run
-        self._at_end = at_end
-        self._run: RunHandle | None = None
-        self._tried = asyncio.Event()
+    open_run: Callable[[], Awaitable[tuple[RunHandle, ReadRange]]]
+    at_end: Callable[[RunSnapshot | None], None] | None = None
+    run_id: str = ""
+    client: Any = field(default=None, init=False)
+    _run: RunHandle | None = field(default=None, init=False)
+    _tried: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def first_execution_id(self) -> str | None:
@@ -352,7 +346,7 @@ class RunReading:
         settled: RunSnapshot | None = None
         try:
             try:
-                self._run, read_range = await self._open_run()
+                self._run, read_range = await self.open_run()
                 self.client = self._run.kept_client
             finally:
                 self._tried.set()
@@ -363,8 +357,8 @@ class RunReading:
                     yield step
             settled = last
         finally:
-            if self._at_end is not None:
-                self._at_end(settled)
+            if self.at_end is not None:
+                self.at_end(settled)
 
     async def cancel(self, mode: CancelMode) -> None:
         """Stop the run once it is open. A run that has ended stays as it is."""
