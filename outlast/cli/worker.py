@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -76,7 +77,6 @@ def worker(
         raise typer.Exit(supervise(_arguments(given), processes))
 
     async def work() -> None:
-        from outlast.cli.application import load_config
         from outlast.sessions.described import allow_place
 
         outages = _log_core_through_python()
@@ -84,8 +84,7 @@ def worker(
         end = EndOfInput(stop, within=_GRACE + _AFTER_GRACE) if until_eof else None
         version = _deployment_config(deployment, build_id)
         given = {"task_queue": task_queue, "approvals": approvals, "deployment_config": version}
-        config = load_config(target, app_dir)
-        config.update(cast("Any", {name: one for name, one in given.items() if one is not None}))
+        config = _config(target, app_dir, given)
         if end is not None:
             end.within = config.get("graceful_shutdown_timeout", _GRACE) + _AFTER_GRACE
         for place in sessions or ():
@@ -95,6 +94,15 @@ def worker(
         await _serve(client, config, stop, any_key, caller.as_json, until_eof, ready_fd)
 
     event_loop.run(work())
+
+
+def _config(target: str, app_dir: Path, given: Mapping[str, object]) -> "AgentWorkerConfig":
+    """Return the config of a target, where an option that is given goes before what it says."""
+    from outlast.cli.application import load_config
+
+    config = load_config(target, app_dir)
+    config.update(cast("Any", {name: one for name, one in given.items() if one is not None}))
+    return config
 
 
 def _deployment_config(
