@@ -329,16 +329,11 @@ class Inbox:
         wanted = _Filter(**criteria)
         check_page(limit)
         while True:
-            entries, page = await self._page(wanted, wanted.query(), limit, page)
+            query = wanted.query()
+            listed, page = await list_executions(self._client, query, limit, page, self._patience)
+            entries = self._accepted(wanted, listed)
             if entries or page is None:
                 return InboxPage(tuple(entries), page)
-
-    async def _page(
-        self, wanted: _Filter, query: str, limit: int, page: bytes | None
-    ) -> tuple[Sequence[InboxEntry], bytes | None]:
-        """Return the entries of one page of a search, and where the next page begins."""
-        listed, page = await list_executions(self._client, query, limit, page, self._patience)
-        return self._accepted(wanted, listed), page
 
     def _accepted(
         self, wanted: _Filter, listed: Iterable[WorkflowExecutionInfo]
