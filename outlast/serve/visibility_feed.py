@@ -87,9 +87,7 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
     per_page: float = 0.0
     """How many seconds the server is left alone at least for each page of entries."""
 
-    def __init__(
-        self, every: timedelta = timedelta(seconds=2), grace: timedelta = GRACE
-    ) -> None:
+    def __init__(self, every: timedelta = timedelta(seconds=2), grace: timedelta = GRACE) -> None:
         self._every = every.total_seconds()
         self._grace = grace.total_seconds()
         self._followed: _Followed[EntryT, WantedT] | None = None
