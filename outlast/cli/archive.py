@@ -437,10 +437,8 @@ def _show_status(found: "ArchiveStatus") -> None:
 async def _list_deleted(
     caller: Caller, client: "Client", archive: "Archive", run_id: str | None
 ) -> None:
-    from outlast.archive.tombstones import tombstones, tombstones_in
-
     if run_id is None:
-        found = await tombstones_in(archive)
+        found = await archive.tombstones()
     else:
-        found = await tombstones(archive, client.namespace, run_id)
+        found = await archive.tombstones_of(client.namespace, run_id)
     _show_lines(caller, _DELETIONS, found)

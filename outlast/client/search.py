@@ -28,7 +28,7 @@ from outlast.agents.errors import (
 )
 from outlast.agents.threads import run_in_thread
 from outlast.archive import archive_of, workflow_handle
-from outlast.archive.entries import DELETED
+from outlast.archive.entries import DELETED, removed_by
 from outlast.archive.sweep import retention_of
 from outlast.blobs import large_content
 from outlast.client.read.history import RunReader
@@ -271,7 +271,7 @@ class SearchFeed:
             return 0
         new = {name for name in await archive.names(DELETED) if name not in self._buried}
         for folder in {f"{name.rpartition('/')[0]}/" for name in new}:
-            ids = {one for tomb in await archive.tombstones(folder) for one in tomb.executions}
+            ids = removed_by(await archive.tombstones(folder))
             removed += await run_in_thread(self.index.forget, ids)
         self._buried |= new
         return removed

@@ -8,7 +8,6 @@ from temporalio.client import Client
 
 from outlast.agents.errors import UserError
 from outlast.archive import Archive, ArchiveDamaged, ArchivedHistory, archive_of, workflow_handle
-from outlast.archive.tombstones import tombstones
 from outlast.client.audit import AuditedRun, AuditLog, AuditRecord, audit_run
 from outlast.client.audit_chain.checks import AuditCheck, Problem, check_lines
 from outlast.client.audit_chain.entries import chained_run, heads_of, seal
@@ -191,7 +190,7 @@ async def _place(client: Client, run: AuditedRun) -> Place:
 
 async def _removed(client: Client, archive: Archive, run_id: str) -> list[str]:
     """Return what was deleted of a run on request, in words."""
-    found = await tombstones(archive, client.namespace, run_id)
+    found = await archive.tombstones_of(client.namespace, run_id)
     return [
         f"{run_id}: {counted(len(one.removed), 'history')} {'was' if len(one.removed) == 1 else 'were'} "
         f"deleted on request of {one.by} at {time_of(one.asked_ms).isoformat(timespec='seconds')}."
