@@ -52,6 +52,7 @@ from outlast.search.index import (
 )
 from outlast.search.occurrences import Occurrence, OccurrenceReader
 from outlast.search.scores import Score
+from outlast.temporal.repeated import RepeatedWork
 from outlast.temporal.visibility.queries import search_error, time_text
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes
 from outlast.views.run import AnyState, snapshot_of, with_items
@@ -150,31 +151,19 @@ class SearchFeed:
 
     async def run(self) -> None:
         """Look again and again, until cancelled. A failure is logged once, and tried again."""
-        said = ""
+        looks = RepeatedWork(
+            fails="The index of search is not fed", works="The index of search is fed again."
+        )
         try:
             while True:
-                said = await self._look_in_words(said)
+                with looks.attempt():
+                    await self.look()
                 await asyncio.sleep(LOOKS.total_seconds())
         finally:
             with suppress(AgentsException, RPCError):
                 await run_in_thread(
                     self.index.leave_lease, await space_of(self.client), self._holder
                 )
-
-    async def _look_in_words(self, said: str) -> str:
-        problem = ""
-        try:
-            await self.look()
-        except (AgentsException, RPCError) as error:
-            problem = error.message
-        except Exception as error:
-            logger.exception("The index of search is not fed")
-            problem = said = str(error)
-        if problem and problem != said:
-            logger.warning("The index of search is not fed: %s It is tried again.", problem)
-        elif said and not problem:
-            logger.warning("The index of search is fed again.")
-        return problem
 
     async def look(self, *, anew: bool = False) -> Fed | None:
         """Feed what has changed; None if another process writes the index.
