@@ -1,6 +1,5 @@
 """`outlast archive`: what is kept after retention, what is missing, and deletion on request."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,9 +14,9 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.durations import length_option
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.process_log import log_to_standard_error
+from outlast.cli.process_log import log_to_standard_error, say_ready
 from outlast.cli.search_index import Index, index_at
-from outlast.cli.signals import stop_requested
+from outlast.cli.signals import stop_requested, work_until
 from outlast.cli.terminal import Column
 from outlast.edges.rendering import counted, named, rough, shown_time
 
@@ -96,17 +95,10 @@ async def run(
     if keep is not None:
         archive = Archive(archive.store, keep=length_option(keep, "--keep"), every=archive.every)
         use_archive(client, archive)
-    place_shown = repr(archive.store)
-    record = {"status": "ready", "archive": place_shown, "namespace": client.namespace}
-    if caller.as_json:
-        terminal.print_json_line(record)
-    else:
-        whose = named(task_queue) if task_queue else "all task queues"
-        terminal.say(terminal.out(), f"archiving histories of {whose} in {place_shown}")
-    archiving = asyncio.create_task(archive_histories(client, archive, task_queue))
-    await stop.wait()
-    archiving.cancel()
-    await asyncio.wait({archiving})
+    place, whose = repr(archive.store), named(task_queue) if task_queue else "all task queues"
+    sentence = f"archiving histories of {whose} in {place}"
+    say_ready(sentence, as_json=caller.as_json, archive=place, namespace=client.namespace)
+    await work_until(stop, archive_histories(client, archive, task_queue))
 
 
 @on_server
