@@ -53,18 +53,13 @@ class Gauge(Generic[T]):
     source: Source[T]
     value: Callable[[T, int], float | None]
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Its labels, beside `NAMESPACE`."""
-        return self.source.labels
-
     def observed(self, counts: Counts, namespace: str) -> Iterable[Observation]:
         """Yield its values, with their labels."""
         now = now_ms()
         for labels, one in self.source.found(counts):
             value = self.value(one, now)
             if value is not None:
-                named = dict(zip(self.labels, labels, strict=True))
+                named = dict(zip(self.source.labels, labels, strict=True))
                 yield Observation(value, {NAMESPACE: namespace, **named})
 
 
