@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
+from outlast.edges.newest import keep_newest
 from outlast.notifications import slack_blocks
 from outlast.notifications.links import check_link_base
 from outlast.notifications.slack_api import API_URL, SlackApi
@@ -171,9 +172,7 @@ class SlackNotifier(DigestNotifier):
             arguments["cursor"] = cursor
 
     def _keep(self, key: str, posted_at: str) -> None:
-        self._kept[key] = posted_at
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        keep_newest(self._kept, key, posted_at, _MOST_KEPT)
 
 
 def _digest(text: str) -> str:
