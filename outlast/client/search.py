@@ -39,6 +39,7 @@ from outlast.client.transport.run_address import unless_gone
 from outlast.contract import names
 from outlast.contract.records import UnreadableRecordError, read
 from outlast.edges.clock import now_ms, time_of
+from outlast.edges.tasks import meanwhile
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.search.documents import Document, with_words
@@ -179,14 +180,12 @@ class SearchFeed:
         await run_in_thread(self.index.prepare)
         if not anew and not await run_in_thread(self.index.take_lease, space, self._holder):
             return None
-        beating = asyncio.create_task(asyncio.sleep(0) if anew else self._beat(space))
         try:
-            return await self._look(space, anew=anew)
+            with meanwhile(asyncio.sleep(0) if anew else self._beat(space)):
+                return await self._look(space, anew=anew)
         except BaseException:
             self._open.clear()  # what was asked may not have been stored
             raise
-        finally:
-            beating.cancel()
 
     async def _beat(self, space: str) -> None:
         while True:

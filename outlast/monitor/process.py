@@ -18,6 +18,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from outlast.agents.errors import UserError
 from outlast.contract import names
+from outlast.edges.tasks import meanwhile
 from outlast.monitor.counts import Counts
 from outlast.monitor.health import health_of
 from outlast.monitor.reading import NamespaceReader
@@ -77,25 +78,22 @@ class MonitorProcess:
             build_id=version("outlast"),
         )
         async with worker:
-            starting = asyncio.create_task(_keep_started(client))
-            try:
+            with meanwhile(_keep_started(client)):
                 yield
-            finally:
-                starting.cancel()
 
     @activity.defn(name=names.ACTIVITY_MONITOR)
     async def count_runs(self) -> None:
         """Count again and again, until this process ends or the server has given it to another."""
-        beating = asyncio.create_task(self._beat())
         counts = RepeatedWork(fails="Runs are not counted", works="Runs are counted again.")
         try:
-            while True:
-                began = monotonic()
-                with counts.attempt():
-                    await self._count()
-                await asyncio.sleep(max(self.every.total_seconds() - (monotonic() - began), 0.1))
+            with meanwhile(self._beat()):
+                while True:
+                    began = monotonic()
+                    with counts.attempt():
+                        await self._count()
+                    left = self.every.total_seconds() - (monotonic() - began)
+                    await asyncio.sleep(max(left, 0.1))
         finally:
-            beating.cancel()
             self._counts = None
 
     async def _beat(self) -> None:
