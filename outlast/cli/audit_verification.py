@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import UserError, as_user_error
 from outlast.cli import terminal
 from outlast.cli.exit_codes import ExitCode
 from outlast.contract.identity import (
@@ -87,10 +87,8 @@ def _path(name: str) -> Path:
 
 
 def _keys() -> IdentityKeys:
-    try:
+    with as_user_error(IdentityKeyError):
         return keys_from_environment()
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
 
 
 # --- The result ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import as_user_error
 from outlast.archive import Archive, ArchiveDamaged, ArchivedHistory, archive_of, workflow_handle
 from outlast.client.audit import AuditedRun, AuditLog, AuditRecord, audit_run
 from outlast.client.audit_chain.checks import AuditCheck, Problem, check_lines
@@ -63,10 +63,8 @@ async def sealed(
     if key is None:
         return None
     place = Place(namespace=client.namespace, chain_id="", run_id=run_id)
-    try:
+    with as_user_error(IdentityKeyError):
         return seal(heads_of(entries), place, key, now_ms())
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
 
 
 async def check_run(
