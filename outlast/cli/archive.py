@@ -160,21 +160,18 @@ async def status(
             found = await archive_status(client, archive, task_queue)
         except RPCError as error:
             raise search_error(client.namespace, error) from error
-    if caller.as_json:
-        terminal.print_json(
-            {
-                "runs": found.runs,
-                "histories": found.histories,
-                "bytes": found.stored,
-                "retention_seconds": found.retention.total_seconds(),
-                "missing": [asdict(one) for one in found.missing],
-                "late": len(found.late),
-                "gaps": [asdict(one) for one in found.gaps],
-                "deletions": found.deletions,
-                "interrupted_deletions": found.interrupted,
-            }
-        )
-    else:
+    record = {
+        "runs": found.runs,
+        "histories": found.histories,
+        "bytes": found.stored,
+        "retention_seconds": found.retention.total_seconds(),
+        "missing": [asdict(one) for one in found.missing],
+        "late": len(found.late),
+        "gaps": [asdict(one) for one in found.gaps],
+        "deletions": found.deletions,
+        "interrupted_deletions": found.interrupted,
+    }
+    if not caller.printed_json(record):
         _show_status(found)
     is_bad = found.late or found.gaps or found.interrupted
     return ExitCode.FAILED if is_bad else ExitCode.OK
@@ -194,9 +191,7 @@ async def verify(caller: Caller, run_id: RunOrAll = None, place: Place = None) -
     async with terminal.waiting(terminal.err(), "reading the archive"):
         found = await verify_archive(archive, folder)
     wrong = [one for one in found if one.problem]
-    if caller.as_json:
-        terminal.print_json({"checked": len(found), "problems": [asdict(one) for one in wrong]})
-    else:
+    if not caller.printed_json({"checked": len(found), "problems": [asdict(one) for one in wrong]}):
         for one in wrong:
             run = (f"{one.run_id}: ", "bold") if one.run_id else ""
             terminal.say(terminal.out(), run, one.problem)
@@ -223,9 +218,7 @@ async def compare(caller: Caller, set_aside: bool = False, place: Place = None) 
     async with terminal.waiting(terminal.err(), "comparing the server with the archive"):
         found = await compare_archive(client, archive)
         moved = await move_aside(archive, found.lost, client.namespace) if set_aside else 0
-    if caller.as_json:
-        terminal.print_json(found.record())
-    else:
+    if not caller.printed_json(found.record()):
         _show_comparison(found)
     if set_aside:
         terminal.say(terminal.err(), f"Set aside {counted(moved, 'history')}.")
@@ -316,9 +309,7 @@ async def delete(
         search=index_at(search_index),
     )
     made = await _deleted(deletion, run_id, person, yes=yes)
-    if caller.as_json:
-        terminal.print_json([one.record() for one in made])
-    else:
+    if not caller.printed_json([one.record() for one in made]):
         _show_deleted(made, returned=returned)
 
 

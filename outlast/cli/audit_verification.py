@@ -54,9 +54,7 @@ async def verify(caller: "Caller", name: str, heads: "Sequence[str]") -> ExitCod
         client = (await caller.connect()).client
         async with terminal.waiting(terminal.err(), "reading histories"):
             found = await check_run(client, name, heads=hashes, earlier=earlier)
-    if caller.as_json:
-        terminal.print_json(found.record())
-    else:
+    if not caller.printed_json(found.record()):
         _show(found, is_file=is_file, is_compared=bool(heads))
     is_good = found.result == "pinned" or (found.result == "not pinned" and not is_file)
     return ExitCode.OK if is_good else ExitCode.FAILED

@@ -110,9 +110,7 @@ async def status(caller: Caller, place: Index = None) -> ExitCode:
     index = chosen_index(place)
     found = await search_status((await caller.connect()).client, index)
     problem, known = behind_words(found), found or IndexStatus()
-    if caller.as_json:
-        terminal.print_json({**asdict(known), "problem": problem or None})
-    else:
+    if not caller.printed_json({**asdict(known), "problem": problem or None}):
         since = f", as of {shown_time(known.as_of_ms)}" if known.as_of_ms else ""
         writer = named(known.writer) if known.writer else "no process"
         there = counted(known.documents, "conversation")
@@ -140,8 +138,7 @@ async def find(
     index = chosen_index(place)
     client = (await caller.connect()).client
     hits = await search_conversations(client, index, words, limit=limit)
-    if caller.as_json:
-        terminal.print_json([one.record() for one in hits])
+    if caller.printed_json([one.record() for one in hits]):
         return
     for one in hits:
         run = one.document
