@@ -118,7 +118,11 @@ async def list_archived(
 
     client, archive = await _connected(caller, place)
     if deleted:
-        await _list_deleted(caller, client, archive, run_id)
+        if run_id is None:
+            buried = await archive.tombstones()
+        else:
+            buried = await archive.tombstones_of(client.namespace, run_id)
+        _show_lines(caller, _DELETIONS, buried)
         return
     folder = RUNS if run_id is None else folder_of(client.namespace, run_id)
     entries = [one async for one in archive.entries(folder) if one.namespace == client.namespace]
@@ -415,13 +419,3 @@ def _show_status(found: "ArchiveStatus") -> None:
     if found.interrupted:
         words = f"{counted(found.interrupted, 'deletion')} interrupted: "
         terminal.say(console, (words, "bold red"), "ask for the same deletion again, to finish it.")
-
-
-async def _list_deleted(
-    caller: Caller, client: "Client", archive: "Archive", run_id: str | None
-) -> None:
-    if run_id is None:
-        found = await archive.tombstones()
-    else:
-        found = await archive.tombstones_of(client.namespace, run_id)
-    _show_lines(caller, _DELETIONS, found)
