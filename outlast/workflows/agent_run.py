@@ -228,7 +228,8 @@ class AgentRun:
                 await self._leave_everything()
                 raise self._defect
             waits = not (self._stepped or self._commands)
-            if (self._rested and self._upgrades()) or (waits and self._rolls_over()):
+            moves = (self._rested and self._upgrades()) or (waits and self._rolls_over())
+            if moves and not self._cancel_requested:
                 await self._await_late_cancellation()
             if self._cancel_requested:
                 self._cancel_requested = False

@@ -1,7 +1,6 @@
 """The customers' page in a frame of another site: where it is listed it works, and else it is refused."""
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,15 @@ from outlast.agents.hosts import LOOPBACK, free_port
 from tests.browser.people import path, until_texts, write
 from tests.browser.stage import Stage
 from tests.browser.test_frames import evil_site
-from tests.browser.window import DESKTOP, PHONE, Theme, Windows, accessibility_faults, overflow
+from tests.browser.window import (
+    DESKTOP,
+    PHONE,
+    Theme,
+    Windows,
+    accessibility_faults,
+    overflow,
+    picture,
+)
 
 MARKUP: Final = "Globex <script>document.title='ran'</script> & Co"
 LOOK: Final = """
@@ -234,5 +241,4 @@ async def test_the_chat_in_a_frame_fits_and_has_no_serious_fault(
         assert await overflow(page) <= 0
         assert await accessibility_faults(page) == []
         assert await accessibility_faults(frame) == []  # type: ignore[arg-type]
-        if pictures := os.environ.get("OUTLAST_EMBED_PICTURES"):
-            await page.screenshot(path=Path(pictures) / f"embed-{width}-{theme}.png")
+        await picture(page, f"embed-{width}-{theme}")

@@ -1,8 +1,10 @@
 """Every page, in both themes and at both widths: it fits, nothing is refused, everybody can use it."""
 
 import asyncio
+import re
 from datetime import timedelta
 from typing import Final
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -12,7 +14,15 @@ from outlast.client.schedules import Schedules, Times
 from outlast.client.teams import Team
 from tests.browser.routes import filled, is_page, page_routes
 from tests.browser.stage import Stage
-from tests.browser.window import DESKTOP, PHONE, Theme, Windows, accessibility_faults, overflow
+from tests.browser.window import (
+    DESKTOP,
+    PHONE,
+    Theme,
+    Windows,
+    accessibility_faults,
+    overflow,
+    picture,
+)
 
 LONG: Final = "Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen" * 5
 """A word that has no place to break at."""
@@ -80,6 +90,8 @@ async def test_every_page_fits_and_has_no_serious_fault(
             found.append(f"it is {wide} pixels wider than the window")
         if found:
             faults[path] = found
+        name = path.replace(LONG, "long").replace(quote(LONG), "long").strip("/")
+        await picture(window, f"{re.sub('[^a-z0-9]+', '-', name)}-{width}-{theme}")
     assert faults == {}
 
 

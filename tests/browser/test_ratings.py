@@ -1,6 +1,5 @@
 """A customer rates by keys alone, and the desk shows ratings, figures and scores."""
 
-import os
 from pathlib import Path
 
 from playwright.async_api import expect
@@ -12,7 +11,7 @@ from outlast.edges.clock import now_ms
 from outlast.search import open_index
 from outlast.search.scores import Score
 from tests.browser.stage import ANN, Stage
-from tests.browser.window import DESKTOP, PHONE, Windows, accessibility_faults, overflow
+from tests.browser.window import DESKTOP, PHONE, Windows, accessibility_faults, overflow, picture
 from tests.workflow.test_archive import until
 
 HOSTILE = "<img src=x onerror=document.title='ran'> \u202eslow"
@@ -50,7 +49,7 @@ async def test_a_rating_is_given_by_keys_and_counted(tmp_path: Path, windows: Wi
         await expect(window.get_by_label("Why? (optional)")).to_have_value(HOSTILE)
         assert await accessibility_faults(window) == []
         assert await overflow(window) <= 0
-        await _picture(window, "chat-phone")
+        await picture(window, "chat-phone")
         await window.close()
 
         lee = person("lee", groups=["leads"])
@@ -83,24 +82,18 @@ async def test_a_rating_is_given_by_keys_and_counted(tmp_path: Path, windows: Wi
             await expect(desk.locator("tfoot")).to_contain_text("1")
             assert await accessibility_faults(desk) == []
             assert await overflow(desk) <= 0
-            await _picture(desk, f"figures-{width}-{theme}")
+            await picture(desk, f"figures-{width}-{theme}")
             await desk.get_by_role("link", name="Quality").click()
             await expect(desk.locator("tbody")).to_contain_text("0123456789ab")
             assert await desk.title() == "Quality · outlast"
             assert await desk.locator("main img").count() == 0
             assert await accessibility_faults(desk) == []
             assert await overflow(desk) <= 0
-            await _picture(desk, f"quality-{width}-{theme}")
+            await picture(desk, f"quality-{width}-{theme}")
             await desk.get_by_role("link", name="rated-1").click()
             await expect(desk.locator("main")).to_contain_text("1 of 5")
-            await _picture(desk, f"conversation-{width}-{theme}")
+            await picture(desk, f"conversation-{width}-{theme}")
             await desk.goto(f"{stage.url()}/conversations?rated=bad")
             await expect(desk.locator(".runs")).to_contain_text("rated 1 of 5")
             assert await accessibility_faults(desk) == []
-            await _picture(desk, f"list-{width}-{theme}")
-
-
-async def _picture(window: object, name: str) -> None:
-    """Write a picture where somebody wants to look at it."""
-    if folder := os.environ.get("OUTLAST_PICTURES_OF_RATINGS"):
-        await window.screenshot(path=f"{folder}/{name}.png")  # type: ignore[attr-defined]
+            await picture(desk, f"list-{width}-{theme}")

@@ -104,6 +104,12 @@ async def accessibility_faults(page: Page) -> list[str]:
     ]
 
 
+async def picture(page: Page, name: str) -> None:
+    """Write a picture of a page to the folder that `OUTLAST_PICTURES` names, if it names one."""
+    if folder := os.environ.get("OUTLAST_PICTURES"):
+        await page.screenshot(path=Path(folder) / f"{name}.png")
+
+
 async def overflow(page: Page) -> int:
     """Return by how many pixels a page is wider than its window."""
     wide: int = await page.evaluate(

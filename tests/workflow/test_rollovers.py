@@ -27,6 +27,7 @@ from tests.workflow import test_case as cases
 from tests.workflow import test_forks as forks
 from tests.workflow import test_nested_approvals as nested
 from tests.workflow import test_notifications as notifications
+from tests.workflow import test_team as teams
 from tests.workflow.desk import Desk
 from tests.workflow.teams import busy, config, team
 from tests.workflow.test_resets import reset, task_ends
@@ -61,6 +62,10 @@ SCENARIOS: dict[str, tuple[Scenario, type[Any]]] = {
     ),
     "a conversation is assigned to a team": (
         cases.test_colleagues_share_a_conversation_and_a_word_of_the_customer_reopens_it,
+        ReportToTeam,
+    ),
+    "a conversation comes back to its team, and is cancelled": (
+        teams.test_conversations_go_round_and_back_to_the_team_when_their_people_have_answered,
         ReportToTeam,
     ),
     "people hear of the end": (
