@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from outlast.agents.items.raw_items import ItemKey
+from outlast.edges.newest import keep_newest
 from outlast.loop.calls import ToolResult
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
@@ -112,9 +113,7 @@ class JudgedCalls:
 
     def keep(self, call: JudgedCall) -> None:
         """Remember that nobody needs to be asked about a call."""
-        self._free[call] = None
-        if len(self._free) > MOST_JUDGED:
-            self._free.popitem(last=False)
+        keep_newest(self._free, call, None, MOST_JUDGED)
 
     def is_free(self, call: JudgedCall) -> bool:
         """Whether this worker has found that nobody needs to be asked about a call."""

@@ -37,6 +37,8 @@
 A code is the same in the program and on the wire.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 
@@ -64,6 +66,15 @@ class UserError(AgentsException):
     """The program is wrong: an unknown agent, a bad argument, a missing registration."""
 
     code = "user_error"
+
+
+@contextmanager
+def as_user_error(kind: type[Exception]) -> Generator[None]:
+    """Raise errors of a kind as a `UserError` with the same words, and without a cause."""
+    try:
+        yield
+    except kind as error:
+        raise UserError(str(error)) from None
 
 
 def no_namespace(namespace: str) -> UserError:

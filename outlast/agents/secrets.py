@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import as_user_error
 from outlast.edges import secret_files
 from outlast.edges.secret_files import SecretFileError
 
@@ -13,7 +13,5 @@ def secret(variable: str, environment: Mapping[str, str] | None = None) -> str:
     Raises:
         UserError: both variables are set, or the file cannot be read or is empty.
     """
-    try:
+    with as_user_error(SecretFileError):
         return secret_files.secret(variable, environment)
-    except SecretFileError as error:
-        raise UserError(str(error)) from None

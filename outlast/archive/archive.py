@@ -6,7 +6,8 @@ import hashlib
 import importlib.metadata
 import json
 import zlib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,9 @@ from outlast.archive.entries import (
     Tombstone,
     decoded_entry,
     decoded_tombstone,
+    encoded,
     encoded_entry,
+    removed_by,
 )
 from outlast.archive.stores import archive_store, is_file_name
 from outlast.ports.archive import ArchiveDamaged, ArchiveStore, FileMissing
@@ -120,12 +123,8 @@ class Archive:
         Raises:
             ContentUnavailable: the store cannot be written.
         """
-        try:
+        with self._errors("written", AgentsException):
             await self.store.write(name, data)
-        except AgentsException:
-            raise
-        except Exception as error:  # any store's error
-            raise _unavailable(self, "written", error) from error
 
     async def delete(self, names: Iterable[str]) -> None:
         """Remove files.
@@ -133,13 +132,9 @@ class Archive:
         Raises:
             ContentUnavailable: the store cannot be written.
         """
-        try:
+        with self._errors("written", ArchiveDamaged):
             for name in names:
                 await self.store.delete(name)
-        except ArchiveDamaged:
-            raise
-        except Exception as error:  # any store's error
-            raise _unavailable(self, "written", error) from error
 
     async def discard(self, entry: ArchivedHistory) -> None:
         """Remove one history and its entry.
@@ -227,9 +222,9 @@ class Archive:
         for name in await self.names(folder):
             if name.endswith(ENTRY):
                 by_run.setdefault(name.rpartition("/")[0], []).append(name)
-        buried = await self._with_tombstones() if by_run and not with_deleted else set[str]()
+        buried = await self.deleted_runs() if by_run and not with_deleted else set[str]()
         for run, names in by_run.items():
-            deleted = frozenset[str]()
+            deleted = set[str]()
             if run.rpartition("/")[2] in buried:
                 deleted = await self._deleted(f"{run}/")
             found: list[ArchivedHistory] = []
@@ -254,17 +249,38 @@ class Archive:
                 found.append(decoded_tombstone(data, name, what))
         return sorted(found, key=lambda one: (one.run, one.asked_ms))
 
-    async def _with_tombstones(self) -> set[str]:
-        """Return the digests of the runs that have a tombstone."""
+    async def tombstones_of(self, namespace: str, run_id: str) -> list[Tombstone]:
+        """Return the tombstones of a run, oldest first.
+
+        Raises:
+            ArchiveDamaged: a tombstone was changed.
+            ContentUnavailable: the store cannot be read.
+        """
+        return await self.tombstones(buried_of(digest_of_run(namespace, run_id)))
+
+    async def bury(self, tombstone: Tombstone) -> None:
+        """Store a tombstone; a later one of the same request replaces it.
+
+        Raises:
+            ContentUnavailable: the store cannot be written.
+        """
+        await self.write(tombstone.name, encoded(tombstone.record()))
+
+    async def deleted_runs(self) -> set[str]:
+        """Return the digests of all runs that have a tombstone.
+
+        Raises:
+            ContentUnavailable: the store cannot be read.
+        """
         return {name.split("/")[1] for name in await self.names(DELETED)}
 
-    async def _deleted(self, folder: str) -> frozenset[str]:
+    async def _deleted(self, folder: str) -> set[str]:
         """Return the ids of the histories of a run whose deletion was finished.
 
         Their files may be there again, from a backup or by the hand of whoever can write here.
         """
-        found = await self.tombstones(f"{DELETED}{folder.split('/')[2]}/")
-        return frozenset[str]().union(*(one.executions for one in found if one.finished_ms))
+        found = await self.tombstones(buried_of(folder.split("/")[2]))
+        return removed_by(found, finished=True)
 
     async def names(self, folder: str) -> list[str]:
         """Return the names of all files in a folder that may be files of an archive.
@@ -283,12 +299,8 @@ class Archive:
         return [one for one in await self._listed(folder) if not is_file_name(one)]
 
     async def _listed(self, folder: str) -> list[str]:
-        try:
+        with self._errors("read", ArchiveDamaged):
             return await self.store.names(folder)
-        except ArchiveDamaged:
-            raise
-        except Exception as error:  # any store's error
-            raise _unavailable(self, "read", error) from error
 
     async def events(self, entry: ArchivedHistory) -> Sequence[HistoryEvent]:
         """Return the events of an archived history, as the server sent them.
@@ -319,13 +331,23 @@ class Archive:
             ContentUnavailable: the store cannot be read.
         """
         try:
-            return await self.store.read(name)
+            with self._errors("read", ArchiveDamaged, FileMissing):
+                return await self.store.read(name)
         except FileMissing:
             return None
-        except ArchiveDamaged:
+
+    @contextmanager
+    def _errors(self, done: str, *passing: type[Exception]) -> Generator[None]:
+        """Raise any error of the store as `ContentUnavailable`, but for those that pass."""
+        try:
+            yield
+        except passing:
             raise
         except Exception as error:  # any store's error
-            raise _unavailable(self, "read", error) from error
+            kind = type(error).__name__
+            raise ContentUnavailable(
+                f"The archive {self.store!r} cannot be {done}: {kind}: {error}"
+            ) from error
 
     async def _entry(self, name: str, problems: list[str] | None = None) -> ArchivedHistory | None:
         data = await self.read(name)
@@ -363,6 +385,11 @@ def folder_of(namespace: str, run_id: str) -> str:
 def folder_of_digest(digest: str) -> str:
     """Return the folder of a run, by its digest."""
     return f"{RUNS}{digest[:2]}/{digest}/"
+
+
+def buried_of(digest: str) -> str:
+    """Return the folder of a run's tombstones, by its digest."""
+    return f"{DELETED}{digest}/"
 
 
 def aside_of(folder: str) -> str:
@@ -479,8 +506,3 @@ def _positive(name: str, length: object) -> timedelta:
     if not isinstance(length, timedelta) or length <= timedelta(0):
         raise UserError(f"{name} must be a positive timedelta, not {length!r}.")
     return length
-
-
-def _unavailable(archive: Archive, done: str, error: Exception) -> ContentUnavailable:
-    kind = type(error).__name__
-    return ContentUnavailable(f"The archive {archive.store!r} cannot be {done}: {kind}: {error}")

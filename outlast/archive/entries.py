@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast, get_origin
@@ -128,6 +129,18 @@ class Tombstone:
     def record(self) -> JsonObject:
         """Return the tombstone as JSON."""
         return _fields(self)
+
+
+def removed_by(tombstones: Iterable[Tombstone], *, finished: bool = False) -> set[str]:
+    """Return the ids of the histories that were, or are being, deleted on request.
+
+    Args:
+        tombstones: the tombstones of the deletions.
+        finished: whether only deletions count that were finished.
+    """
+    return {
+        one for tomb in tombstones if tomb.finished_ms or not finished for one in tomb.executions
+    }
 
 
 def encoded(record: JsonObject) -> bytes:

@@ -1,6 +1,7 @@
 """Reads from the archive what the server has deleted, through the same handles as before."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -60,40 +61,33 @@ def _reading_client(client: Client) -> Client:
     known = _reading.get(client)
     if known is None or known[0] is not archive:
         options = client.config(active_config=True)
-        options["interceptors"] = [*options["interceptors"], _ArchiveReader(archive, client)]
+        reader = _ArchiveReader(archive, client.namespace, client.data_converter)
+        options["interceptors"] = [*options["interceptors"], reader]
         options["plugins"] = []  # the client has already applied them
         known = _reading[client] = archive, Client(**options)
     return known[1]
 
 
+@dataclass(eq=False)
 class _ArchiveReader(Interceptor):
     """Answers what the server does not have any more; keeps no reference to the client."""
 
-    def __init__(self, archive: Archive, client: Client) -> None:
-        self._archive = archive
-        self._namespace = client.namespace
-        self._converter = client.data_converter
+    archive: Archive
+    namespace: str
+    converter: DataConverter
 
     def intercept_client(
         self,
         next: OutboundInterceptor,  # noqa: A002  as in the base class
     ) -> OutboundInterceptor:
         """Put the archive behind the server."""
-        return _BehindServer(next, self._archive, self._namespace, self._converter)
+        return _BehindServer(next, self)
 
 
 class _BehindServer(OutboundInterceptor):
-    def __init__(
-        self,
-        server: OutboundInterceptor,
-        archive: Archive,
-        namespace: str,
-        converter: DataConverter,
-    ) -> None:
+    def __init__(self, server: OutboundInterceptor, reader: _ArchiveReader) -> None:
         super().__init__(server)
-        self._archive = archive
-        self._namespace = namespace
-        self._converter = converter
+        self._reader = reader
 
     async def describe_workflow(
         self,
@@ -104,7 +98,7 @@ class _BehindServer(OutboundInterceptor):
         except RPCError as error:
             entry = await self.entry(input.id, input.run_id, error)
         return await WorkflowExecutionDescription._from_raw_description(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-            described(entry), self._namespace, self._converter
+            described(entry), self._reader.namespace, self._reader.converter
         )
 
     def fetch_workflow_history_events(
@@ -118,17 +112,18 @@ class _BehindServer(OutboundInterceptor):
         why = as_not_found(why)
         if why.status is not RPCStatusCode.NOT_FOUND:
             raise why
+        archive, namespace = self._reader.archive, self._reader.namespace
         if execution_id:
-            found = await self._archive.find(self._namespace, run_id, execution_id)
+            found = await archive.find(namespace, run_id, execution_id)
         else:
-            found = await self._archive.newest(self._namespace, run_id)
+            found = await archive.newest(namespace, run_id)
         if found is None:
             raise why
         return found
 
     async def events(self, entry: ArchivedHistory) -> Sequence[HistoryEvent]:
         """Return the events of a history."""
-        return await self._archive.events(entry)
+        return await self._reader.archive.events(entry)
 
 
 class _Events(WorkflowHistoryEventAsyncIterator):

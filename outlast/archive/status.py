@@ -5,10 +5,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.archive.archive import Archive
-from outlast.archive.sweep import NotArchived, closed_executions, missing_one, retention_of
+from outlast.archive.entries import removed_by
+from outlast.archive.sweep import (
+    NotArchived,
+    closed_executions,
+    missing_one,
+    retention_of,
+    server_has,
+)
 from outlast.edges.clock import now
 
 LATE_SHARE = 0.5
@@ -83,7 +89,7 @@ async def archive_status(client: Client, archive: Archive, task_queue: str = "")
             stored, size = stored + one.stored, size + one.size
             named |= {other: one.run_id for other in (one.previous, one.next) if other}
     buried = await archive.tombstones()
-    gone = {one for tombstone in buried for one in tombstone.executions}
+    gone = removed_by(buried)
     missing: list[NotArchived] = []
     async for page in closed_executions(client, task_queue, None):
         for info in page:
@@ -95,7 +101,7 @@ async def archive_status(client: Client, archive: Archive, task_queue: str = "")
         Gap(run_id=run_id, execution_id=execution_id)
         for execution_id, run_id in named.items()
         if execution_id not in known[run_id] | there
-        and not await _is_there(client, run_id, execution_id)  # such as the one that is open
+        and not await server_has(client, run_id, execution_id)  # such as the one that is open
     ]
     return ArchiveStatus(
         runs=len(known),
@@ -108,17 +114,6 @@ async def archive_status(client: Client, archive: Archive, task_queue: str = "")
         deletions=len(buried),
         interrupted=sum(not one.finished_ms for one in buried),
     )
-
-
-async def _is_there(client: Client, run_id: str, execution_id: str) -> bool:
-    """Whether the server has a history."""
-    try:
-        await client.get_workflow_handle(run_id, run_id=execution_id).describe()
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return False
-    return True
 
 
 async def check_writable(archive: Archive) -> None:

@@ -2,13 +2,14 @@
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
-from outlast.blobs.buckets import bucket_error, is_object_missing
+from outlast.blobs.buckets import bucket_errors
 from outlast.blobs.files import write_whole
 from outlast.ports.archive import ArchiveDamaged, ArchiveStore, FileMissing
 
@@ -118,10 +119,8 @@ class ObjectArchiveStore:
 
     async def write(self, name: str, data: bytes) -> None:
         """Store an object."""
-        try:
+        with bucket_errors():
             await self._store.put_async(name, data)
-        except Exception as error:  # the exceptions of obstore's providers have no common class
-            raise bucket_error(error) from error
 
     async def read(self, name: str) -> bytes:
         """Return an object.
@@ -129,31 +128,22 @@ class ObjectArchiveStore:
         Raises:
             FileMissing: there is no such object.
         """
-        try:
+        with bucket_errors(missing=FileMissing(f"{self!r} has no object {name}.")):
             found = await self._store.get_async(name)
             return bytes(await found.bytes_async())
-        except Exception as error:  # see `write`
-            if is_object_missing(error):
-                raise FileMissing(f"{self!r} has no object {name}.") from None
-            raise bucket_error(error) from error
 
     async def names(self, folder: str) -> list[str]:
         """Return the names of all objects in a folder, in order."""
         found: list[str] = []
-        try:
+        with bucket_errors():
             async for page in self._store.list(prefix=folder.rstrip("/")):
                 found += [one["path"] for one in page]
-        except Exception as error:  # see `write`
-            raise bucket_error(error) from error
         return sorted(found)
 
     async def delete(self, name: str) -> None:
         """Remove an object, if it exists."""
-        try:
+        with suppress(FileMissing), bucket_errors(missing=FileMissing(name)):
             await self._store.delete_async(name)
-        except Exception as error:  # see `write`
-            if not is_object_missing(error):
-                raise bucket_error(error) from error
 
 
 def archive_store(place: object) -> ArchiveStore:

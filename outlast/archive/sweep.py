@@ -19,8 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException
 from outlast.archive.archive import Archive, digest_of_run
-from outlast.archive.entries import ArchivedHistory
-from outlast.archive.tombstones import deleted_runs, removed_executions
+from outlast.archive.entries import ArchivedHistory, removed_by
 from outlast.contract import names
 from outlast.edges.bodies import DOORS
 from outlast.edges.clock import now_ms, time_of
@@ -104,7 +103,8 @@ class Sweep:
             RPCError: the server refused, or does not answer.
             AgentsException: the archive cannot be read.
         """
-        mark = await self._mark()
+        name = mark_name(self.client.namespace, self.task_queue)
+        mark = await times_in(self.archive, name)
         began = now_ms()
         if 0 <= began - mark.get("swept_ms", 0) < _milliseconds(self.archive.every):
             return None
@@ -117,7 +117,7 @@ class Sweep:
         if is_whole and not swept.failed:
             mark["whole_ms"] = began
         mark["swept_ms"] = began
-        await self.archive.write(self._mark_name, json.dumps(mark).encode())
+        await self.archive.write(name, json.dumps(mark).encode())
         return swept
 
     async def archive_since(self, since_ms: int | None) -> Swept:
@@ -127,7 +127,7 @@ class Sweep:
             RPCError: the server refused, or does not answer.
             AgentsException: the archive cannot be read.
         """
-        deleted = await deleted_runs(self.archive)
+        deleted = await self.archive.deleted_runs()
         archived: list[ArchivedHistory] = []
         failed: list[NotArchived] = []
         listed: set[str] = set()
@@ -157,7 +157,7 @@ class Sweep:
         namespace, made = self.client.namespace, list[ArchivedHistory]()
         execution_id, gone = missing.execution_id, set[str]()
         if digest_of_run(namespace, missing.run_id) in deleted:
-            gone = await removed_executions(self.archive, namespace, missing.run_id)
+            gone = removed_by(await self.archive.tombstones_of(namespace, missing.run_id))
         while execution_id and execution_id not in gone:
             known = await self.archive.find(namespace, missing.run_id, execution_id)
             if known is not None:
@@ -192,17 +192,11 @@ class Sweep:
             raise
         entry = await self.archive.add(self.client.namespace, description, events)
         # A deletion says so before it removes anything: one of the two sees the other.
-        if execution_id in await removed_executions(self.archive, self.client.namespace, run_id):
+        buried = await self.archive.tombstones_of(self.client.namespace, run_id)
+        if execution_id in removed_by(buried):
             await self.archive.discard(entry)
             return None
         return entry
-
-    @property
-    def _mark_name(self) -> str:
-        return _mark_name(self.client.namespace, self.task_queue)
-
-    async def _mark(self) -> dict[str, int]:
-        return await _mark_in(self.archive, self._mark_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +218,7 @@ async def last_look(archive: Archive, namespace: str, task_queue: str) -> LastLo
     Raises:
         ContentUnavailable: the archive cannot be read.
     """
-    mark = await _mark_in(archive, _mark_name(namespace, task_queue))
+    mark = await times_in(archive, mark_name(namespace, task_queue))
     if "swept_ms" not in mark:
         return None
     complete = mark.get("complete_ms")
@@ -234,12 +228,13 @@ async def last_look(archive: Archive, namespace: str, task_queue: str) -> LastLo
     )
 
 
-def _mark_name(namespace: str, task_queue: str) -> str:
+def mark_name(namespace: str, task_queue: str) -> str:
+    """Return the name of the file that says when a task queue was last looked at."""
     return f"{SWEEPS}{digest_of_run(namespace, task_queue)}.json"
 
 
-async def _mark_in(archive: Archive, name: str) -> dict[str, int]:
-    """Return what is known of earlier looks; nothing, if it cannot be read."""
+async def times_in(archive: Archive, name: str) -> dict[str, int]:
+    """Return the times of earlier looks that a file has; none, if it cannot be read."""
     data = await archive.read(name)
     # A time that is yet to come would keep every look from what has closed until then.
     latest = now_ms() + _milliseconds(CLOCKS)
@@ -280,6 +275,21 @@ async def closed_executions(
         token = found.next_page_token
         if not token:
             return
+
+
+async def server_has(client: Client, run_id: str, execution_id: str | None = None) -> bool:
+    """Whether the server has a history, or without an id, any of a run.
+
+    Raises:
+        RPCError: the server refused, or does not answer.
+    """
+    try:
+        await client.get_workflow_handle(run_id, run_id=execution_id).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 async def retention_of(client: Client) -> timedelta:

@@ -1,6 +1,8 @@
 """Internal. Reads the errors of buckets: a missing object is not a missing bucket."""
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 _NO_BUCKET: Final = ("<Code>NoSuchBucket</Code>", "ContainerNotFound")
@@ -15,13 +17,28 @@ class BucketError(Exception):
     """A bucket is missing, refused a request, or does not answer."""
 
 
-def is_object_missing(error: Exception) -> bool:
+@contextmanager
+def bucket_errors(missing: Exception | None = None) -> Generator[None]:
+    """Raise any error of obstore in one line: its providers' exceptions have no common class.
+
+    Args:
+        missing: raised in place of the error that there is no such object.
+    """
+    try:
+        yield
+    except Exception as error:
+        if missing is not None and _is_object_missing(error):
+            raise missing from None
+        raise _bucket_error(error) from error
+
+
+def _is_object_missing(error: Exception) -> bool:
     """Whether a bucket answered that it has no such object, and not that there is no such bucket."""
     text = str(error)
     return isinstance(error, FileNotFoundError) and not any(one in text for one in _NO_BUCKET)
 
 
-def bucket_error(error: Exception) -> BucketError:
+def _bucket_error(error: Exception) -> BucketError:
     """Return an error of obstore in one line, without its debug output."""
     text = str(error)
     if any(one in text for one in _NO_BUCKET):

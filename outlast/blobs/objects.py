@@ -1,9 +1,10 @@
 """A blob store in a bucket of S3, Google Cloud Storage, Azure or the like."""
 
+from contextlib import suppress
 from typing import Any
 
 from outlast.agents.errors import UserError
-from outlast.blobs.buckets import bucket_error, is_object_missing
+from outlast.blobs.buckets import bucket_errors
 from outlast.contract.blobs import key_of
 from outlast.ports.blobs import BlobDamaged, BlobNotFound
 
@@ -34,10 +35,8 @@ class ObjectBlobStore:
     async def put(self, data: bytes) -> str:
         """Store a blob durably and return its key."""
         key = key_of(data)
-        try:
+        with bucket_errors():
             await self._store.put_async(_path(key), data)
-        except Exception as error:  # the exceptions of obstore's providers have no common class
-            raise bucket_error(error) from error
         return key
 
     async def get(self, key: str) -> bytes:
@@ -47,24 +46,17 @@ class ObjectBlobStore:
             BlobNotFound: the store has no blob with this key.
             BlobDamaged: the object does not have this digest.
         """
-        try:
+        with bucket_errors(missing=BlobNotFound(f"{self!r} has no blob {key}.")):
             found = await self._store.get_async(_path(key))
             data = bytes(await found.bytes_async())
-        except Exception as error:  # see `put`
-            if is_object_missing(error):
-                raise BlobNotFound(f"{self!r} has no blob {key}.") from None
-            raise bucket_error(error) from error
         if key_of(data) != key:
             raise BlobDamaged(f"The blob {key} in {self!r} is damaged: its bytes have changed.")
         return data
 
     async def delete(self, key: str) -> None:
         """Remove a blob, if the store has it. Runs that refer to it lose this content."""
-        try:
+        with suppress(BlobNotFound), bucket_errors(missing=BlobNotFound(key)):
             await self._store.delete_async(_path(key))
-        except Exception as error:  # see `put`
-            if not is_object_missing(error):
-                raise bucket_error(error) from error
 
 
 def _path(key: str) -> str:

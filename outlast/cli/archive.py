@@ -1,6 +1,5 @@
 """`outlast archive`: what is kept after retention, what is missing, and deletion on request."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,9 +14,9 @@ from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit, sender
 from outlast.cli.durations import length_option
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.process_log import log_to_standard_error
+from outlast.cli.process_log import log_to_standard_error, say_ready
 from outlast.cli.search_index import Index, index_at
-from outlast.cli.signals import stop_requested
+from outlast.cli.signals import stop_requested, work_until
 from outlast.cli.terminal import Column
 from outlast.edges.rendering import counted, named, rough, shown_time
 
@@ -96,17 +95,10 @@ async def run(
     if keep is not None:
         archive = Archive(archive.store, keep=length_option(keep, "--keep"), every=archive.every)
         use_archive(client, archive)
-    place_shown = repr(archive.store)
-    record = {"status": "ready", "archive": place_shown, "namespace": client.namespace}
-    if caller.as_json:
-        terminal.print_json_line(record)
-    else:
-        whose = named(task_queue) if task_queue else "all task queues"
-        terminal.say(terminal.out(), f"archiving histories of {whose} in {place_shown}")
-    archiving = asyncio.create_task(archive_histories(client, archive, task_queue))
-    await stop.wait()
-    archiving.cancel()
-    await asyncio.wait({archiving})
+    place, whose = repr(archive.store), named(task_queue) if task_queue else "all task queues"
+    sentence = f"archiving histories of {whose} in {place}"
+    say_ready(sentence, as_json=caller.as_json, archive=place, namespace=client.namespace)
+    await work_until(stop, archive_histories(client, archive, task_queue))
 
 
 @on_server
@@ -126,7 +118,11 @@ async def list_archived(
 
     client, archive = await _connected(caller, place)
     if deleted:
-        await _list_deleted(caller, client, archive, run_id)
+        if run_id is None:
+            buried = await archive.tombstones()
+        else:
+            buried = await archive.tombstones_of(client.namespace, run_id)
+        _show_lines(caller, _DELETIONS, buried)
         return
     folder = RUNS if run_id is None else folder_of(client.namespace, run_id)
     entries = [one async for one in archive.entries(folder) if one.namespace == client.namespace]
@@ -168,21 +164,18 @@ async def status(
             found = await archive_status(client, archive, task_queue)
         except RPCError as error:
             raise search_error(client.namespace, error) from error
-    if caller.as_json:
-        terminal.print_json(
-            {
-                "runs": found.runs,
-                "histories": found.histories,
-                "bytes": found.stored,
-                "retention_seconds": found.retention.total_seconds(),
-                "missing": [asdict(one) for one in found.missing],
-                "late": len(found.late),
-                "gaps": [asdict(one) for one in found.gaps],
-                "deletions": found.deletions,
-                "interrupted_deletions": found.interrupted,
-            }
-        )
-    else:
+    record = {
+        "runs": found.runs,
+        "histories": found.histories,
+        "bytes": found.stored,
+        "retention_seconds": found.retention.total_seconds(),
+        "missing": [asdict(one) for one in found.missing],
+        "late": len(found.late),
+        "gaps": [asdict(one) for one in found.gaps],
+        "deletions": found.deletions,
+        "interrupted_deletions": found.interrupted,
+    }
+    if not caller.printed_json(record):
         _show_status(found)
     is_bad = found.late or found.gaps or found.interrupted
     return ExitCode.FAILED if is_bad else ExitCode.OK
@@ -202,9 +195,7 @@ async def verify(caller: Caller, run_id: RunOrAll = None, place: Place = None) -
     async with terminal.waiting(terminal.err(), "reading the archive"):
         found = await verify_archive(archive, folder)
     wrong = [one for one in found if one.problem]
-    if caller.as_json:
-        terminal.print_json({"checked": len(found), "problems": [asdict(one) for one in wrong]})
-    else:
+    if not caller.printed_json({"checked": len(found), "problems": [asdict(one) for one in wrong]}):
         for one in wrong:
             run = (f"{one.run_id}: ", "bold") if one.run_id else ""
             terminal.say(terminal.out(), run, one.problem)
@@ -231,9 +222,7 @@ async def compare(caller: Caller, set_aside: bool = False, place: Place = None) 
     async with terminal.waiting(terminal.err(), "comparing the server with the archive"):
         found = await compare_archive(client, archive)
         moved = await move_aside(archive, found.lost, client.namespace) if set_aside else 0
-    if caller.as_json:
-        terminal.print_json(found.record())
-    else:
+    if not caller.printed_json(found.record()):
         _show_comparison(found)
     if set_aside:
         terminal.say(terminal.err(), f"Set aside {counted(moved, 'history')}.")
@@ -324,9 +313,7 @@ async def delete(
         search=index_at(search_index),
     )
     made = await _deleted(deletion, run_id, person, yes=yes)
-    if caller.as_json:
-        terminal.print_json([one.record() for one in made])
-    else:
+    if not caller.printed_json([one.record() for one in made]):
         _show_deleted(made, returned=returned)
 
 
@@ -432,15 +419,3 @@ def _show_status(found: "ArchiveStatus") -> None:
     if found.interrupted:
         words = f"{counted(found.interrupted, 'deletion')} interrupted: "
         terminal.say(console, (words, "bold red"), "ask for the same deletion again, to finish it.")
-
-
-async def _list_deleted(
-    caller: Caller, client: "Client", archive: "Archive", run_id: str | None
-) -> None:
-    from outlast.archive.tombstones import tombstones, tombstones_in
-
-    if run_id is None:
-        found = await tombstones_in(archive)
-    else:
-        found = await tombstones(archive, client.namespace, run_id)
-    _show_lines(caller, _DELETIONS, found)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import UserError, as_user_error
 from outlast.cli import terminal
 from outlast.cli.exit_codes import ExitCode
 from outlast.contract.identity import (
@@ -54,9 +54,7 @@ async def verify(caller: "Caller", name: str, heads: "Sequence[str]") -> ExitCod
         client = (await caller.connect()).client
         async with terminal.waiting(terminal.err(), "reading histories"):
             found = await check_run(client, name, heads=hashes, earlier=earlier)
-    if caller.as_json:
-        terminal.print_json(found.record())
-    else:
+    if not caller.printed_json(found.record()):
         _show(found, is_file=is_file, is_compared=bool(heads))
     is_good = found.result == "pinned" or (found.result == "not pinned" and not is_file)
     return ExitCode.OK if is_good else ExitCode.FAILED
@@ -87,10 +85,8 @@ def _path(name: str) -> Path:
 
 
 def _keys() -> IdentityKeys:
-    try:
+    with as_user_error(IdentityKeyError):
         return keys_from_environment()
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
 
 
 # --- The result ----------------------------------------------------------------------------------

@@ -61,10 +61,14 @@ class Caller:
 
     def show(self, record: JsonObject, *sentence: terminal.Part) -> None:
         """Print a result: as JSON if the options say so, else as a sentence."""
+        if not self.printed_json(record):
+            terminal.say(terminal.out(), *sentence)
+
+    def printed_json(self, record: Any) -> bool:
+        """Print a result as JSON if the options say so, and return whether they do."""
         if self.as_json:
             terminal.print_json(record)
-        else:
-            terminal.say(terminal.out(), *sentence)
+        return self.as_json
 
     def show_list(
         self,

@@ -134,9 +134,7 @@ def _look_for_weaknesses(
 
 
 def _shown(caller: Caller, found: "Sequence[Finding] | Sequence[Verdict]", bad: str) -> ExitCode:
-    if caller.as_json:
-        terminal.print_json([asdict(one) for one in found])
-    else:
+    if not caller.printed_json([asdict(one) for one in found]):
         width = max(len(one.title) for one in found)
         for one in found:
             level = (f"{one.level:<9}", _STYLES[one.level])

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
@@ -20,12 +19,8 @@ from outlast.edges.clock import now
 from outlast.edges.rendering import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from outlast.client.recordings import Recording
-    from outlast.evals import RunCase, RunDataset
+    from outlast.evals import RunDataset
     from outlast.evals.task import Task
-    from outlast.views.records import JsonObject
 
 DataSet: TypeAlias = Annotated[
     Path,
@@ -69,23 +64,27 @@ async def dataset(
         raise UserError(
             "Name a run, or files, or which runs: `outlast evals dataset refunds.yaml --since 30d`."
         )
-    added = _Added.to(file, redactor(redact, app_dir))
+    from outlast.evals.collected import NewCases
+
+    new, left_out = NewCases.at(file, redactor(redact, app_dir)), 0
     reading = search.reading(caller, run_ids or (), files, redact=not unredacted)
     async with reading as runs:
         async for one in runs:
-            added.add(one)
-    added.save(file)
+            if problem := new.add(one):
+                left_out += 1
+                terminal.say(terminal.err(), "Left out: ", problem)
+    new.save()
     caller.show(
         {
             "dataset": str(file),
-            "added": len(added.cases),
+            "added": len(new.found),
             "unread": runs.unread,
-            "left_out": added.left_out,
+            "left_out": left_out,
         },
-        f"{counted(len(added.cases), 'case')} added to {file}.",
+        f"{counted(len(new.found), 'case')} added to {file}.",
     )
     search.warn_if_cut()
-    is_whole = not (runs.unread or added.left_out or search.is_cut)
+    is_whole = not (runs.unread or left_out or search.is_cut)
     return ExitCode.OK if is_whole else ExitCode.FAILED
 
 
@@ -136,50 +135,6 @@ async def collect(
     if done.is_cut:
         say_limit(limit, " runs", is_sure=True)
     return ExitCode.FAILED if done.left_out or done.is_cut else ExitCode.OK
-
-
-@dataclass
-class _Added:
-    """Cases that a command adds to a data set."""
-
-    dataset: "RunDataset"
-    change: "Callable[[JsonObject], JsonObject | None]"
-    cases: "dict[str, RunCase]" = field(default_factory=dict[str, "RunCase"])
-    left_out: int = 0
-
-    @classmethod
-    def to(cls, file: Path, change: "Callable[[JsonObject], JsonObject | None]") -> "_Added":
-        from outlast.evals import dataset_of, load_dataset
-        from outlast.evals.datasets import checked_path
-
-        exists = checked_path(file).exists()
-        return cls(load_dataset(file) if exists else dataset_of([], name=file.stem), change)
-
-    def add(self, one: "Recording") -> None:
-        """Add a run, unless the data set has it, or it has no case."""
-        from outlast.client.recordings import Recording
-        from outlast.evals.datasets import case_of
-
-        document = self.change(one.record())
-        if document is None or one.run_id in self._names:
-            return
-        try:
-            self.cases[one.run_id] = case_of(Recording.from_json(document, name=one.run_id))
-        except UserError as error:
-            self.left_out += 1
-            terminal.say(terminal.err(), "Left out: ", error.message)
-
-    @property
-    def _names(self) -> set[str | None]:
-        return {one.name for one in self.dataset.cases}
-
-    def save(self, file: Path) -> None:
-        """Write the data set with the new cases."""
-        from outlast.evals import save_dataset
-
-        self.dataset.cases += self.cases.values()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save_dataset(self.dataset, file)
 
 
 # --- An evaluation --------------------------------------------------------------------------------

@@ -37,8 +37,7 @@ async def figures(
     index = chosen_index(place)
     client = (await caller.connect()).client
     found = await team_figures(client, index, days=days, team=team, time_zone=time_zone)
-    if caller.as_json:
-        terminal.print_json(found.record())
+    if caller.printed_json(found.record()):
         return
     terminal.say_table(terminal.out(), _COLUMNS, [*found.days, found.total])
     if found.problem:

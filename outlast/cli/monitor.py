@@ -13,10 +13,9 @@ import typer
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import LARGEST_PORT, LOOPBACK
-from outlast.cli import terminal
 from outlast.cli.caller import Caller
 from outlast.cli.described import described
-from outlast.cli.process_log import log_to_standard_error
+from outlast.cli.process_log import log_to_standard_error, say_ready
 from outlast.cli.signals import EndOfInput, stop_requested
 
 if TYPE_CHECKING:
@@ -121,7 +120,4 @@ def _interval(text: str) -> timedelta:
 
 def _say_where(host: str, port: int, *, as_json: bool) -> None:
     where = f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
-    if as_json:
-        terminal.print_json_line({"status": "ready", "metrics": where})
-    else:
-        terminal.say(terminal.out(), "The metrics are at ", where)
+    say_ready(f"The metrics are at {where}", as_json=as_json, metrics=where)

@@ -3,6 +3,7 @@
 import logging
 import sys
 
+from outlast.cli import terminal
 from outlast.edges.rendering import LogFormatter
 
 _QUIET = ("httpx", "httpx2", "mcp")
@@ -10,6 +11,14 @@ _QUIET = ("httpx", "httpx2", "mcp")
 either may be a key."""
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def say_ready(sentence: terminal.Part, *, as_json: bool, **facts: str) -> None:
+    """Say that a process does its work: in a sentence, or as a line of JSON with some facts."""
+    if as_json:
+        terminal.print_json_line({"status": "ready", **facts})
+    else:
+        terminal.say(terminal.out(), sentence)
 
 
 def log_to_standard_error(level: int) -> None:

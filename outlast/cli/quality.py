@@ -75,8 +75,7 @@ async def scores(
 
     index = chosen_index(place)
     found = await quality_scores((await caller.connect()).client, index, days=days)
-    if caller.as_json:
-        terminal.print_json(found.record())
+    if caller.printed_json(found.record()):
         return
     caller.show_list(_COLUMNS, found.groups, "No scores. Create one with `outlast quality create`.")
     for one in found.worst:

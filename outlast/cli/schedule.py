@@ -182,8 +182,7 @@ async def list_schedules(caller: Caller, limit: options.Limit = 50) -> None:
 async def show(caller: Caller, schedule_id: ScheduleId) -> None:
     """Show a schedule: its next times, and what has become of its newest firings."""
     found = await (await _schedules(caller)).get(schedule_id)
-    if caller.as_json:
-        terminal.print_json(found.record())
+    if caller.printed_json(found.record()):
         return
     from outlast.cli.view import say_facts
 

@@ -1,6 +1,5 @@
 """`outlast search`: makes and feeds the index of search, and finds conversations in it."""
 
-import asyncio
 import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
@@ -11,8 +10,8 @@ from outlast.agents.errors import UserError
 from outlast.cli import terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.process_log import log_to_standard_error
-from outlast.cli.signals import stop_requested
+from outlast.cli.process_log import log_to_standard_error, say_ready
+from outlast.cli.signals import stop_requested, work_until
 from outlast.edges.rendering import counted, named, shown_time
 
 if TYPE_CHECKING:
@@ -72,15 +71,9 @@ async def run(caller: Caller, place: Index = None, readable: bool = False) -> No
     stop, index = stop_requested(), chosen_index(place)
     client = (await caller.connect()).client
     feed = SearchFeed(client, index, readable=readable)
-    if caller.as_json:
-        record = {"status": "ready", "index": repr(index), "namespace": client.namespace}
-        terminal.print_json_line(record)
-    else:
-        terminal.say(terminal.out(), f"feeding {index!r} with conversations of {client.namespace}")
-    feeding = asyncio.create_task(feed.run())
-    await stop.wait()
-    feeding.cancel()
-    await asyncio.wait({feeding})
+    sentence = f"feeding {index!r} with conversations of {client.namespace}"
+    say_ready(sentence, as_json=caller.as_json, index=repr(index), namespace=client.namespace)
+    await work_until(stop, feed.run())
 
 
 @on_server
@@ -117,9 +110,7 @@ async def status(caller: Caller, place: Index = None) -> ExitCode:
     index = chosen_index(place)
     found = await search_status((await caller.connect()).client, index)
     problem, known = behind_words(found), found or IndexStatus()
-    if caller.as_json:
-        terminal.print_json({**asdict(known), "problem": problem or None})
-    else:
+    if not caller.printed_json({**asdict(known), "problem": problem or None}):
         since = f", as of {shown_time(known.as_of_ms)}" if known.as_of_ms else ""
         writer = named(known.writer) if known.writer else "no process"
         there = counted(known.documents, "conversation")
@@ -147,8 +138,7 @@ async def find(
     index = chosen_index(place)
     client = (await caller.connect()).client
     hits = await search_conversations(client, index, words, limit=limit)
-    if caller.as_json:
-        terminal.print_json([one.record() for one in hits])
+    if caller.printed_json([one.record() for one in hits]):
         return
     for one in hits:
         run = one.document

@@ -17,7 +17,7 @@ from outlast.cli.caller import Caller
 from outlast.cli.described import described
 from outlast.cli.desk_options import TeamOptions, api_keys
 from outlast.cli.keys import key_file
-from outlast.cli.process_log import log_to_standard_error
+from outlast.cli.process_log import log_to_standard_error, say_ready
 from outlast.cli.search_index import index_at
 from outlast.cli.signals import EndOfInput, stop_requested
 
@@ -94,11 +94,8 @@ def serve(
 def _say_where(host: str, port: int, url: str | None, *, as_json: bool) -> None:
     own = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     url = url or own
-    if as_json:
-        terminal.print_json_line({"status": "ready", "url": url, "listens_at": own})
-    else:
-        elsewhere = "" if url == own else f", and listens at {own}"
-        terminal.say(terminal.out(), "The desk is at ", url, elsewhere)
+    elsewhere = "" if url == own else f", and listens at {own}"
+    say_ready(f"The desk is at {url}{elsewhere}", as_json=as_json, url=url, listens_at=own)
 
 
 def has_desk_packages() -> bool:

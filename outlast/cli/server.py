@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import terminal
 from outlast.dev.data_dir import run_link
+from outlast.edges.tasks import meanwhile
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -97,11 +98,8 @@ async def hint_without_worker(
             if not await pollers(client, task_queue):
                 terminal.say(console, without_worker(task_queue))
 
-    warning = asyncio.create_task(warn())
-    try:
+    with meanwhile(warn()):
         yield
-    finally:
-        warning.cancel()
 
 
 @asynccontextmanager

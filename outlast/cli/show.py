@@ -24,9 +24,7 @@ async def show(
     connection = await caller.connect()
     async with terminal.waiting(terminal.err(), "reading the history"):
         report = await read_report(connection, run_id)
-    if caller.as_json:
-        terminal.print_json(report.record(last))
-    else:
+    if not caller.printed_json(report.record(last)):
         show_report(report, last)
 
 

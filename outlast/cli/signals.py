@@ -5,9 +5,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 
 def stop_requested(before_exit: Callable[[], None] | None = None) -> asyncio.Event:
@@ -34,6 +35,14 @@ def stop_requested(before_exit: Callable[[], None] | None = None) -> asyncio.Eve
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
     return stop
+
+
+async def work_until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do work that has no end, until somebody stops it."""
+    working = asyncio.create_task(work)
+    await stop.wait()
+    working.cancel()
+    await asyncio.wait({working})
 
 
 class EndOfInput:

@@ -19,6 +19,7 @@ from outlast.cli.exit_codes import ExitCode
 from outlast.cli.signals import stop_requested
 from outlast.cli.worker_process import WorkerProcess
 from outlast.contract import names
+from outlast.edges.tasks import meanwhile
 
 FIRST_DELAY_SECONDS: Final = 1.0
 """How long after its end a worker is replaced."""
@@ -68,16 +69,13 @@ class _Supervisor:
         If the first worker, which starts alone, cannot start, its exit code is returned.
         """
         self._stop = stop_requested(before_exit=self._kill)
-        retiring = asyncio.create_task(self._retire_when_stopped())
-        try:
+        with meanwhile(self._retire_when_stopped()):
             first = await self._start(0)
             if not await first.ready and not self._stop.is_set():
                 return await first.exit_code()
             codes = await asyncio.gather(
                 self._keep(0, first), *(self._keep(index) for index in range(1, self._count))
             )
-        finally:
-            retiring.cancel()
         return ExitCode.OK if not any(codes) else ExitCode.FAILED
 
     async def _keep(self, index: int, worker: "_Worker | None" = None) -> int:

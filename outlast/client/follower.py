@@ -20,6 +20,7 @@ from outlast.client.read.read_range import CaughtUp, HistoryPlace, is_settled
 from outlast.client.read.run_end import result_or_raise
 from outlast.client.results.result_members import NOBODY
 from outlast.client.results.run_result import RunResult
+from outlast.edges.tasks import meanwhile
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.views.redaction import NOTHING, redaction_of
@@ -201,11 +202,8 @@ class Follower:
                             reported.add((activity_id, retry.attempt))
                             report(retry)
 
-        reporting = asyncio.create_task(report_new())
-        try:
+        with meanwhile(report_new()):
             yield
-        finally:
-            reporting.cancel()
 
     async def _read(
         self, source: AsyncIterator[Progress | JsonObject], *, from_start: bool

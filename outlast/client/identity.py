@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from temporalio.client import Client
 
-from outlast.agents.errors import IdentityRefused, UserError
+from outlast.agents.errors import IdentityRefused, UserError, as_user_error
 from outlast.contract import identity
 from outlast.contract.identity import Record
 from outlast.edges import clock
@@ -527,7 +527,5 @@ async def sign(client: Client, record: Record, run_id: str, *, action: str = "de
         return record
     chain_id = (await ServerLineage(client)(run_id)).chain_id
     place = identity.Place(namespace=client.namespace, chain_id=chain_id, run_id=run_id)
-    try:
+    with as_user_error(ValueError):
         return identity.signed(record, place, keys.signing, action=action, at_ms=clock.now_ms())
-    except ValueError as error:
-        raise UserError(str(error)) from None

@@ -28,7 +28,7 @@ from outlast.agents.errors import (
 )
 from outlast.agents.threads import run_in_thread
 from outlast.archive import archive_of, workflow_handle
-from outlast.archive.entries import DELETED
+from outlast.archive.entries import DELETED, removed_by
 from outlast.archive.sweep import retention_of
 from outlast.blobs import large_content
 from outlast.client.read.history import RunReader
@@ -39,6 +39,7 @@ from outlast.client.transport.run_address import unless_gone
 from outlast.contract import names
 from outlast.contract.records import UnreadableRecordError, read
 from outlast.edges.clock import now_ms, time_of
+from outlast.edges.tasks import meanwhile
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.search.documents import Document, with_words
@@ -52,6 +53,7 @@ from outlast.search.index import (
 )
 from outlast.search.occurrences import Occurrence, OccurrenceReader
 from outlast.search.scores import Score
+from outlast.temporal.repeated import RepeatedWork
 from outlast.temporal.visibility.queries import search_error, time_text
 from outlast.temporal.visibility.scopes import EVERYTHING, Scopes
 from outlast.views.run import AnyState, snapshot_of, with_items
@@ -150,31 +152,19 @@ class SearchFeed:
 
     async def run(self) -> None:
         """Look again and again, until cancelled. A failure is logged once, and tried again."""
-        said = ""
+        looks = RepeatedWork(
+            fails="The index of search is not fed", works="The index of search is fed again."
+        )
         try:
             while True:
-                said = await self._look_in_words(said)
+                with looks.attempt():
+                    await self.look()
                 await asyncio.sleep(LOOKS.total_seconds())
         finally:
             with suppress(AgentsException, RPCError):
                 await run_in_thread(
                     self.index.leave_lease, await space_of(self.client), self._holder
                 )
-
-    async def _look_in_words(self, said: str) -> str:
-        problem = ""
-        try:
-            await self.look()
-        except (AgentsException, RPCError) as error:
-            problem = error.message
-        except Exception as error:
-            logger.exception("The index of search is not fed")
-            problem = said = str(error)
-        if problem and problem != said:
-            logger.warning("The index of search is not fed: %s It is tried again.", problem)
-        elif said and not problem:
-            logger.warning("The index of search is fed again.")
-        return problem
 
     async def look(self, *, anew: bool = False) -> Fed | None:
         """Feed what has changed; None if another process writes the index.
@@ -190,14 +180,12 @@ class SearchFeed:
         await run_in_thread(self.index.prepare)
         if not anew and not await run_in_thread(self.index.take_lease, space, self._holder):
             return None
-        beating = asyncio.create_task(asyncio.sleep(0) if anew else self._beat(space))
         try:
-            return await self._look(space, anew=anew)
+            with meanwhile(asyncio.sleep(0) if anew else self._beat(space)):
+                return await self._look(space, anew=anew)
         except BaseException:
             self._open.clear()  # what was asked may not have been stored
             raise
-        finally:
-            beating.cancel()
 
     async def _beat(self, space: str) -> None:
         while True:
@@ -271,7 +259,7 @@ class SearchFeed:
             return 0
         new = {name for name in await archive.names(DELETED) if name not in self._buried}
         for folder in {f"{name.rpartition('/')[0]}/" for name in new}:
-            ids = {one for tomb in await archive.tombstones(folder) for one in tomb.executions}
+            ids = removed_by(await archive.tombstones(folder))
             removed += await run_in_thread(self.index.forget, ids)
         self._buried |= new
         return removed

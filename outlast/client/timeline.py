@@ -440,8 +440,10 @@ class Timeline:
                 if text := case_words(was, case):
                     by = event.person.subject if isinstance(event, PersonActed) else ""
                     self._add(kind="case", at_ms=at_ms, by=by, text=text, **_sent(event))
-            case WaitBegan() | WaitEnded():
-                self._take_wait(change)
+            case WaitBegan(call=call, parked=parked):
+                self._begin_wait(call, parked)
+            case WaitEnded(receipt=receipt):
+                self._end_wait(receipt)
             case NoticeUndelivered(notice=one):
                 self._add(kind="unheard", at_ms=at_ms, name=one.event, text=one.why)
             case _:
@@ -513,12 +515,6 @@ class Timeline:
             ended_ms=None if is_pending else request.decided_at_ms or at_ms,
             by=request.settled_by or "",
         )
-
-    def _take_wait(self, change: WaitBegan | WaitEnded) -> None:
-        if isinstance(change, WaitBegan):
-            self._begin_wait(change.call, change.parked)
-        else:
-            self._end_wait(change.receipt)
 
     def _begin_wait(self, call: Call, parked: Parked) -> None:
         earlier = self._waits.get(call.call_id)
@@ -609,18 +605,6 @@ class Timeline:
 
     def _put(self, number: int, **fields: Any) -> None:
         self.steps[number] = replace(self.steps[number], **fields)
-
-
-def timeline_of(progress: Iterable[tuple[Event | None, LoopState]]) -> tuple[Step, ...]:
-    """Return the steps of a run.
-
-    Args:
-        progress: each event of the run with the loop's state after it.
-    """
-    timeline = Timeline()
-    for event, state in progress:
-        timeline.take(event, state)
-    return tuple(timeline.steps)
 
 
 def _sent(event: Event | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from outlast.contract.effects import EffectRequest
+from outlast.edges.newest import keep_newest
 
 INLINE_BYTES = 2_000
 """Requests up to this size are written into history, so that short runs read well in the UI."""
@@ -60,9 +61,7 @@ class Lineages:
         return self._known.get(execution_id)
 
     def _keep(self, execution_id: str, lineage: Lineage) -> None:
-        self._known[execution_id] = lineage
-        while len(self._known) > MOST_LINEAGES:
-            self._known.popitem(last=False)
+        keep_newest(self._known, execution_id, lineage, MOST_LINEAGES)
 
 
 class OfferedRequests:

@@ -1,7 +1,6 @@
 """The process that counts, or that waits until the one that counts is gone."""
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -17,11 +16,13 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.errors import UserError
 from outlast.contract import names
+from outlast.edges.tasks import meanwhile
 from outlast.monitor.counts import Counts
 from outlast.monitor.health import health_of
 from outlast.monitor.reading import NamespaceReader
+from outlast.temporal.repeated import RepeatedWork
 from outlast.workflows.monitor import LEASE, Monitor
 
 EVERY: Final = timedelta(seconds=15)
@@ -35,8 +36,6 @@ STARTS: Final = timedelta(minutes=1)
 
 PROBES_FOR: Final = timedelta(seconds=5)
 """How long a desk may take to answer."""
-
-logger: Final = logging.getLogger("outlast")
 
 
 @dataclass(kw_only=True)
@@ -79,24 +78,22 @@ class MonitorProcess:
             build_id=version("outlast"),
         )
         async with worker:
-            starting = asyncio.create_task(_keep_started(client))
-            try:
+            with meanwhile(_keep_started(client)):
                 yield
-            finally:
-                starting.cancel()
 
     @activity.defn(name=names.ACTIVITY_MONITOR)
     async def count_runs(self) -> None:
         """Count again and again, until this process ends or the server has given it to another."""
-        beating = asyncio.create_task(self._beat())
-        said = ""
+        counts = RepeatedWork(fails="Runs are not counted", works="Runs are counted again.")
         try:
-            while True:
-                began = monotonic()
-                said = await self._count(said)
-                await asyncio.sleep(max(self.every.total_seconds() - (monotonic() - began), 0.1))
+            with meanwhile(self._beat()):
+                while True:
+                    began = monotonic()
+                    with counts.attempt():
+                        await self._count()
+                    left = self.every.total_seconds() - (monotonic() - began)
+                    await asyncio.sleep(max(left, 0.1))
         finally:
-            beating.cancel()
             self._counts = None
 
     async def _beat(self) -> None:
@@ -106,25 +103,12 @@ class MonitorProcess:
             activity.heartbeat(*([] if found is None else [health_of(found).record()]))
             await asyncio.sleep(BEATS.total_seconds())
 
-    async def _count(self, said: str) -> str:
-        """Count once; return what went wrong, which is logged once."""
-        problem = ""
-        try:
-            counts = await self.reader.count()
-            found = await asyncio.gather(*map(_answers, self.desks))
-            answers = {_label(one): yes for one, yes in zip(self.desks, found, strict=True)}
-            self._counts = replace(counts, desks=answers)
-            self._until = monotonic() + LEASE.total_seconds()
-        except (AgentsException, RPCError) as error:
-            problem = error.message
-        except Exception as error:
-            logger.exception("Runs are not counted")
-            problem = said = str(error)
-        if problem and problem != said:
-            logger.warning("Runs are not counted: %s It is tried again.", problem)
-        elif said and not problem:
-            logger.warning("Runs are counted again.")
-        return problem
+    async def _count(self) -> None:
+        counts = await self.reader.count()
+        found = await asyncio.gather(*map(_answers, self.desks))
+        answers = {_label(one): yes for one, yes in zip(self.desks, found, strict=True)}
+        self._counts = replace(counts, desks=answers)
+        self._until = monotonic() + LEASE.total_seconds()
 
 
 async def _start(client: Client) -> None:

@@ -5,6 +5,7 @@ fail and what no worker has taken, only a look at the run says: some at each cou
 """
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -173,14 +174,13 @@ class NamespaceReader:
         runs = {} if self.is_brief else await self._statuses()
         listed = [one async for one in self._listed(at_ms)]
         await self._look(listed)
-        by_risk: dict[str, Waiting] = {}
-        by_group: dict[tuple[str, str], Waiting] = {}
+        by_risk = defaultdict[str, Waiting](Waiting)
+        by_group = defaultdict[tuple[str, str], Waiting](Waiting)
         for one in filter(lambda one: one.pending, listed):
             waits = _waiting(one, at_ms)
-            by_risk[one.risk] = by_risk.get(one.risk, Waiting()) + waits
+            by_risk[one.risk] += waits
             for group in labels_of(texts_of(one.found), self.groups):
-                key = group, one.risk
-                by_group[key] = by_group.get(key, Waiting()) + waits
+                by_group[group, one.risk] += waits
         seen = [one.seen for one in listed]
         return Counts(
             at_ms=at_ms,
@@ -315,9 +315,7 @@ class NamespaceReader:
         return 0
 
     async def _queues(self, listed: Iterable[_Open], at_ms: int) -> dict[str, Queue]:
-        runs: dict[str, int] = {}
-        for one in listed:
-            runs[one.info.task_queue] = runs.get(one.info.task_queue, 0) + 1
+        runs = Counter(one.info.task_queue for one in listed)
         found: dict[str, Queue] = {}
         for name in queue_labels(runs, self.queues):
             queue = await queue_of(self.client, name)

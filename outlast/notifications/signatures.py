@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.agents.errors import UserError
+from outlast.edges.newest import keep_newest
 
 TOLERANCE: Final = timedelta(minutes=5)
 """How far a request's time may be from now."""
@@ -78,9 +79,7 @@ class SeenIds:
             self._seen.popitem(last=False)
         if key in self._seen:
             return False
-        self._seen[key] = now
-        if len(self._seen) > self._most:
-            self._seen.popitem(last=False)
+        keep_newest(self._seen, key, now, self._most)
         return True
 
     def forget(self, key: str) -> None:

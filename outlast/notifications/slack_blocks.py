@@ -8,7 +8,7 @@ escaped.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
 from outlast.edges.rendering import cut, excerpt
 from outlast.notifications import texts
@@ -100,36 +100,23 @@ def _buttons(notice: Notification, desk: str | None, *, decides: bool) -> list[J
     is_named = bool(notice.request_id and notice.execution) and len(value) <= LONGEST_VALUE
     if texts.is_open(notice) and decides and is_named:
         if "approve" in notice.allow:
-            found.append(_button("Approve", APPROVE, value, "primary", asks=notice.risk == "high"))
+            asks = {"confirm": _ASKS} if notice.risk == "high" else {}
+            found.append(_button("Approve", APPROVE, value=value, style="primary", **asks))
         if "reject" in notice.allow:
-            found.append(_button("Reject", REJECT, value, "danger"))
+            found.append(_button("Reject", REJECT, value=value, style="danger"))
     on_desk = None if desk is None else request_address(desk, notice)
     label = "Open the request" if notice.request_id else "Open the conversation"
     links = ((label, LOOK, on_desk), ("Open the run", OPEN, notice.url))
     found += [
-        {"type": "button", "action_id": action, "text": _plain(label), "url": url}
+        _button(label, action, url=url)
         for label, action, url in links
         if url and len(url) <= LONGEST_URL
     ]
     return found
 
 
-def _button(label: str, action: str, value: str, style: str, *, asks: bool = False) -> JsonObject:
-    button: JsonObject = {
-        "type": "button",
-        "action_id": action,
-        "text": _plain(label),
-        "value": value,
-        "style": style,
-    }
-    if asks:
-        button["confirm"] = {
-            "title": _plain("High risk"),
-            "text": _plain("This request has a high risk. Approve it?"),
-            "confirm": _plain(label),
-            "deny": _plain("Back"),
-        }
-    return button
+def _button(label: str, action: str, **fields: Any) -> JsonObject:
+    return {"type": "button", "action_id": action, "text": _plain(label), **fields}
 
 
 def _header(title: str) -> JsonObject:
@@ -164,3 +151,12 @@ def _bold(text: str) -> JsonObject:
 
 def _text(text: str) -> JsonObject:
     return {"type": "text", "text": cut(text, LONGEST_TEXT - 60)}
+
+
+_ASKS: Final[JsonObject] = {
+    "title": _plain("High risk"),
+    "text": _plain("This request has a high risk. Approve it?"),
+    "confirm": _plain("Approve"),
+    "deny": _plain("Back"),
+}
+"""What Slack asks before a request of high risk is approved."""

@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Collection
-from contextlib import aclosing
+from collections.abc import Collection
 from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
+from outlast.edges.newest import keep_newest
 from outlast.notifications import slack_blocks
 from outlast.notifications.links import check_link_base
 from outlast.notifications.slack_api import API_URL, SlackApi
@@ -132,27 +132,22 @@ class SlackNotifier(DigestNotifier):
     async def _reply_once(self, posted_at: str, notice: Notification) -> None:
         """Reply below a message, unless an attempt before this one has."""
         key = _digest(notice.id)
-        if notice.attempt > 1:
-            where = {"ts": posted_at}
-            async with aclosing(self._messages("conversations.replies", where)) as replies:
-                async for reply in replies:
-                    if _key_of(reply) == key:
-                        return
+        replies = "conversations.replies"
+        if notice.attempt > 1 and await self._posted(key, replies, ts=posted_at) is not None:
+            return
         content = slack_blocks.remark(notice)
         await self._post(content, key, thread_ts=posted_at, reply_broadcast=True)
 
     async def _find(self, key: str, since_ms: int) -> str | None:
-        if key in self._kept:
-            return self._kept[key]
-        oldest = {"oldest": f"{max(since_ms / 1_000 - _SLACK_SECONDS, 0):.6f}"}
-        async with aclosing(self._messages("conversations.history", oldest)) as messages:
-            async for one in messages:
-                if _key_of(one) == key:
-                    self._keep(key, str(one.get("ts")))
-                    return self._kept[key]
-        return None
+        if key not in self._kept:
+            oldest = f"{max(since_ms / 1_000 - _SLACK_SECONDS, 0):.6f}"
+            found = await self._posted(key, "conversations.history", oldest=oldest)
+            if found is not None:
+                self._keep(key, found)
+        return self._kept.get(key)
 
-    async def _messages(self, method: str, where: dict[str, str]) -> AsyncGenerator[JsonObject]:
+    async def _posted(self, key: str, method: str, **where: str) -> str | None:
+        """Return when the message with a key was posted; None if none of the newest has it."""
         arguments: JsonObject = {
             "channel": self.channel,
             "limit": "200",
@@ -162,18 +157,16 @@ class SlackNotifier(DigestNotifier):
         for _ in range(_PAGES):
             page = await self._api.read(method, arguments)
             for one in cast("list[Any]", page.get("messages") or []):
-                if isinstance(one, dict):
-                    yield cast("JsonObject", one)
+                if _key_of(one) == key:
+                    return str(one.get("ts"))
             further: Any = page.get("response_metadata") or {}
-            cursor = str(further.get("next_cursor") or "")
-            if not cursor:
-                return
-            arguments["cursor"] = cursor
+            arguments["cursor"] = str(further.get("next_cursor") or "")
+            if not arguments["cursor"]:
+                break
+        return None
 
     def _keep(self, key: str, posted_at: str) -> None:
-        self._kept[key] = posted_at
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        keep_newest(self._kept, key, posted_at, _MOST_KEPT)
 
 
 def _digest(text: str) -> str:

@@ -24,6 +24,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from outlast.edges.newest import keep_newest
 from outlast.otel.converter import Redact, SpanConverter, context_of, span_seconds
 from outlast.otel.metrics import Metrics
 from outlast.otel.readers import metric_readers
@@ -129,9 +130,7 @@ class OpenTelemetryProcessor(TracingProcessor):
             return False
         if span.span_id in self._sent:
             return True
-        self._sent[span.span_id] = None
-        if len(self._sent) > MOST_REMEMBERED:
-            self._sent.popitem(last=False)
+        keep_newest(self._sent, span.span_id, None, MOST_REMEMBERED)
         return False
 
     def force_flush(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from temporalio.client import AsyncActivityCancelledError, AsyncActivityHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.errors import AgentsException, UserError, as_user_error
 from outlast.agents.logs import get_logger
 from outlast.client.handle import RunHandle, progress_of
 from outlast.client.identity import sign
@@ -107,7 +107,7 @@ class LineRun:
             raise UserError(
                 f"A line gives at most {lines.MOST_TOKENS:,} replies. Open another line."
             )
-        try:
+        with as_user_error(ValueError):
             record = LineReplyRecord(
                 line=self.line,
                 token=token,
@@ -118,8 +118,6 @@ class LineRun:
                     value=blobs.escape(reply.value),
                 ),
             )
-        except ValueError as error:
-            raise UserError(str(error)) from None
         payload = records.write(record)
         await check_size(self._client, payload)
         await self._address.ask(

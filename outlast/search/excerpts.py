@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from outlast.search.documents import Part, PartBy
@@ -71,35 +72,17 @@ def _pieces(text: str, letters: str, terms: Sequence[str]) -> Iterator[Piece]:
     first = min(at for at in map(letters.find, terms) if at >= 0)
     start = max(0, first - BEFORE)
     stop = min(len(letters), max(start + LONGEST, first + max(map(len, terms))))
-    at, end = places[start], places[stop]
+    matches = set[int]()
+    for term in terms:
+        found = letters.find(term, start, stop)
+        while found >= 0:
+            over = found + len(term)
+            matches.update(range(places[found], places[over - 1] + 1))
+            found = letters.find(term, over, stop)
+    at, end = places[start], max(places[stop], max(matches) + 1)
     if at > 0:
         yield Piece(CUT)
-    for begin, over in _spans(letters, start, stop, terms):
-        where, until = places[begin], places[over - 1] + 1
-        if where > at:
-            yield Piece(text[at:where])
-        at = max(at, where)
-        if until > at:
-            yield Piece(text[at:until], is_match=True)
-        at = max(at, until)
-    if end > at:
-        yield Piece(text[at:end])
-    if max(at, end) < len(text):
+    for is_match, some in groupby(range(at, end), matches.__contains__):
+        yield Piece("".join(text[one] for one in some), is_match)
+    if end < len(text):
         yield Piece(CUT)
-
-
-def _spans(letters: str, start: int, stop: int, terms: Sequence[str]) -> list[tuple[int, int]]:
-    """Return where terms occur, in order; those that touch are one."""
-    found = list[tuple[int, int]]()
-    for term in terms:
-        at = letters.find(term, start, stop)
-        while at >= 0:
-            found.append((at, at + len(term)))
-            at = letters.find(term, at + len(term), stop)
-    merged = list[tuple[int, int]]()
-    for begin, over in sorted(found):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(over, merged[-1][1])
-        else:
-            merged.append((begin, over))
-    return merged

@@ -6,10 +6,12 @@ whole after a kill, and each document says how much of its run's history it has.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol
+from functools import cache
+from itertools import islice
+from typing import Any, ClassVar, Final, Protocol
 
 from outlast.agents.errors import AgentsException
 from outlast.contract.searchability import searchable
@@ -125,6 +127,8 @@ class SearchIndex(ABC):
     """
 
     has_remains: bool = False
+    _word_id: ClassVar[str]
+    """The column of the table of words with the number of their document."""
 
     # --- The database ----------------------------------------------------------------------------
 
@@ -170,14 +174,6 @@ class SearchIndex(ABC):
     def _matching(self, term: str) -> tuple[str, str]:
         """Return the condition that a document `d` has a term, and its parameter."""
 
-    @abstractmethod
-    def _index_words(self, rows: Rows, number: int, letters: str) -> None:
-        """Index the folded text of a document, in the place of an earlier one."""
-
-    @abstractmethod
-    def _forget_words(self, rows: Rows, numbers: Sequence[int]) -> None:
-        """Remove folded texts."""
-
     def purge(self) -> None:
         """Overwrite what the database still has of removed words, in steps that block no reader.
 
@@ -213,8 +209,11 @@ class SearchIndex(ABC):
             if known is None or known[0] != record:
                 values = (namespace, *_values(document), record)
                 number = int(rows.execute(_PUT, values).fetchone()[0])
-                self._index_words(rows, number, document.letters)
-                _forget_occurrences(rows, [number])
+                self._forget_parts(rows, number)
+                rows.execute(
+                    f"INSERT INTO words ({self._word_id}, letters) VALUES (?, ?)",  # noqa: S608
+                    (number, document.letters),
+                )
                 for one in document.occurrences:
                     rows.execute(
                         _COUNT, (number, one.kind, one.at_ms, one.value, _stored(one.team))
@@ -246,10 +245,14 @@ class SearchIndex(ABC):
         self.has_remains |= bool(found)
         for newest in {one, *(newest for _, newest in found)}:
             rows.execute("DELETE FROM scores WHERE execution_id = ?", (newest,))
-        numbers = [int(number) for number, _ in found]
-        self._forget_words(rows, numbers)
-        _forget_occurrences(rows, numbers)
+        for number, _ in found:
+            self._forget_parts(rows, int(number))
         return len(found)
+
+    def _forget_parts(self, rows: Rows, number: int) -> None:
+        """Remove the folded text of a document, and what the figures count of it."""
+        rows.execute(f"DELETE FROM words WHERE {self._word_id} = ?", (number,))  # noqa: S608
+        rows.execute("DELETE FROM occurrences WHERE document = ?", (number,))
 
     def drop_other_servers(self, namespace: str) -> None:
         """Remove what was indexed of namespaces with this name on other servers.
@@ -329,7 +332,7 @@ class SearchIndex(ABC):
         if not terms:
             return []
         with self._reading() as rows:
-            numbers = list(self._found(rows, namespace, terms, scopes, limit))
+            numbers = self._found(rows, namespace, terms, scopes, limit)
             records = [
                 rows.execute("SELECT record FROM documents WHERE id = ?", (one,)).fetchone()
                 for one in numbers
@@ -339,7 +342,7 @@ class SearchIndex(ABC):
 
     def _found(
         self, rows: Rows, namespace: str, terms: Sequence[str], scopes: Scopes, limit: int
-    ) -> Iterator[int]:
+    ) -> list[int]:
         # The longest term finds the fewest; the others are looked for in what it has found.
         conditions = [self._matching(one) for one in sorted(terms, key=len, reverse=True)]
         whose, tenants = _whose(scopes)
@@ -348,13 +351,7 @@ class SearchIndex(ABC):
             f"{' AND '.join(one for one, _ in conditions)} ORDER BY d.changed_ms DESC, d.id DESC"
         )
         found = rows.execute(sql, (namespace, *tenants, *(one for _, one in conditions)))
-        count = 0
-        for number, facts in found:
-            if any_covers(scopes, **json.loads(facts)):
-                yield int(number)
-                count += 1
-                if count == limit:
-                    return
+        return [int(number) for (number,) in islice(_covered(found, scopes), limit)]
 
     def occurrences(
         self, namespace: str, scopes: Scopes, between: tuple[int, int], *, team: str | None = None
@@ -380,11 +377,9 @@ class SearchIndex(ABC):
         given = (*between, namespace, *tenants, *(() if team is None else (_stored(team),)))
         with self._reading() as rows:
             found = rows.execute(sql, given).fetchall()
-        counts = {facts: any_covers(scopes, **json.loads(facts)) for *_, facts in found}
         return [
             Occurrence(kind, int(at_ms), value=int(value), team=json.loads(of))
-            for kind, at_ms, value, of, facts in found
-            if counts[facts]
+            for kind, at_ms, value, of in _covered(found, scopes)
         ]
 
     def put_scores(self, namespace: str, scores: Iterable[Score]) -> None:
@@ -415,11 +410,7 @@ class SearchIndex(ABC):
         )
         with self._reading() as rows:
             found = rows.execute(sql, (namespace, since_ms, *tenants)).fetchall()
-        return [
-            Score(**json.loads(record))
-            for record, facts in found
-            if any_covers(scopes, **json.loads(facts))
-        ]
+        return [Score(**json.loads(record)) for (record,) in _covered(found, scopes)]
 
     def positions(self, namespace: str, execution_ids: Sequence[str]) -> dict[str, Position]:
         """Return how far some runs are in the index, by their newest executions.
@@ -479,11 +470,6 @@ class SearchIndex(ABC):
         )
 
 
-def _forget_occurrences(rows: Rows, numbers: Sequence[int]) -> None:
-    for number in numbers:
-        rows.execute("DELETE FROM occurrences WHERE document = ?", (number,))
-
-
 def _is_later(known: Document, document: Document) -> bool:
     """Whether the index has a later state of a run than the one that is fed."""
     if known.execution_id == document.execution_id:
@@ -506,15 +492,20 @@ def _stored(text: str) -> str:
 
 def _whose(scopes: Scopes) -> tuple[str, list[str]]:
     """Return the condition that a document `d` is of a tenant of the scopes, and its parameters."""
-    tenants = sorted(_tenants_of(scopes))
-    return (f" AND d.tenant IN ({', '.join('?' * len(tenants))})" if tenants else ""), tenants
+    if not (scopes and all(one.tenants for one in scopes)):
+        return "", []
+    tenants = sorted({searchable(name) for one in scopes for name in one.tenants})
+    return f" AND d.tenant IN ({', '.join('?' * len(tenants))})", tenants
 
 
-def _tenants_of(scopes: Scopes) -> Collection[str]:
-    """Return the tenants of which every run of the scopes has one; none if there may be others."""
-    if not all(one.tenants for one in scopes):
-        return ()
-    return {searchable(name) for one in scopes for name in one.tenants}
+def _covered(found: Iterable[Sequence[Any]], scopes: Scopes) -> Iterator[list[Any]]:
+    """Yield the rows of documents of the scopes, without their last column: the document's facts."""
+
+    @cache
+    def covers(facts: str) -> bool:
+        return any_covers(scopes, **json.loads(facts))
+
+    return (values for *values, facts in found if covers(facts))
 
 
 _COLUMNS: Final = (

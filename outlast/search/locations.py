@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import UserError, as_user_error
 from outlast.agents.secrets import secret
 from outlast.search.index import SearchIndex
 
@@ -23,10 +23,8 @@ def open_index(place: str | Path) -> SearchIndex:
     """
     text = str(place)
     if isinstance(place, str) and text.startswith(_POSTGRES):
-        try:
+        with as_user_error(ModuleNotFoundError):
             from outlast.search.postgres import PostgresIndex
-        except ModuleNotFoundError as error:
-            raise UserError(str(error)) from None
         return PostgresIndex(text)
     if not text or "\0" in text or (isinstance(place, str) and "://" in text):
         raise UserError(

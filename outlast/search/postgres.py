@@ -52,6 +52,8 @@ class PostgresIndex(SearchIndex):
             show no password.
     """
 
+    _word_id = "id"
+
     def __init__(self, url: str) -> None:
         self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
         parts = urlsplit(self._url)
@@ -125,17 +127,6 @@ class PostgresIndex(SearchIndex):
         escaped = term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         within = "SELECT w.id FROM words w WHERE w.letters LIKE ?"
         return f"d.id IN ({within})", f"%{escaped}%"
-
-    def _index_words(self, rows: Rows, number: int, letters: str) -> None:
-        rows.execute(
-            "INSERT INTO words (id, letters) VALUES (?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET letters = excluded.letters",
-            (number, letters),
-        )
-
-    def _forget_words(self, rows: Rows, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            rows.execute("DELETE FROM words WHERE id = ?", (number,))
 
 
 class _Rows:

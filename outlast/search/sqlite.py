@@ -5,7 +5,7 @@ The file is in rollback mode, so that readers need no right to write beside it.
 
 import os
 import sqlite3
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -57,6 +57,8 @@ class SQLiteIndex(SearchIndex):
     Args:
         path: the file. Its folder must exist.
     """
+
+    _word_id = "rowid"
 
     def __init__(self, path: str | Path) -> None:
         self.path: Path = Path(path).expanduser().absolute()
@@ -159,14 +161,6 @@ class SQLiteIndex(SearchIndex):
             return f"instr(({within}), ?) > 0", term
         quoted = term.replace('"', '""')
         return "d.id IN (SELECT rowid FROM words WHERE words MATCH ?)", f'"{quoted}"'
-
-    def _index_words(self, rows: Rows, number: int, letters: str) -> None:
-        rows.execute("DELETE FROM words WHERE rowid = ?", (number,))
-        rows.execute("INSERT INTO words (rowid, letters) VALUES (?, ?)", (number, letters))
-
-    def _forget_words(self, rows: Rows, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            rows.execute("DELETE FROM words WHERE rowid = ?", (number,))
 
     def purge(self) -> None:
         """Merge all segments of the index of words: older ones still have what was removed."""

@@ -42,7 +42,6 @@ from outlast.client.runs import list_runs
 from outlast.client.timeline import Timeline
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Refused
-from outlast.edges.clock import time_of
 from outlast.serve import team_api as _teams  # pyright: ignore[reportUnusedImport]  # noqa: F401  it declares routes
 from outlast.serve.access import (
     Action,
@@ -211,37 +210,23 @@ async def _list(asked: DeskRequest, query: RunsQuery) -> RunList:
 async def _search(asked: DeskRequest, query: SearchQuery) -> SearchResults:
     """Find conversations, open and archived, by what was said in them: the newest first."""
     found = await found_for(asked, query.q, query.limit)
-    return SearchResults(
-        conversations=[found_conversation(one) for one in found.hits],
-        more=found.more,
-        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
-        problem=found.problem,
-    )
+    return SearchResults.of(found, conversations=list(map(found_conversation, found.hits)))
 
 
 @get("/api/figures", "list_runs")
 async def _figures(asked: DeskRequest, query: FiguresQuery) -> FiguresView:
     """Read how long people waited, decisions, takeovers, replies and ratings, by day."""
     found = await figures_for(asked, query)
-    return FiguresView(
-        days=[DayView.of(one) for one in found.days],
-        total=DayView.of(found.total),
-        time_zone=found.time_zone,
-        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
-        problem=found.problem,
-    )
+    days = list(map(DayView.of, found.days))
+    return FiguresView.of(found, days=days, total=DayView.of(found.total))
 
 
 @get("/api/quality", "list_runs")
 async def _quality(asked: DeskRequest, query: QualityQuery) -> QualityView:
     """Read the scores of quality checks, by agent and digest of instructions, and what fails."""
     found = await quality_for(asked, query)
-    return QualityView(
-        groups=[QualityGroupView.of(one) for one in found.groups],
-        worst=[ScoreView.of(one) for one in found.worst],
-        as_of=time_of(found.as_of_ms) if found.as_of_ms else None,
-        problem=found.problem,
-    )
+    groups, worst = map(QualityGroupView.of, found.groups), map(ScoreView.of, found.worst)
+    return QualityView.of(found, groups=list(groups), worst=list(worst))
 
 
 @get(_RUN, "read_messages")

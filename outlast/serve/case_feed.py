@@ -25,6 +25,7 @@ from outlast.client.runs import (
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.edges import clock
+from outlast.edges.newest import keep_newest
 from outlast.serve.visibility_feed import GRACE, VisibilityFeed
 from outlast.temporal.visibility.scopes import RunScope, any_covers
 from outlast.views.mentions import mention_tag
@@ -201,10 +202,7 @@ class Recent:
 
     def put(self, key: object, answer: Any) -> None:
         """Take an answer that somebody has otherwise."""
-        self._known[key] = (time.monotonic(), answer)
-        self._known.move_to_end(key)
-        while len(self._known) > MOST_KEPT:
-            self._known.popitem(last=False)
+        keep_newest(self._known, key, (time.monotonic(), answer), MOST_KEPT)
 
 
 async def unless_away(asked: Awaitable[Any], otherwise: Any) -> Any:

@@ -110,6 +110,8 @@ def _time(at: object) -> object:
 
 
 Moment: TypeAlias = Annotated[datetime, BeforeValidator(_time)]
+AsOf: TypeAlias = Annotated[datetime | None, BeforeValidator(lambda at: _time(at or None))]
+"""Until when something is known; 0 for never."""
 
 _PROOF: Final = (
     "Whether it is proven who did it. `proven`: the desk has checked the signature. `accepted`: the "
@@ -825,7 +827,10 @@ class FiguresView(View):
     days: list[DayView]
     total: DayView
     time_zone: str = Field(description="In which days begin.")
-    as_of: Moment | None = Field(description="Everything before is counted; null if nothing is.")
+    as_of: AsOf = Field(
+        validation_alias="as_of_ms",
+        description="Everything before is counted; null if nothing is.",
+    )
     problem: str = Field(
         description="What is wrong with the index, in a sentence; empty for nothing."
     )
@@ -860,7 +865,10 @@ class QualityView(View):
 
     groups: list[QualityGroupView]
     worst: list[ScoreView] = Field(description="The newest runs that do not pass.")
-    as_of: Moment | None = Field(description="Everything before is counted; null if nothing is.")
+    as_of: AsOf = Field(
+        validation_alias="as_of_ms",
+        description="Everything before is counted; null if nothing is.",
+    )
     problem: str = Field(
         description="What is wrong with the index, in a sentence; empty for nothing."
     )
@@ -907,17 +915,18 @@ class SearchResults(View):
 
     conversations: list[FoundConversation]
     more: bool = Field(description="Whether there are more.")
-    as_of: Moment | None = Field(description="The index has everything that was said before.")
+    as_of: AsOf = Field(
+        validation_alias="as_of_ms", description="The index has everything that was said before."
+    )
     problem: str = Field(description="What is wrong with the index; empty for nothing.")
 
 
 def found_conversation(hit: Hit) -> FoundConversation:
     """Return a conversation that was found."""
     excerpts = [
-        ExcerptView.of(one, pieces=[PieceView.of(piece) for piece in one.pieces])
-        for one in hit.excerpts
+        ExcerptView.of(one, pieces=list(map(PieceView.of, one.pieces))) for one in hit.excerpts
     ]
-    return FoundConversation.of(hit.document, tags=list(hit.document.tags), excerpts=excerpts)
+    return FoundConversation.of(hit.document, excerpts=excerpts)
 
 
 # --- Customers -----------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from outlast.client.start.following import follows
 from outlast.client.transport.run_address import no_such_run
 from outlast.deliveries.problems import Problem, Refused, error_answer
 from outlast.edges.bodies import DOORS, Door
+from outlast.edges.tasks import meanwhile
 from outlast.search.index import SearchIndex
 from outlast.serve.access import (
     NOT_OPENED,
@@ -364,14 +365,11 @@ async def _soon(request: Request, answering: Coroutine[Any, Any, Response]) -> R
         Refused: the server is away.
     """
     desk: Desk = request.app.state.desk
-    task = asyncio.create_task(answering)
-    try:
+    with meanwhile(answering) as task:
         while not (await asyncio.wait({task}, timeout=SOON_SECONDS))[0]:
             if not await desk.troubles.answers() and not task.done():
                 raise Refused(503, "server_away", _AWAY)
         return task.result()
-    finally:
-        task.cancel()
 
 
 async def _answer(

@@ -29,7 +29,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from outlast.agents.errors import IdentityRefused, UserError
+from outlast.agents.errors import IdentityRefused, UserError, as_user_error
 from outlast.contract.identity import IdentityKeyError, IdentityKeys, keys_of
 from outlast.views.records import Person
 
@@ -57,10 +57,8 @@ def keys_from_environment() -> IdentityKeys:
     Raises:
         UserError: a key is unusable.
     """
-    try:
+    with as_user_error(IdentityKeyError):
         return IdentityKeys(keys_of(KEY_VARIABLE), KEY_VARIABLE)
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from outlast.agents.errors import IdentityRefused, UserError
+from outlast.agents.errors import IdentityRefused, UserError, as_user_error
 from outlast.contract.identity import (
     CLOCK_DIFFERENCE_MS,
     IdentityKeyError,
@@ -202,10 +202,8 @@ def tokens_from_environment(url: str = "", namespace: str = "default") -> Conver
     Raises:
         UserError: a key is unusable.
     """
-    try:
+    with as_user_error(IdentityKeyError):
         keys = keys_of(KEY_VARIABLE)
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
     place = urlsplit(url).netloc.lower() or "localhost"
     found = IdentityKeys(keys, KEY_VARIABLE)
     return ConversationTokens(found, audience=f"{place}/{namespace}") if found else None

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from temporalio.service import RPCError
 
 from outlast.edges import clock
+from outlast.edges.newest import keep_newest
 from outlast.serve.access import Caller, Staff, may, redaction_for
 from outlast.views.run import RunSnapshot
 from outlast.views.trouble import (
@@ -261,10 +262,7 @@ class RunTroubles:
             facts = await self._read(run_id, works)
         except RPCError:
             facts = QUIET  # who reads the run learns it by that
-        self._known[run_id] = _Known(facts, time.monotonic())
-        self._known.move_to_end(run_id)
-        while len(self._known) > MOST_RUNS:
-            self._known.popitem(last=False)
+        keep_newest(self._known, run_id, _Known(facts, time.monotonic()), MOST_RUNS)
         return facts
 
 

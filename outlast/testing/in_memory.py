@@ -24,6 +24,7 @@ from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage
 from outlast.contract.streams.delta_reader import RESTARTED
 from outlast.contract.streams.window import ShownText
+from outlast.edges.tasks import meanwhile
 from outlast.loop import invariants
 from outlast.loop.approvals import Decision
 from outlast.loop.effects import (
@@ -301,13 +302,10 @@ class MemoryRun:
     async def apply_next(self) -> None:
         """Wait for an effect to end or an event to arrive, and apply it."""
         self._news.clear()
-        waiting = asyncio.create_task(self._news.wait())
-        try:
+        with meanwhile(self._news.wait()) as waiting:
             done, _ = await asyncio.wait(
                 [waiting, *self._running.values()], return_when=asyncio.FIRST_COMPLETED
             )
-        finally:
-            waiting.cancel()
         for effect in [effect for effect, task in self._running.items() if task in done]:
             task = self._running.pop(effect, None)  # an earlier event may have cancelled it
             if task is not None:

@@ -9,6 +9,7 @@ from outlast.client.read.delta_poller import RawEvent
 from outlast.client.read.streaming import RunResultStreaming
 from outlast.client.results.run_state import RunState
 from outlast.client.start.options import StartOptions
+from outlast.edges.tasks import meanwhile
 from outlast.loop.actions import CancelMode
 from outlast.loop.events import CancelRequested
 from outlast.loop.state import LoopState
@@ -66,13 +67,10 @@ class _MemorySource:
             yield snapshot_of(state)
         run.on_state = self._news.put_nowait
         run.on_delta = self._news.put_nowait
-        executing = asyncio.create_task(self._execute(run))
-        try:
+        with meanwhile(self._execute(run)) as executing:
             while (one := await self._news.get()) is not None:
                 yield snapshot_of(one) if isinstance(one, LoopState) else one
             await executing
-        finally:
-            executing.cancel()
 
     async def cancel(self, mode: CancelMode) -> None:
         await self._opened.wait()

@@ -23,6 +23,7 @@ from outlast.client.results.run_state import RunState, is_list_input
 from outlast.client.start.options import StartOptions, check_names, run_input
 from outlast.client.start.resumed_settings import check_resumed_settings
 from outlast.contract import blobs, records
+from outlast.edges.newest import keep_newest
 from outlast.loop.approvals import ApprovalRequest, Decision, VoteType
 from outlast.loop.effects import RunAgent
 from outlast.loop.events import MessageReceived
@@ -281,9 +282,7 @@ def _require_no_nested_run(snapshot: LoopState) -> None:
 
 
 def _keep(run: MemoryRun) -> None:
-    _waiting[id(run.state)] = (run.state, run)
-    while len(_waiting) > KEPT_RUNS:
-        _waiting.popitem(last=False)
+    keep_newest(_waiting, id(run.state), (run.state, run), KEPT_RUNS)
 
 
 class _OneModel(ModelProvider):

@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
+from outlast.edges.newest import keep_newest
+
 
 class Origin(NamedTuple):
     """The origin of a span.
@@ -41,9 +43,7 @@ _TENANTS: Final[OrderedDict[str, str]] = OrderedDict()
 def remember_tenant(execution: str, tenant: str) -> None:
     """Remember the tenant of an execution whose workflow tasks run in this process."""
     if tenant and _TENANTS.get(execution) != tenant:
-        _TENANTS[execution] = tenant
-        while len(_TENANTS) > MOST_TENANTS:
-            _TENANTS.popitem(last=False)
+        keep_newest(_TENANTS, execution, tenant, MOST_TENANTS)
 
 
 def tenant_of(execution: str) -> str:

@@ -19,6 +19,7 @@ from outlast.contract.identity import (
     Place,
     proof_problem,
 )
+from outlast.edges.newest import keep_newest
 from outlast.loop.actions import Action
 from outlast.loop.approvals import (
     ApprovalRequest,
@@ -240,9 +241,8 @@ class _Checks:
                 return known[1]
         found = _is_genuine(record, place, at_ms, keys)
         with self._lock:
-            self._known[at] = record, found  # which keeps the record, and so its identity
-            while len(self._known) > MOST_CHECKED:
-                self._known.popitem(last=False)
+            # This keeps the record, and so its identity.
+            keep_newest(self._known, at, (record, found), MOST_CHECKED)
         return found
 
 

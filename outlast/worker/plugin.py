@@ -35,7 +35,7 @@ from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalF
 from outlast.agents.calendars import Calendar
 from outlast.agents.context import wait_urls
 from outlast.agents.context.factories import ContextFactory, as_factories
-from outlast.agents.errors import UserError
+from outlast.agents.errors import UserError, as_user_error
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.agents.run_objects import RUN_OBJECTS, RunKey
@@ -324,10 +324,8 @@ def _prepare_process(sessions: object) -> None:
     from outlast.worker.failure_lines import log_failures_in_lines
 
     log_failures_in_lines()
-    try:
+    with as_user_error(IdentityKeyError):
         keys_from_environment()
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
 
 
 def _approvals_of(

@@ -17,7 +17,6 @@ from outlast.agents.errors import RunNotFound, UserError
 from outlast.archive import Archive, Sweep, Tombstone, archive_status, use_archive, verify
 from outlast.archive.archive import digest_of_run, folder_of
 from outlast.archive.expiry import expire
-from outlast.archive.tombstones import write_tombstone
 from outlast.blobs import FileBlobStore, use_blob_store
 from outlast.client.deletion import Deletion
 from outlast.client.handle import RunHandle
@@ -218,7 +217,7 @@ def message(text: str) -> dict[str, Any]:
 async def test_a_tombstone_that_was_changed_is_noticed(desk: Desk, tmp_path: Path):
     archive = Archive(tmp_path)
     digest = digest_of_run(desk.client.namespace, "r")
-    await write_tombstone(archive, Tombstone(run=digest, by="ann", asked_ms=1, finished_ms=2))
+    await archive.bury(Tombstone(run=digest, by="ann", asked_ms=1, finished_ms=2))
     [file] = files_in(tmp_path)
     file.write_text(file.read_text().replace('"ann"', '"bob"'))
     [found] = await verify(archive)

@@ -13,7 +13,7 @@ import pytest
 from outlast import Agent, FallbackModel, ModelRetrySettings, ModelSettings, RunConfig
 from outlast.agents.errors import ModelCallFailed
 from outlast.client.handle import RunHandle, progress_of
-from outlast.client.timeline import timeline_of
+from outlast.client.timeline import Timeline
 from outlast.ports.model import Model
 from outlast.testing import ScriptedModel, fail_after, paced
 from tests import forked
@@ -42,10 +42,12 @@ class Models:
 
 async def steps_of(handle: RunHandle) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """Return the model calls of a run, as people see them."""
-    found = timeline_of([(one.event, one.state) async for one in progress_of(handle)])
+    timeline = Timeline()
+    async for one in progress_of(handle):
+        timeline.take(one.event, one.state)
     return [
         (one.model, one.status, "" if one.failure is None else one.failure.message, one.tried)
-        for one in found
+        for one in timeline.steps
         if one.kind == "model"
     ]
 

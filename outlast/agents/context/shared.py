@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.edges.newest import keep_newest
 from outlast.loop.changes import Change, apply, same
 from outlast.loop.values import Json
 
@@ -155,9 +156,7 @@ class SharedContexts:
                 share.borrowed = own
             else:
                 share = _Share(reply, own, share.orders)
-        self._shares[run] = share
-        while len(self._shares) > KEPT:
-            self._shares.popitem(last=False)
+        keep_newest(self._shares, run, share, KEPT)
         return share
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from outlast.agents.checks import of_kinds
-from outlast.agents.errors import UserError
+from outlast.agents.errors import UserError, as_user_error
 from outlast.loop.values import JsonObject
 
 # Keywords that hold no schemas and are kept unchanged.
@@ -59,10 +59,8 @@ def strict_schema(schema: JsonObject, *, owner: str, way_out: str = _OF_TOOL) ->
     The conversion is idempotent. An empty schema becomes the schema of an object without keys.
     `way_out` says in errors how to do without strict mode.
     """
-    try:
+    with as_user_error(NoStrictForm):
         return strict_form(schema, owner=owner, way_out=way_out)
-    except NoStrictForm as error:
-        raise UserError(str(error)) from None
 
 
 def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import as_user_error
 from outlast.archive import Archive, ArchiveDamaged, ArchivedHistory, archive_of, workflow_handle
-from outlast.archive.tombstones import tombstones
 from outlast.client.audit import AuditedRun, AuditLog, AuditRecord, audit_run
 from outlast.client.audit_chain.checks import AuditCheck, Problem, check_lines
 from outlast.client.audit_chain.entries import chained_run, heads_of, seal
@@ -64,10 +63,8 @@ async def sealed(
     if key is None:
         return None
     place = Place(namespace=client.namespace, chain_id="", run_id=run_id)
-    try:
+    with as_user_error(IdentityKeyError):
         return seal(heads_of(entries), place, key, now_ms())
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
 
 
 async def check_run(
@@ -191,7 +188,7 @@ async def _place(client: Client, run: AuditedRun) -> Place:
 
 async def _removed(client: Client, archive: Archive, run_id: str) -> list[str]:
     """Return what was deleted of a run on request, in words."""
-    found = await tombstones(archive, client.namespace, run_id)
+    found = await archive.tombstones_of(client.namespace, run_id)
     return [
         f"{run_id}: {counted(len(one.removed), 'history')} {'was' if len(one.removed) == 1 else 'were'} "
         f"deleted on request of {one.by} at {time_of(one.asked_ms).isoformat(timespec='seconds')}."

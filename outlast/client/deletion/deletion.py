@@ -36,8 +36,7 @@ from outlast.archive.archive import (
     folder_of,
     folder_of_digest,
 )
-from outlast.archive.entries import Tombstone, decoded_entry
-from outlast.archive.tombstones import tombstones, write_tombstone
+from outlast.archive.entries import Tombstone, decoded_entry, removed_by
 from outlast.archive.verification import files_of
 from outlast.blobs import large_content
 from outlast.client.deletion.sessions import OF_A_TOOL, RunSession, clear, count_items, sessions_of
@@ -224,7 +223,7 @@ class Deletion:
             if one.person == person and not one.finished_ms and not await self._is_left(one):
                 await self._remove_words(one)
                 done = replace(one, finished_ms=now_ms())
-                await write_tombstone(self.archive, done)
+                await self.archive.bury(done)
                 finished.append(done)
         return finished
 
@@ -279,7 +278,7 @@ class Deletion:
             cleared = _cleared(tombstone.sessions, leavings.items)
             tombstone = replace(tombstone, left=(*leavings.left,), sessions=cleared)
         # From here on, no worker archives these histories again.
-        await write_tombstone(self.archive, tombstone)
+        await self.archive.bury(tombstone)
         await self._remove_content(sorted(leavings.keys))
         for _, session in leavings.sessions.values():
             await clear(session)
@@ -292,7 +291,7 @@ class Deletion:
         await self._remove_files(run_id, tombstone)
         await self._remove_words(tombstone)
         finished = replace(tombstone, finished_ms=now_ms())
-        await write_tombstone(self.archive, finished)
+        await self.archive.bury(finished)
         return finished
 
     async def _refuse_open(self, run_id: str, chain: str = "") -> None:
@@ -309,13 +308,13 @@ class Deletion:
 
     async def _begun(self, run_id: str) -> Tombstone | None:
         """Return the tombstone of a deletion that was interrupted."""
-        found = await tombstones(self.archive, self.client.namespace, run_id)
+        found = await self.archive.tombstones_of(self.client.namespace, run_id)
         return next((one for one in found if not one.finished_ms), None)
 
     async def _gone(self, run_id: str) -> set[str]:
         """Return the ids of a run's histories whose deletion was finished."""
-        found = await tombstones(self.archive, self.client.namespace, run_id)
-        return {one for tomb in found if tomb.finished_ms for one in tomb.executions}
+        found = await self.archive.tombstones_of(self.client.namespace, run_id)
+        return removed_by(found, finished=True)
 
     async def _is_there(self, run_id: str, execution_id: str) -> bool:
         """Whether the server has an execution: searches list what it has deleted for a moment."""

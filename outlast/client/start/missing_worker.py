@@ -16,6 +16,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.transport.executions import first_of
 from outlast.client.transport.pollers import pollers
 from outlast.edges.rendering import visible
+from outlast.edges.tasks import meanwhile
 from outlast.views.run import loop_state
 
 WARN_AFTER = timedelta(seconds=5)
@@ -27,11 +28,8 @@ logger: Final = get_logger(__name__)
 @asynccontextmanager
 async def warned_without_worker(handle: RunHandle) -> AsyncGenerator[None]:
     """Log a warning if the block takes long, and no worker can carry the run out."""
-    watching = asyncio.create_task(_warn_if_unserved(handle))
-    try:
+    with meanwhile(_warn_if_unserved(handle)):
         yield
-    finally:
-        watching.cancel()
 
 
 async def _warn_if_unserved(handle: RunHandle) -> None:

@@ -26,7 +26,6 @@ from outlast.agents.errors import (
 )
 from outlast.archive import archive_of, workflow_handle
 from outlast.archive.reading import as_not_found
-from outlast.archive.tombstones import tombstones
 from outlast.client.transport.exceptions import exception_of
 from outlast.client.transport.executions import describe_newest
 from outlast.client.transport.outages import (
@@ -309,7 +308,7 @@ class RunAddress:
     async def _not_found(self) -> RunNotFound:
         archive = archive_of(self._client)
         if archive is not None and self.run_id:
-            buried = await tombstones(archive, self._client.namespace, self.run_id)
+            buried = await archive.tombstones_of(self._client.namespace, self.run_id)
             if buried:
                 at = datetime.fromtimestamp(buried[-1].asked_ms / 1_000, UTC)
                 return RunNotFound(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from outlast.contract.streams.window import DeltaWindow
+from outlast.edges.newest import keep_newest
 from outlast.loop.values import JsonObject
 
 MOST_WINDOWS: Final = 32
@@ -89,9 +90,7 @@ class CallWindows:
         details = window.details()
         if not details["events"]:
             return
-        self._finished[call] = details
-        while len(self._finished) > MOST_WINDOWS:
-            self._finished.popitem(last=False)
+        keep_newest(self._finished, call, details, MOST_WINDOWS)
 
     def pop(self, call: FinishedCall) -> JsonObject | None:
         """Return the window of a finished call as heartbeat details, once."""

@@ -14,6 +14,7 @@ from outlast.agents.callables import shown
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.secrets import secret
+from outlast.edges.tasks import meanwhile
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
 from outlast.models.failures import bad_response, reported_failure
@@ -200,12 +201,9 @@ class OpenAIRealtimeWebSocketModel(ListenedModel):
         Raises:
             ModelError: the provider has refused the session.
         """
-        opening = asyncio.create_task(self._exchange.opened.wait())
-        try:
+        with meanwhile(self._exchange.opened.wait()) as opening:
             waiting = {opening, listening}
             await asyncio.wait(waiting, timeout=FIRST_EVENT_S, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            opening.cancel()
         if not listening.done() or self._exchange.opened.is_set():
             return
         report = self._exchange.last_error

@@ -23,6 +23,7 @@ from outlast.client.runs import ListedRun, RunFilter, RunPage, list_runs, state_
 from outlast.contract import names
 from outlast.contract.names import ListedStatus
 from outlast.edges import clock
+from outlast.edges.newest import keep_newest
 from outlast.pricing import Cost
 from outlast.serve.access import may
 from outlast.serve.bodies import RunsQuery, page_of, text_of_page
@@ -229,10 +230,7 @@ class Usages:
         async with self._slots:
             state = await state_of(client, run.run_id, run.execution_id)
         if state is not None:
-            self._known[run.execution_id] = _used(snapshot_of(state))
-            self._known.move_to_end(run.execution_id)
-            while len(self._known) > MOST_KEPT:
-                self._known.popitem(last=False)
+            keep_newest(self._known, run.execution_id, _used(snapshot_of(state)), MOST_KEPT)
 
 
 def _used(state: RunSnapshot) -> Used:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -19,8 +19,11 @@ SPANS: Final = (7, 14, 30, 90)
 """The choices of days."""
 
 
-def _page(
-    name: str, query: type[QueryT], read: Callable[[DeskRequest, QueryT], Awaitable[object]]
+def index_page(
+    name: str,
+    query: type[QueryT],
+    read: Callable[[DeskRequest, QueryT], Awaitable[object]],
+    **words: Any,
 ) -> BaseRoute:
     """Return the route of a page that the index fills, or that says in a sentence why not."""
 
@@ -37,8 +40,7 @@ def _page(
             wanted=wanted,
             found=found,
             problem=problem,
-            spans=SPANS,
-            short=_short,
+            **words,
         )
 
     return route(f"/{name}", show, action="list_runs", show=show_page, soon=True)
@@ -49,6 +51,6 @@ def _short(seconds: float) -> str:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    _page("figures", FiguresQuery, figures_for),
-    _page("quality", QualityQuery, quality_for),
+    index_page("figures", FiguresQuery, figures_for, spans=SPANS, short=_short),
+    index_page("quality", QualityQuery, quality_for, spans=SPANS),
 ]

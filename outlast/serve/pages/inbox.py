@@ -24,6 +24,7 @@ from outlast.client.inbox import (
 from outlast.client.people.nested_requests import found_requests
 from outlast.client.runs import LARGEST_PAGE, READ_SECONDS
 from outlast.deliveries.problems import Refused
+from outlast.edges.newest import keep_newest
 from outlast.edges.rendering import counted
 from outlast.serve.access import redaction_for
 from outlast.serve.api import bulk_steps
@@ -199,10 +200,8 @@ def _rendered(asked: DeskRequest, wanted: _Wanted, listed: dict[str, Any]) -> st
     entries = tuple(row.entry for row in listed["rows"])
     query = tuple(wanted.query.items())
     key = (link(asked, "inbox"), query, listed["count_words"], listed["left"], entries)
-    text = _RENDERED.pop(key, None) or fragment(asked, "inbox_list.html", **listed)
-    _RENDERED[key] = text
-    while len(_RENDERED) > MOST_RENDERED:
-        _RENDERED.popitem(last=False)
+    text = _RENDERED.get(key) or fragment(asked, "inbox_list.html", **listed)
+    keep_newest(_RENDERED, key, text, MOST_RENDERED)
     return text
 
 

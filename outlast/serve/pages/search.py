@@ -3,17 +3,13 @@
 from typing import Final
 
 from pydantic import Field
-from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from outlast.agents.errors import UserError
-from outlast.deliveries.problems import Refused
-from outlast.search.index import SearchUnavailable
 from outlast.search.letters import LONGEST_QUERY
 from outlast.serve.bodies import Query
-from outlast.serve.pages.page import page, query_of, show_page
+from outlast.serve.pages.figures import index_page
 from outlast.serve.pages.parts import LAST, message_key
-from outlast.serve.routing import DeskRequest, route
+from outlast.serve.routing import DeskRequest
 from outlast.serve.search import Found, found_for
 
 
@@ -23,21 +19,8 @@ class Wanted(Query):
     q: str = Field(default="")
 
 
-async def _show(asked: DeskRequest) -> Response:
-    query = query_of(asked, Wanted).q
-    try:
-        found = await found_for(asked, query)
-    except (Refused, SearchUnavailable, UserError) as error:
-        found = Found(problem=str(error))
-    return page(
-        asked,
-        "search.html",
-        "Search",
-        words=query,
-        found=found,
-        longest=LONGEST_QUERY,
-        message_of=_message_of,
-    )
+async def _found(asked: DeskRequest, wanted: Wanted) -> Found:
+    return await found_for(asked, wanted.q)
 
 
 def _message_of(message_id: str) -> str | None:
@@ -47,5 +30,5 @@ def _message_of(message_id: str) -> str | None:
 
 
 ROUTES: Final[list[BaseRoute]] = [
-    route("/search", _show, action="list_runs", show=show_page, soon=True),
+    index_page("search", Wanted, _found, longest=LONGEST_QUERY, message_of=_message_of),
 ]

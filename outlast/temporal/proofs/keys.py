@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.agents.errors import UserError
+from outlast.agents.errors import UserError, as_user_error
 from outlast.agents.hosts import is_same_address, is_this_machine
 from outlast.contract.identity import (
     NO_KEYS,
@@ -50,10 +50,8 @@ async def identity_keys(client: Any) -> IdentityKeys:
         UserError: a key is unusable, or others can read it.
         RPCError: the server does not answer now.
     """
-    try:
+    with as_user_error(IdentityKeyError):
         keys = keys_from_environment()
-    except IdentityKeyError as error:
-        raise UserError(str(error)) from None
     if keys or not isinstance(client, Client):
         return keys
     known = _of_clients.get(client)

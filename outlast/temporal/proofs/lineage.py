@@ -8,6 +8,7 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client
 
+from outlast.edges.newest import keep_newest
 from outlast.ports.identity import Lineage
 
 MOST_KEPT: Final = 10_000
@@ -36,9 +37,7 @@ class ServerLineage:
                 parent_id=info.parent_execution.workflow_id,
             )
         if execution_id:
-            self._known[workflow_id, execution_id] = lineage
-            if len(self._known) > MOST_KEPT:
-                self._known.popitem(last=False)
+            keep_newest(self._known, (workflow_id, execution_id), lineage, MOST_KEPT)
         return lineage
 
     async def _describe(self, workflow_id: str, execution_id: str) -> WorkflowExecutionInfo:

@@ -17,7 +17,6 @@ from outlast.archive import archive as archive_module
 from outlast.archive.archive import described, digest_of_run, folder_of, name_of
 from outlast.archive.entries import encoded, encoded_entry
 from outlast.archive.sweep import last_look
-from outlast.archive.tombstones import tombstones, write_tombstone
 from outlast.edges.clock import now_ms
 
 FIRST, SECOND = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"
@@ -176,7 +175,7 @@ async def test_who_was_deleted_does_not_come_back_with_a_backup(kept: Kept, tmp_
         finished_ms=2,
         removed=({"execution_id": FIRST, "sha256": kept.alice.sha256},),
     )
-    await write_tombstone(kept.archive, stone)
+    await kept.archive.bury(stone)
     await kept.archive.discard(kept.alice)
     shutil.copytree(copy / "runs", tmp_path / "runs", dirs_exist_ok=True)
     assert await kept.archive.find("default", "alice-1", FIRST) is None
@@ -188,7 +187,7 @@ async def test_who_was_deleted_does_not_come_back_with_a_backup(kept: Kept, tmp_
         "Not removed: "
     ]
     # A deletion that was interrupted is still to read what it removes.
-    await write_tombstone(kept.archive, replace(stone, finished_ms=0))
+    await kept.archive.bury(replace(stone, finished_ms=0))
     assert await kept.archive.newest("default", "alice-1") == kept.alice
 
 
@@ -214,7 +213,7 @@ async def test_a_forged_tombstone_is_refused_and_named(
     stone = Tombstone(run=run, by="ann", asked_ms=1).record()
     await kept.archive.write(f"deleted/{run}/1.json", encoded({**stone, **changes}))
     with pytest.raises(ArchiveDamaged, match=words):
-        await tombstones(kept.archive, "default", "alice-1")
+        await kept.archive.tombstones_of("default", "alice-1")
     with pytest.raises(ArchiveDamaged, match=words):  # nobody reads what may have been deleted
         await kept.read()
     assert [one for one in await verify(kept.archive) if words in one.problem]

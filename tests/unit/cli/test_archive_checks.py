@@ -21,7 +21,7 @@ from outlast.archive import (
     NotArchived,
 )
 from outlast.archive.status import Gap
-from outlast.archive.sweep import Sweep
+from outlast.archive.sweep import mark_name
 from outlast.cli import archive_checks
 from outlast.cli.archive_checks import check_archive, check_archiver
 from outlast.cli.findings import Finding
@@ -84,8 +84,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 async def mark(archive: Archive, queue: str = "support", /, **ages: timedelta) -> None:
     """Note that a look was so long ago."""
     times = {name: int((NOW - age).timestamp() * 1000) for name, age in ages.items()}
-    sweep = Sweep(CLIENT, archive, queue)
-    await archive.write(sweep._mark_name, json.dumps(times).encode())
+    await archive.write(mark_name(CLIENT.namespace, queue), json.dumps(times).encode())
 
 
 def files_in(directory: Path) -> list[Path]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from outlast.client.timeline import Step, Timeline, timeline_of
+from outlast.client.timeline import Step, Timeline
 from outlast.loop.calls import Call
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.effects import BACKGROUND, CallModel, CompactView, EffectFailed, PrepareRun
@@ -284,7 +284,9 @@ def test_a_run_that_the_engine_ends_has_an_end() -> None:
 
 def test_a_reader_that_has_a_part_of_the_history_begins_there() -> None:
     play = play_in("waiting")
-    [step] = timeline_of([(None, play.state)])[-1:]
+    timeline = Timeline()
+    timeline.take(None, play.state)
+    step = timeline.steps[-1]
     assert step.request is not None
     assert step.request.id == "a1"
 

@@ -94,7 +94,7 @@ def test_every_gauge_has_the_labels_that_it_names_and_no_others() -> None:
     assert len({one.name for one in found}) == len(by_name)
     for one in found:
         gauge = by_name[one.name.removesuffix("_seconds")]
-        assert set(one.labels) == {gauges.NAMESPACE, *gauge.labels}
+        assert set(one.labels) == {gauges.NAMESPACE, *gauge.source.labels}
 
 
 def test_a_process_that_does_not_count_says_nothing() -> None:

@@ -59,7 +59,7 @@ def exported() -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
     for gauge in GAUGES:
         meter.create_gauge(gauge.name, gauge.unit).set(1)
-        known[gauge.name] = {NAMESPACE, *gauge.labels}
+        known[gauge.name] = {NAMESPACE, *gauge.source.labels}
     made = metrics.Metrics(meter)
     everything = [value for value in vars(conventions).values() if isinstance(value, str)]
     labels = {one.replace(".", "_") for one in everything} | {"le"}
