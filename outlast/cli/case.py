@@ -1,6 +1,5 @@
 """`outlast case`: what colleagues do with a conversation: whose it is, and how it stands."""
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -11,9 +10,9 @@ from outlast.cli.caller import Caller, PersonCaller, on_server
 from outlast.cli.durations import coming_time, length_option
 from outlast.contract.ratings import SCORES
 from outlast.edges.clock import now
+from outlast.edges.rendering import json_fields
 
 if TYPE_CHECKING:
-    from outlast.client.handle import RunHandle
     from outlast.client.people.cases import CaseReceipt
 
 _Words: TypeAlias = Annotated[
@@ -32,11 +31,8 @@ async def assign(caller: PersonCaller, to: str = "", team: str = "") -> None:
         to: The person. Default: nobody.
         team: The team. Default: none.
     """
-    await _act(
-        caller,
-        lambda run: run.assign(to or None, by=caller.person, team=team),
-        lambda case: f"Assigned to {whose(case.to, case.team) or 'nobody'}.",
-    )
+    case = await caller.act(lambda run: run.assign(to or None, by=caller.person, team=team))
+    _show(caller, case, f"Assigned to {whose(case.to, case.team) or 'nobody'}.")
 
 
 @on_server
@@ -51,11 +47,8 @@ async def comment(
 
     `@name` mentions a colleague, who finds the conversation by the tag `@name`.
     """
-    await _act(
-        caller,
-        lambda run: run.comment(text, by=caller.person, comment_id=comment_id),
-        lambda _: "Commented. The customer does not see it.",
-    )
+    case = await caller.act(lambda run: run.comment(text, by=caller.person, comment_id=comment_id))
+    _show(caller, case, "Commented. The customer does not see it.")
 
 
 @on_server
@@ -67,13 +60,15 @@ async def resolve(caller: PersonCaller, why: str = "") -> None:
     Command line:
         why: Why, for colleagues.
     """
-    await _act(caller, lambda run: run.resolve(by=caller.person, why=why), lambda _: "Resolved.")
+    case = await caller.act(lambda run: run.resolve(by=caller.person, why=why))
+    _show(caller, case, "Resolved.")
 
 
 @on_server
 async def reopen(caller: PersonCaller) -> None:
     """Open a conversation again that was resolved, or bring back one that was put off."""
-    await _act(caller, lambda run: run.reopen(by=caller.person), lambda _: "It is open.")
+    case = await caller.act(lambda run: run.reopen(by=caller.person))
+    _show(caller, case, "It is open.")
 
 
 @on_server
@@ -94,36 +89,26 @@ async def snooze(
     """
     length = None if within is None else length_option(until, "With --within, UNTIL")
     end = coming_time(until, "UNTIL", now()).astimezone() if length is None else length
-
-    def sentence(case: "CaseReceipt") -> str:
-        back = case.snoozed_until
-        return (
-            "It is back."
-            if back is None
-            else f"Snoozed until {back.astimezone():%Y-%m-%d %H:%M %Z}."
-        )
-
-    await _act(caller, lambda run: run.snooze(end, by=caller.person, within=within), sentence)
+    case = await caller.act(lambda run: run.snooze(end, by=caller.person, within=within))
+    back = case.snoozed_until
+    away = "" if back is None else f"Snoozed until {back.astimezone():%Y-%m-%d %H:%M %Z}."
+    _show(caller, case, away or "It is back.")
 
 
 @on_server
 async def tag(caller: PersonCaller, tags: _Words = None, remove: _Remove = None) -> None:
     """Add tags, by which people find the conversation, or take some away."""
-    await _act(
-        caller,
-        lambda run: run.tag(*(tags or ()), by=caller.person, remove=tuple(remove or ())),
-        lambda case: f"Tags: {', '.join(case.tags) or 'none'}.",
-    )
+    added, removed = tags or (), tuple(remove or ())
+    case = await caller.act(lambda run: run.tag(*added, by=caller.person, remove=removed))
+    _show(caller, case, f"Tags: {', '.join(case.tags) or 'none'}.")
 
 
 @on_server
 async def link(caller: PersonCaller, ids: _Words = None, remove: _Remove = None) -> None:
     """Link other conversations about the same, by their ids, or take links back."""
-    await _act(
-        caller,
-        lambda run: run.link(*(ids or ()), by=caller.person, remove=tuple(remove or ())),
-        lambda case: f"Linked to {', '.join(case.links) or 'none'}.",
-    )
+    added, removed = ids or (), tuple(remove or ())
+    case = await caller.act(lambda run: run.link(*added, by=caller.person, remove=removed))
+    _show(caller, case, f"Linked to {', '.join(case.links) or 'none'}.")
 
 
 @on_server
@@ -153,20 +138,6 @@ def whose(to: str, team: str) -> str:
     return " of ".join(one for one in (to, team) if one)
 
 
-async def _act(
-    caller: PersonCaller,
-    act: "Callable[[RunHandle], Awaitable[CaseReceipt]]",
-    sentence: "Callable[[CaseReceipt], str]",
-) -> None:
-    receipt = await caller.act(act)
-    resolved, snoozed = receipt.resolved_at, receipt.snoozed_until
-    record = {
-        "status": receipt.status,
-        "to": receipt.to,
-        "team": receipt.team,
-        "tags": list(receipt.tags),
-        "links": list(receipt.links),
-        "resolved_at": None if resolved is None else resolved.isoformat(),
-        "snoozed_until": None if snoozed is None else snoozed.isoformat(),
-    }
-    caller.show(record, sentence(receipt))
+def _show(caller: PersonCaller, case: "CaseReceipt", sentence: str) -> None:
+    names = ("status", "to", "team", "tags", "links", "resolved_at", "snoozed_until")
+    caller.show(json_fields(case, *names), sentence)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,7 @@ from outlast.client.transport.outages import (
 )
 from outlast.contract import names, records
 from outlast.contract.team_records import TeamInput, team_summary
+from outlast.edges.rendering import json_fields
 from outlast.loop.canonical import same_person
 from outlast.loop.team.events import DutyRecord, TermsRecord
 from outlast.loop.team.state import Rule, TeamState, TeamTerms
@@ -124,8 +125,8 @@ class TeamView:
             if self.return_after is None
             else self.return_after.total_seconds(),
             "within": self.within or None,
-            "members": [_written(one) for one in self.members],
-            "conversations": [_written(one) for one in self.conversations],
+            "members": list(map(json_fields, self.members)),
+            "conversations": list(map(json_fields, self.conversations)),
         }
 
 
@@ -401,13 +402,6 @@ def _calendar_name(within: Calendar | str | None, return_after: timedelta | None
 
 class _NoTeam(Exception):
     """There is no workflow of the team."""
-
-
-def _written(one: TeamMember | TeamConversation) -> JsonObject:
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in asdict(one).items()
-    }
 
 
 def _name(person: By) -> str:
