@@ -164,9 +164,7 @@ async def _recount(asked: DeskRequest) -> Response:
     """Let the times of the open requests be counted anew, as far as the person may do it."""
     scopes = asked.scopes("recount")
     found = await recount_open(asked.desk.client, by=asked.person, scopes=scopes)
-    words = (
-        f"{counted(found.requests, 'request')} of {counted(len(found.runs), 'run')} counted anew."
-    )
+    words = found.words
     left = [*found.refused, *(("", "It cannot be read."),) * found.unread]
     if left:
         words += f" {counted(len(left), 'run')} left alone: {left[0][1]}"
