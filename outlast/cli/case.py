@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from outlast.agents.durations import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, server
 from outlast.cli.caller import Caller, PersonCaller, on_server
-from outlast.cli.durations import coming_time, length_option
+from outlast.cli.durations import coming_time
 from outlast.contract.ratings import SCORES
 from outlast.edges.clock import now
 from outlast.edges.rendering import json_fields
@@ -87,7 +88,7 @@ async def snooze(
     Command line:
         within (CALENDAR): A length counts only the hours of this calendar of the operators' file.
     """
-    length = None if within is None else length_option(until, "With --within, UNTIL")
+    length = None if within is None else duration_of(until, "With --within, UNTIL")
     end = coming_time(until, "UNTIL", now()).astimezone() if length is None else length
     case = await caller.act(lambda run: run.snooze(end, by=caller.person, within=within))
     back = case.snoozed_until

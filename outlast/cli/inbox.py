@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from outlast.agents.durations import parse_duration
+from outlast.agents.durations import duration_of
 from outlast.agents.errors import AgentsException, UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
@@ -79,7 +79,7 @@ async def inbox(
         group=group,
         risk=risk,
         mine=os_user() if mine else None,
-        due_before=None if due is None else now() + _length(due),
+        due_before=None if due is None else now() + duration_of(due),
     )
     client = (await caller.connect()).client
     box, reader = Inbox(client), await proof_reader(client)
@@ -380,10 +380,3 @@ def _say_change(console: terminal.Screen, kind: str, listed: _Listed) -> None:
 
 def _due(left_ms: int) -> str:
     return rough(timedelta(milliseconds=left_ms)) if left_ms > 0 else "now"
-
-
-def _length(text: str) -> timedelta:
-    length = parse_duration(text)
-    if length is None:
-        raise UserError(f"{text!r:.80} is no length of time. Write such as 30min, 2h or 3d.")
-    return length

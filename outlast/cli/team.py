@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from outlast.agents.durations import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
-from outlast.cli.durations import coming_time, length_option
+from outlast.cli.durations import coming_time
 from outlast.cli.terminal import Column
 from outlast.edges.clock import ms_of, now
 from outlast.edges.rendering import command, counted, named, rough, shown_time
@@ -69,7 +70,7 @@ async def on(
     """
     ends: datetime | timedelta | None = None
     if until is not None and within is not None:
-        ends = length_option(until, "With --within, --until")
+        ends = duration_of(until, "With --within, --until")
     elif until is not None:
         ends = coming_time(until, "--until", now()).astimezone()
     who = person or sender(None).subject
@@ -108,7 +109,7 @@ async def rule(
             answered, such as 15min. Default: it stays with them.
         within (CALENDAR): That time counts only the hours of this calendar, as the workers know it.
     """
-    after = None if return_after is None else length_option(return_after, "--return-after")
+    after = None if return_after is None else duration_of(return_after, "--return-after")
     asked = await _team(caller, team, tenant, task_queue)
     view = await asked.assign_by(
         by=sender(by), rule=rule, capacity=capacity, return_after=after, within=within

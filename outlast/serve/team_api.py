@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from outlast.agents.durations import parse_duration
-from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.durations import duration_of
+from outlast.agents.errors import AgentsException
 from outlast.client.teams import Team, TeamView, find_teams
 from outlast.contract import names
 from outlast.contract.searchability import searchable
@@ -248,14 +248,11 @@ async def change_rule(
         Refused: the caller may not do it, or something does not fit.
     """
     team, after = team_at(asked, "change_team", name, tenant), return_after
-    length = None if after is None else parse_duration(after)
-    if after is not None and length is None:
-        raise UserError(f"{after!r:.80} is no length of time. Write such as 30min, 2h or 3d.")
     changed = team.assign_by(
         by=asked.person,
         rule=rule,  # type: ignore[arg-type]  what is none is refused there
         capacity=capacity,
-        return_after=length,
+        return_after=None if after is None else duration_of(after),
         within=within.strip() or None,
     )
     return _told(asked, await acted(changed))
