@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final, Literal, TypeVar
 
@@ -420,10 +419,21 @@ class RunsQuery(_Paged):
 
     def criteria(self, scopes: Sequence[RunScope]) -> RunFilter:
         """Return the criteria for the list of a person who sees the runs of some scopes."""
-        same = self.model_dump(include={one.name for one in fields(RunFilter)})
         return RunFilter(
-            **same,
+            status=self.status,
+            agent=self.agent,
+            waiting=self.waiting,
             id_prefix=self.prefix,
+            nested=self.nested,
+            tenant=self.tenant,
+            customer=self.customer,
+            assignee=self.assignee,
+            team=self.team,
+            tag=self.tag,
+            rated=self.rated,
+            attention=self.attention,
+            group=self.group,
+            risk=self.risk,
             due_before=_due(self.due),
             case_due_before=_due(self.case_due),
             scopes=tuple(scopes),

@@ -5,7 +5,7 @@ where it made it itself.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -18,10 +18,10 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from outlast.edges import rendering
-from outlast.edges.clock import time_of
 from outlast.pricing import dollars
 from outlast.views.mentions import mention_parts, mention_tag
 from outlast.views.proofs import PROOF_WORDS
+from outlast.views.records import ApprovalStatus, VoteType
 from outlast.views.trouble import trouble_words
 from outlast.views.words import EFFECT, STATUS, VOTED, at_desk
 
@@ -191,45 +191,57 @@ def now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
-def _time_filter(
-    kind: str, words: Callable[[datetime], str]
-) -> Callable[[datetime | int | None], Markup]:
-    """Return a filter that shows a time in UTC in some words; by its kind, browsers write others."""
-    html = Markup('<time datetime="{}" data-time="{}" title="{:%Y-%m-%d %H:%M:%S UTC}">{}</time>')
-
-    def shown_time(at: datetime | int | None) -> Markup:
-        if at is None:
-            return Markup("")
-        moment = at.astimezone(UTC) if isinstance(at, datetime) else time_of(at)
-        iso = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-        return html.format(iso, kind, moment, words(moment))
-
-    return shown_time
+def _moment(at: datetime | int) -> datetime:
+    return at if isinstance(at, datetime) else datetime.fromtimestamp(at / 1000, UTC)
 
 
-def _deadline_words(at: datetime) -> str:
-    left = at - now()
-    return f"in {rendering.rough(left)}" if left > timedelta() else "overdue"
+def _time(at: datetime, words: str, kind: str) -> Markup:
+    iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    html = Markup('<time datetime="{}" data-time="{}" title="{}">{}</time>')
+    return html.format(iso, kind, at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), words)
 
 
-_MINUTE: Final = "{:%Y-%m-%d %H:%M UTC}".format
+def age(at: datetime | int | None) -> Markup:
+    """Return how long ago something was, such as `3 min`; pages keep it up to date."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, rendering.rough(now() - moment), "age")
+
+
+def deadline(at: datetime | int | None) -> Markup:
+    """Return when something is due, such as `in 12 min` or `overdue`."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    left = moment - now()
+    return _time(
+        moment, f"in {rendering.rough(left)}" if left > timedelta() else "overdue", "deadline"
+    )
+
+
+def clock(at: datetime | int | None) -> Markup:
+    """Return a time of day; browsers show it in their own time zone."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, moment.astimezone(UTC).strftime("%H:%M:%S UTC"), "clock")
+
+
+def date_time(at: datetime | int | None) -> Markup:
+    """Return a date and time; browsers show it in their own time zone."""
+    if at is None:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "date")
 
 
 def minute(at: datetime | int | None) -> Markup:
     """Return a time of day under a line that has the day; without scripts, the day stands with it."""
-    return _time_filter("minute", _MINUTE)(at or None)
-
-
-_TIMES: Final = {
-    "age": _time_filter("age", lambda at: rendering.rough(now() - at)),
-    "clock": _time_filter("clock", "{:%H:%M:%S UTC}".format),
-    "date_time": _time_filter("date", _MINUTE),
-    "deadline": _time_filter("deadline", _deadline_words),
-    "minute": minute,
-}
-"""How long ago something was, such as `3 min`; a time of day; a date and time; when something is due,
-such as `in 12 min`.
-"""
+    if not at:
+        return Markup("")
+    moment = _moment(at)
+    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "minute")
 
 
 def money(amount: Decimal | float | None) -> str:
@@ -240,6 +252,11 @@ def money(amount: Decimal | float | None) -> str:
 def number(value: int | None) -> str:
     """Return a number with separators."""
     return NONE if value is None else f"{value:,}"
+
+
+def counted_of(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 message` or `1,200 messages`."""
+    return rendering.counted(count, noun)
 
 
 # --- Attributes and words ------------------------------------------------------------------------
@@ -259,9 +276,19 @@ def status_class(status: str) -> str:
     return _STATUS_CLASSES.get(status, "")
 
 
-def _word_of(table: Mapping[Any, str]) -> Callable[[str], str]:
-    """Return a function that finds the words for a name; a name without any stands for itself."""
-    return lambda name: table.get(name, name)
+def voted(kind: VoteType) -> str:
+    """Return what somebody did, after their name."""
+    return VOTED[kind]
+
+
+def status_word(status: ApprovalStatus) -> str:
+    """Return what has become of a request, in a word or a few."""
+    return STATUS.get(status, status)
+
+
+def effect_word(effect: str) -> str:
+    """Return what a call changes."""
+    return EFFECT.get(effect, effect)
 
 
 def marked(name: str, is_on: object) -> Markup:
@@ -291,17 +318,20 @@ GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "mention_tag": mention_tag,
     "posts": posts,
     "at_desk": at_desk,
-    "effect_word": _word_of(EFFECT),
+    "effect_word": effect_word,
     "status_class": status_class,
-    "status_word": _word_of(STATUS),
+    "status_word": status_word,
     "unable": unable,
-    "voted": VOTED.__getitem__,
+    "voted": voted,
 }
 """The functions of templates, by name."""
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
-    **_TIMES,
-    "counted": rendering.counted,
+    "age": age,
+    "clock": clock,
+    "counted": counted_of,
+    "date_time": date_time,
+    "deadline": deadline,
     "duration": rendering.rough,
     "excerpt": excerpt,
     "in_one_line": rendering.one_line,
@@ -310,6 +340,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "line": line,
     "markdown": markdown,
     "mentioning": mentioning,
+    "minute": minute,
     "money": money,
     "named": rendering.named,
     "number": number,
