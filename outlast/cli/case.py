@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 _Words: TypeAlias = Annotated[
     list[str] | None, typer.Argument(metavar="[WORD]...", show_default=False)
 ]
-_Remove: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--remove", help="What to take away; repeatable.")
-]
 
 
 @on_server
@@ -37,16 +34,14 @@ async def assign(caller: PersonCaller, to: str = "", team: str = "") -> None:
 
 
 @on_server
-async def comment(
-    caller: PersonCaller,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you write for colleagues.")],
-    comment_id: Annotated[
-        str | None, typer.Option("--comment-id", help="A repeated id is the same comment.")
-    ] = None,
-) -> None:
+async def comment(caller: PersonCaller, text: str, comment_id: str | None = None) -> None:
     """Write something for colleagues, which neither the customer nor the model reads.
 
     `@name` mentions a colleague, who finds the conversation by the tag `@name`.
+
+    Command line:
+        text (TEXT): What you write for colleagues.
+        comment_id: A repeated id is the same comment.
     """
     case = await caller.act(lambda run: run.comment(text, by=caller.person, comment_id=comment_id))
     _show(caller, case, "Commented. The customer does not see it.")
@@ -73,19 +68,11 @@ async def reopen(caller: PersonCaller) -> None:
 
 
 @on_server
-async def snooze(
-    caller: PersonCaller,
-    until: Annotated[
-        str,
-        typer.Argument(
-            metavar="UNTIL", help="A length, such as 2h or 3d, or a time, such as 2026-11-30T09:00."
-        ),
-    ],
-    within: str | None = None,
-) -> None:
+async def snooze(caller: PersonCaller, until: str, within: str | None = None) -> None:
     """Put a conversation off; it comes back then, or with the customer's next word.
 
     Command line:
+        until (UNTIL): A length, such as 2h or 3d, or a time, such as 2026-11-30T09:00.
         within (CALENDAR): A length counts only the hours of this calendar of the operators' file.
     """
     length = None if within is None else duration_of(until, "With --within, UNTIL")
@@ -97,16 +84,24 @@ async def snooze(
 
 
 @on_server
-async def tag(caller: PersonCaller, tags: _Words = None, remove: _Remove = None) -> None:
-    """Add tags, by which people find the conversation, or take some away."""
+async def tag(caller: PersonCaller, tags: _Words = None, remove: list[str] | None = None) -> None:
+    """Add tags, by which people find the conversation, or take some away.
+
+    Command line:
+        remove: What to take away; repeatable.
+    """
     added, removed = tags or (), tuple(remove or ())
     case = await caller.act(lambda run: run.tag(*added, by=caller.person, remove=removed))
     _show(caller, case, f"Tags: {', '.join(case.tags) or 'none'}.")
 
 
 @on_server
-async def link(caller: PersonCaller, ids: _Words = None, remove: _Remove = None) -> None:
-    """Link other conversations about the same, by their ids, or take links back."""
+async def link(caller: PersonCaller, ids: _Words = None, remove: list[str] | None = None) -> None:
+    """Link other conversations about the same, by their ids, or take links back.
+
+    Command line:
+        remove: What to take away; repeatable.
+    """
     added, removed = ids or (), tuple(remove or ())
     case = await caller.act(lambda run: run.link(*added, by=caller.person, remove=removed))
     _show(caller, case, f"Linked to {', '.join(case.links) or 'none'}.")
@@ -116,12 +111,15 @@ async def link(caller: PersonCaller, ids: _Words = None, remove: _Remove = None)
 async def rate(
     caller: Caller,
     run_id: options.RunId,
-    score: Annotated[
-        str, typer.Argument(metavar="SCORE", help="good, bad, or a number from 1, the worst, to 5.")
-    ],
-    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="Why, in their words.")] = "",
+    score: str,
+    text: Annotated[str, typer.Argument()] = "",
 ) -> None:
-    """Say what the customer thinks of a conversation, while it is open; the newest rating counts."""
+    """Say what the customer thinks of a conversation, while it is open; the newest rating counts.
+
+    Command line:
+        score (SCORE): good, bad, or a number from 1, the worst, to 5.
+        text ([TEXT]): Why, in their words.
+    """
     from outlast.client.handle import RunHandle
 
     number = next((one for word, one in SCORES.items() if word == score), None)
