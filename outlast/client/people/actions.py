@@ -33,6 +33,7 @@ from outlast.client.transport.messages import check_choice
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import records
 from outlast.edges.clock import now_ms, time_if_any
+from outlast.edges.rendering import joined, named
 from outlast.loop import phrases
 from outlast.loop.actions import (
     Action,
@@ -103,15 +104,15 @@ class DecisionReceipt:
 
     def words(self, request: ApprovalRequest) -> str:
         """Return what became of the decision about this request, as sentences."""
-        return words.receipt(
-            request,
-            status=self.status,
-            votes=self.votes,
-            votes_needed=self.votes_needed,
-            by=self.by,
-            is_kept=self.is_kept,
-            is_queued=self.is_queued,
-        )
+        if self.is_kept:
+            return words.KEPT
+        if self.status == "pending":
+            others = words.others_needed(request, self.votes_needed - self.votes)
+            return f"{self.votes} of {self.votes_needed} votes; waits for {others}."
+        word = "answered" if self.status == "responded" else words.STATUS[self.status]
+        settled = joined(f"{word[0].upper()}{word[1:]} by ", named(self.by or "somebody"), ".")
+        then = words.then(request, self.status, is_queued=self.is_queued)
+        return joined(settled, " ", then).rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
