@@ -347,6 +347,7 @@ def without_docstring(objects: Mapping[str, object]) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_completion_explains_every_public_name_and_method() -> None:
     objects: dict[str, object] = {name: getattr(outlast, name) for name in PUBLIC}
     for room in ROOMS:

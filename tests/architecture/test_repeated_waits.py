@@ -59,6 +59,7 @@ def repeated_in(source: str) -> list[int]:
     return sorted({line for function in functions for line in repeated_waits(function)})
 
 
+@pytest.mark.full
 def test_no_state_is_waited_for_twice() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{line}"

@@ -144,6 +144,7 @@ def _kind_of(annotation: ast.expr) -> str:
 # --- The guard ------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_two_states_of_a_run_are_compared_in_one_place() -> None:
     found = {
         f"{module}: {function.name} reads {', '.join(what)}"

@@ -180,6 +180,7 @@ def public_places() -> dict[str, Place]:
     return found
 
 
+@pytest.mark.full
 def test_no_public_name_leads_to_the_loops_own_record_of_a_run() -> None:
     roads = {name: road_to(place, LOOP_STATE) for name, place in public_places().items()}
     assert {name: road for name, road in roads.items() if road} == {}

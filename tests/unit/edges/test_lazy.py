@@ -88,6 +88,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.full
 def test_whatever_needs_an_extra_names_it() -> None:
     program = ROOT / "tests/release/without_extras.py"
     start = f"import sys; sys.argv = [{str(program)!r}, *{ROOMS!r}]\n{WITHOUT_EXTRAS}"
@@ -147,6 +148,7 @@ def as_on_windows(program: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.full
 def test_agents_workers_and_clients_need_nothing_that_windows_lacks() -> None:
     names = "import outlast, outlast.client, outlast.testing, outlast.worker\n" + "".join(
         f"for name in {module}.__all__: getattr({module}, name)\n"
