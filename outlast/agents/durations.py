@@ -6,8 +6,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
 
-from outlast.agents.errors import UserError
-
 LONGEST_DURATION_TEXT: Final = 40  # longer than any duration; bounds the search
 
 Kept = TypeVar("Kept")
@@ -43,23 +41,6 @@ def parse_duration(text: str) -> timedelta | None:
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
     except OverflowError:
         return None
-
-
-def duration_of(text: str, what: str = "") -> timedelta:
-    """Return the duration that somebody wrote.
-
-    Args:
-        text: what they wrote.
-        what: where they wrote it, such as `--return-after`.
-
-    Raises:
-        UserError: the text is no duration.
-    """
-    length = parse_duration(text)
-    if length is None:
-        found = f"{what} {text!r:.80}".lstrip()
-        raise UserError(f"{found} is no length of time. Write such as 30min, 2h or 3d.")
-    return length
 
 
 def is_positive(duration: object) -> bool:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from outlast.agents.durations import duration_of
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, server
 from outlast.cli.caller import Caller, PersonCaller, on_server

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from outlast.agents.durations import duration_of
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import AgentsException, UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server

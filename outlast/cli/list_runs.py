@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from outlast.agents.durations import duration_of
+from outlast.agents.checks import duration_of
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.case import whose

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from outlast.agents.durations import duration_of
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from outlast.agents.durations import duration_of
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import AgentsException
 from outlast.client.teams import Team, TeamView, find_teams
 from outlast.contract import names

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from outlast.agents.durations import duration_of
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli.durations import coming_time
 from outlast.cli.schedule import When
