@@ -60,6 +60,9 @@ def test_what_is_no_time_is_refused_in_words(text: str) -> None:
     )
     with pytest.raises(UserError, match=r"--every .* is no length of time. Write such as 30min"):
         duration_of(text, "--every")
+    with pytest.raises(UserError) as refused:
+        duration_of(text)
+    assert str(refused.value).startswith(f"{text!r} is no length of time.")
 
 
 def test_a_time_without_a_zone_is_one_of_this_machine() -> None:
