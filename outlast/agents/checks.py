@@ -27,7 +27,7 @@ from typing import (
 )
 
 from outlast.agents.argument_names import advice_on
-from outlast.agents.durations import ConvertedField, is_positive
+from outlast.agents.durations import ConvertedField, is_positive, parse_duration
 from outlast.agents.errors import UserError
 
 Rule: TypeAlias = Callable[[str, Any], object]
@@ -230,6 +230,23 @@ def optional(rule: Rule) -> Rule:
 def one_of(*choices: object) -> Rule:
     """Return the rule of a field with few values."""
     return lambda place, value: check_choice(place, value, choices)
+
+
+def duration_of(text: str, what: str = "") -> timedelta:
+    """Return the duration that somebody wrote.
+
+    Args:
+        text: what they wrote.
+        what: where they wrote it, such as `--return-after`.
+
+    Raises:
+        UserError: the text is no duration.
+    """
+    length = parse_duration(text)
+    if length is None:
+        found = f"{what} {text!r:.80}".lstrip()
+        raise UserError(f"{found} is no length of time. Write such as 30min, 2h or 3d.")
+    return length
 
 
 def duration(place: str, value: object) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit, sender
-from outlast.cli.durations import length_option
 from outlast.cli.exit_codes import ExitCode
 from outlast.cli.process_log import log_to_standard_error, say_ready
 from outlast.cli.search_index import Index, index_at
@@ -93,7 +93,7 @@ async def run(
     stop = stop_requested()
     client, archive = await _connected(caller, place)
     if keep is not None:
-        archive = Archive(archive.store, keep=length_option(keep, "--keep"), every=archive.every)
+        archive = Archive(archive.store, keep=duration_of(keep, "--keep"), every=archive.every)
         use_archive(client, archive)
     place, whose = repr(archive.store), named(task_queue) if task_queue else "all task queues"
     sentence = f"archiving histories of {whose} in {place}"

@@ -9,29 +9,13 @@ from outlast.cli.caller import PersonCaller, on_server
 if TYPE_CHECKING:
     from outlast.client.people.actions import AsideReceipt
 
-_Item: TypeAlias = Annotated[
-    int,
-    typer.Argument(
-        metavar="ITEM",
-        min=0,
-        help="The number of the item, which `outlast show` prints.",
-        show_default=False,
-    ),
-]
-_Part: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--part", min=0, help="A part of it alone, such as a photo. Default: all of the item."
-    ),
-]
+_Item: TypeAlias = Annotated[int, typer.Argument(min=0, show_default=False)]
+_Part: TypeAlias = Annotated[int | None, typer.Option(min=0)]
 
 
 @on_server
 async def set_aside(
-    caller: PersonCaller,
-    item: _Item,
-    part: _Part = None,
-    reason: str = "",
+    caller: PersonCaller, item: _Item, part: _Part = None, reason: str = ""
 ) -> None:
     """Leave an item out of what the model reads; the transcript keeps it.
 
@@ -39,6 +23,8 @@ async def set_aside(
     do it.
 
     Command line:
+        item (ITEM): The number of the item, which `outlast show` prints.
+        part: A part of it alone, such as a photo. Default: all of the item.
         reason: Why, for people.
     """
     receipt = await caller.act(
@@ -49,7 +35,12 @@ async def set_aside(
 
 @on_server
 async def take_back(caller: PersonCaller, item: _Item, part: _Part = None) -> None:
-    """Let the model read an item again that a person or a provider's refusal set aside."""
+    """Let the model read an item again that a person or a provider's refusal set aside.
+
+    Command line:
+        item (ITEM): The number of the item, which `outlast show` prints.
+        part: A part of it alone, such as a photo. Default: all of the item.
+    """
     receipt = await caller.act(lambda handle: handle.take_back(item, by=caller.person, part=part))
     done = f"The model reads {_named(item, part)} again."
     left = [_named(item, one) for one in receipt.parts if one is not None]

@@ -1,26 +1,23 @@
 """`outlast case`: what colleagues do with a conversation: whose it is, and how it stands."""
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, server
 from outlast.cli.caller import Caller, PersonCaller, on_server
-from outlast.cli.durations import coming_time, length_option
+from outlast.cli.durations import coming_time
 from outlast.contract.ratings import SCORES
 from outlast.edges.clock import now
+from outlast.edges.rendering import json_fields
 
 if TYPE_CHECKING:
-    from outlast.client.handle import RunHandle
     from outlast.client.people.cases import CaseReceipt
 
 _Words: TypeAlias = Annotated[
     list[str] | None, typer.Argument(metavar="[WORD]...", show_default=False)
-]
-_Remove: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--remove", help="What to take away; repeatable.")
 ]
 
 
@@ -32,30 +29,22 @@ async def assign(caller: PersonCaller, to: str = "", team: str = "") -> None:
         to: The person. Default: nobody.
         team: The team. Default: none.
     """
-    await _act(
-        caller,
-        lambda run: run.assign(to or None, by=caller.person, team=team),
-        lambda case: f"Assigned to {whose(case.to, case.team) or 'nobody'}.",
-    )
+    case = await caller.act(lambda run: run.assign(to or None, by=caller.person, team=team))
+    _show(caller, case, f"Assigned to {whose(case.to, case.team) or 'nobody'}.")
 
 
 @on_server
-async def comment(
-    caller: PersonCaller,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you write for colleagues.")],
-    comment_id: Annotated[
-        str | None, typer.Option("--comment-id", help="A repeated id is the same comment.")
-    ] = None,
-) -> None:
+async def comment(caller: PersonCaller, text: str, comment_id: str | None = None) -> None:
     """Write something for colleagues, which neither the customer nor the model reads.
 
     `@name` mentions a colleague, who finds the conversation by the tag `@name`.
+
+    Command line:
+        text (TEXT): What you write for colleagues.
+        comment_id: A repeated id is the same comment.
     """
-    await _act(
-        caller,
-        lambda run: run.comment(text, by=caller.person, comment_id=comment_id),
-        lambda _: "Commented. The customer does not see it.",
-    )
+    case = await caller.act(lambda run: run.comment(text, by=caller.person, comment_id=comment_id))
+    _show(caller, case, "Commented. The customer does not see it.")
 
 
 @on_server
@@ -67,75 +56,70 @@ async def resolve(caller: PersonCaller, why: str = "") -> None:
     Command line:
         why: Why, for colleagues.
     """
-    await _act(caller, lambda run: run.resolve(by=caller.person, why=why), lambda _: "Resolved.")
+    case = await caller.act(lambda run: run.resolve(by=caller.person, why=why))
+    _show(caller, case, "Resolved.")
 
 
 @on_server
 async def reopen(caller: PersonCaller) -> None:
     """Open a conversation again that was resolved, or bring back one that was put off."""
-    await _act(caller, lambda run: run.reopen(by=caller.person), lambda _: "It is open.")
+    case = await caller.act(lambda run: run.reopen(by=caller.person))
+    _show(caller, case, "It is open.")
 
 
 @on_server
-async def snooze(
-    caller: PersonCaller,
-    until: Annotated[
-        str,
-        typer.Argument(
-            metavar="UNTIL", help="A length, such as 2h or 3d, or a time, such as 2026-11-30T09:00."
-        ),
-    ],
-    within: str | None = None,
-) -> None:
+async def snooze(caller: PersonCaller, until: str, within: str | None = None) -> None:
     """Put a conversation off; it comes back then, or with the customer's next word.
 
     Command line:
+        until (UNTIL): A length, such as 2h or 3d, or a time, such as 2026-11-30T09:00.
         within (CALENDAR): A length counts only the hours of this calendar of the operators' file.
     """
-    length = None if within is None else length_option(until, "With --within, UNTIL")
+    length = None if within is None else duration_of(until, "With --within, UNTIL")
     end = coming_time(until, "UNTIL", now()).astimezone() if length is None else length
-
-    def sentence(case: "CaseReceipt") -> str:
-        back = case.snoozed_until
-        return (
-            "It is back."
-            if back is None
-            else f"Snoozed until {back.astimezone():%Y-%m-%d %H:%M %Z}."
-        )
-
-    await _act(caller, lambda run: run.snooze(end, by=caller.person, within=within), sentence)
+    case = await caller.act(lambda run: run.snooze(end, by=caller.person, within=within))
+    back = case.snoozed_until
+    away = "" if back is None else f"Snoozed until {back.astimezone():%Y-%m-%d %H:%M %Z}."
+    _show(caller, case, away or "It is back.")
 
 
 @on_server
-async def tag(caller: PersonCaller, tags: _Words = None, remove: _Remove = None) -> None:
-    """Add tags, by which people find the conversation, or take some away."""
-    await _act(
-        caller,
-        lambda run: run.tag(*(tags or ()), by=caller.person, remove=tuple(remove or ())),
-        lambda case: f"Tags: {', '.join(case.tags) or 'none'}.",
-    )
+async def tag(caller: PersonCaller, tags: _Words = None, remove: list[str] | None = None) -> None:
+    """Add tags, by which people find the conversation, or take some away.
+
+    Command line:
+        remove: What to take away; repeatable.
+    """
+    added, removed = tags or (), tuple(remove or ())
+    case = await caller.act(lambda run: run.tag(*added, by=caller.person, remove=removed))
+    _show(caller, case, f"Tags: {', '.join(case.tags) or 'none'}.")
 
 
 @on_server
-async def link(caller: PersonCaller, ids: _Words = None, remove: _Remove = None) -> None:
-    """Link other conversations about the same, by their ids, or take links back."""
-    await _act(
-        caller,
-        lambda run: run.link(*(ids or ()), by=caller.person, remove=tuple(remove or ())),
-        lambda case: f"Linked to {', '.join(case.links) or 'none'}.",
-    )
+async def link(caller: PersonCaller, ids: _Words = None, remove: list[str] | None = None) -> None:
+    """Link other conversations about the same, by their ids, or take links back.
+
+    Command line:
+        remove: What to take away; repeatable.
+    """
+    added, removed = ids or (), tuple(remove or ())
+    case = await caller.act(lambda run: run.link(*added, by=caller.person, remove=removed))
+    _show(caller, case, f"Linked to {', '.join(case.links) or 'none'}.")
 
 
 @on_server
 async def rate(
     caller: Caller,
     run_id: options.RunId,
-    score: Annotated[
-        str, typer.Argument(metavar="SCORE", help="good, bad, or a number from 1, the worst, to 5.")
-    ],
-    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="Why, in their words.")] = "",
+    score: str,
+    text: Annotated[str, typer.Argument()] = "",
 ) -> None:
-    """Say what the customer thinks of a conversation, while it is open; the newest rating counts."""
+    """Say what the customer thinks of a conversation, while it is open; the newest rating counts.
+
+    Command line:
+        score (SCORE): good, bad, or a number from 1, the worst, to 5.
+        text ([TEXT]): Why, in their words.
+    """
     from outlast.client.handle import RunHandle
 
     number = next((one for word, one in SCORES.items() if word == score), None)
@@ -153,20 +137,6 @@ def whose(to: str, team: str) -> str:
     return " of ".join(one for one in (to, team) if one)
 
 
-async def _act(
-    caller: PersonCaller,
-    act: "Callable[[RunHandle], Awaitable[CaseReceipt]]",
-    sentence: "Callable[[CaseReceipt], str]",
-) -> None:
-    receipt = await caller.act(act)
-    resolved, snoozed = receipt.resolved_at, receipt.snoozed_until
-    record = {
-        "status": receipt.status,
-        "to": receipt.to,
-        "team": receipt.team,
-        "tags": list(receipt.tags),
-        "links": list(receipt.links),
-        "resolved_at": None if resolved is None else resolved.isoformat(),
-        "snoozed_until": None if snoozed is None else snoozed.isoformat(),
-    }
-    caller.show(record, sentence(receipt))
+def _show(caller: PersonCaller, case: "CaseReceipt", sentence: str) -> None:
+    names = ("status", "to", "team", "tags", "links", "resolved_at", "snoozed_until")
+    caller.show(json_fields(case, *names), sentence)

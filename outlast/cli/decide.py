@@ -12,7 +12,7 @@ from outlast.cli import terminal
 from outlast.cli.caller import PersonCaller, on_server
 from outlast.cli.consent import Consent
 from outlast.edges.clock import now_ms
-from outlast.edges.rendering import command, decision_command, shown_time
+from outlast.edges.rendering import command, decision_command, json_fields, shown_time
 from outlast.views.records import Json, JsonObject
 from outlast.views.words import changed
 
@@ -318,11 +318,7 @@ class _Chosen:
         """Return a receipt for programs."""
         return {
             "approval": self.request.id,
-            "status": receipt.status,
-            "votes": receipt.votes,
-            "votes_needed": receipt.votes_needed,
-            "is_kept": receipt.is_kept,
-            "is_queued": receipt.is_queued,
+            **json_fields(receipt, "status", "votes", "votes_needed", "is_kept", "is_queued"),
             "by": self.caller.person.subject,
             "tool": self.request.name,
             "arguments": self.found.shown.arguments,
@@ -330,9 +326,8 @@ class _Chosen:
 
     def show_claim(self, receipt: "ClaimReceipt", sentence: str) -> None:
         """Show who works on the request now."""
-        until = None if receipt.until is None else receipt.until.isoformat()
-        record = {"approval": self.request.id, "claimed_by": receipt.by, "until": until}
-        self.caller.show(record, sentence)
+        record = {"approval": self.request.id, "claimed_by": receipt.by}
+        self.caller.show({**record, **json_fields(receipt, "until")}, sentence)
 
     def _decision(self, kind: "DecisionType", **fields: Any) -> "Decision":
         from outlast.client.people.actions import decision_of

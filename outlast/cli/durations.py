@@ -1,19 +1,9 @@
 """Times and durations as people read them."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from outlast.agents.durations import parse_duration
 from outlast.agents.errors import UserError
-
-
-def length_option(text: str, option: str) -> timedelta:
-    """Return the length of time in an option."""
-    length = parse_duration(text)
-    if length is None:
-        raise UserError(
-            f"{option} {text!r:.80} is no length of time. Write such as 30min, 2h or 3d."
-        )
-    return length
 
 
 def coming_time(text: str, option: str, now: datetime) -> datetime:

@@ -1,8 +1,6 @@
 """`outlast hold`, `say` and `release`: a person takes a conversation over and gives it back."""
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from outlast.agents.errors import UserError
 from outlast.cli.caller import PersonCaller, on_server
@@ -43,11 +41,12 @@ async def hold(
 
 
 @on_server
-async def say(
-    caller: PersonCaller,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What you say to the user.")],
-) -> None:
-    """Answer the user of a conversation that you hold."""
+async def say(caller: PersonCaller, text: str) -> None:
+    """Answer the user of a conversation that you hold.
+
+    Command line:
+        text (TEXT): What you say to the user.
+    """
     receipt = await caller.act(lambda handle: handle.say(text, by=caller.person))
     done = f"Said. {receipt.by} has the conversation."
     if receipt.is_judged:

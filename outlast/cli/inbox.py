@@ -3,20 +3,20 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing, nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from outlast.agents.durations import parse_duration
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import AgentsException, UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server
 from outlast.cli.decide import ApprovalId, find_requests
 from outlast.cli.terminal import Column
 from outlast.edges.clock import now, now_ms
-from outlast.edges.rendering import command, counted, excerpt, joined, named, rough
+from outlast.edges.rendering import command, counted, excerpt, joined, json_fields, named, rough
 from outlast.views.headlines import headline_line
 from outlast.views.records import JsonObject
 from outlast.views.redaction import redaction_of
@@ -79,7 +79,7 @@ async def inbox(
         group=group,
         risk=risk,
         mine=os_user() if mine else None,
-        due_before=None if due is None else now() + _length(due),
+        due_before=None if due is None else now() + duration_of(due),
     )
     client = (await caller.connect()).client
     box, reader = Inbox(client), await proof_reader(client)
@@ -186,17 +186,10 @@ class _Listed:
 
         entry, found = self.entry, self.requests
         return {
-            "run_id": entry.run_id,
-            "agent": entry.agent,
-            "status": entry.status,
+            **json_fields(entry, "run_id", "agent", "status"),
             "what": list(entry.tools),
-            "pending": entry.pending,
-            "people": list(entry.people),
-            "for_anybody": entry.for_anybody,
-            "risk": entry.risk,
-            "due": entry.due.isoformat() if entry.due is not None else None,
-            "started": entry.started.isoformat(),
-            "held": None if self.hold is None else _hold_record(self.hold),
+            **json_fields(entry, "pending", "people", "for_anybody", "risk", "due", "started"),
+            "held": None if self.hold is None else json_fields(self.hold),
             "requests": None
             if found is None
             else [
@@ -262,11 +255,6 @@ def _row_of_request(entry: "InboxEntry", request: "ApprovalRequest") -> InboxRow
         what=excerpt(headline_line(request), LONGEST_CALL),
         why=joined(*shown[:1], *(joined("; ", one) for one in shown[1:])),
     )
-
-
-def _hold_record(hold: "HeldConversation") -> JsonObject:
-    waiting = hold.waiting_since and hold.waiting_since.isoformat()
-    return {**asdict(hold), "since": hold.since.isoformat(), "waiting_since": waiting}
 
 
 def _row_of_hold(entry: "InboxEntry", hold: "HeldConversation") -> InboxRow:
@@ -392,10 +380,3 @@ def _say_change(console: terminal.Screen, kind: str, listed: _Listed) -> None:
 
 def _due(left_ms: int) -> str:
     return rough(timedelta(milliseconds=left_ms)) if left_ms > 0 else "now"
-
-
-def _length(text: str) -> timedelta:
-    length = parse_duration(text)
-    if length is None:
-        raise UserError(f"{text!r:.80} is no length of time. Write such as 30min, 2h or 3d.")
-    return length

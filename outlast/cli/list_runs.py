@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from outlast.agents.checks import duration_of
 from outlast.cli import options, terminal
 from outlast.cli.caller import Caller, on_server, say_limit
 from outlast.cli.case import whose
-from outlast.cli.durations import length_option, past_time
+from outlast.cli.durations import past_time
 from outlast.cli.search import AgentName, Archived, Since, Status
 from outlast.cli.terminal import Column
 from outlast.contract.ratings import Rated
@@ -118,7 +119,7 @@ async def list_runs(
 
 def _due(text: str) -> datetime:
     is_over = text.strip().lower() == "overdue"
-    return now() if is_over else now() + length_option(text, "--due")
+    return now() if is_over else now() + duration_of(text, "--due")
 
 
 def _say_rest(

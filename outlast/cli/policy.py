@@ -1,7 +1,6 @@
 """`outlast policy`: checks an operators' file of approval policies, and tries it on past runs."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -18,9 +17,10 @@ from outlast.cli.durations import past_time
 from outlast.cli.terminal import Column
 from outlast.contract import names
 from outlast.edges.clock import now
-from outlast.edges.rendering import counted, joined
+from outlast.edges.rendering import joined
 
 if TYPE_CHECKING:
+    from temporalio.api.workflow.v1 import WorkflowExecutionInfo
     from temporalio.client import Client
 
 File: TypeAlias = Annotated[
@@ -248,10 +248,7 @@ async def apply(
         terminal.warn(joined(run_id, ": ", why))
     if found.unread:
         terminal.warn(f"{found.unread:,} runs could not be read.")
-    terminal.say(
-        terminal.err(),
-        f"{counted(found.requests, 'request')} of {counted(len(found.runs), 'run')} counted anew.",
-    )
+    terminal.say(terminal.err(), found.words)
 
 
 async def try_policies(
@@ -259,34 +256,22 @@ async def try_policies(
 ) -> tuple[DryRun, int]:
     """Read runs and apply the policies, and return the counts and the number of unread runs."""
     from outlast.client.read.in_turn import read_each
-    from outlast.client.runs import state_of
+    from outlast.client.runs import first_executions, state_of
 
     tried = DryRun(policies)
 
-    async def add(run: tuple[str, str]) -> bool:
-        state = await state_of(client, *run)
+    async def add(run: "WorkflowExecutionInfo") -> bool:
+        state = await state_of(client, run.execution.workflow_id, run.execution.run_id)
         if state is not None:
             tried.add(state)
         return state is not None
-
-    read = await read_each(await _runs_since(client, since, limit), add)
-    return tried, read.count(False)
-
-
-async def _runs_since(client: "Client", since: datetime, limit: int) -> list[tuple[str, str]]:
-    from outlast.client.runs import executions
 
     query = (
         f"WorkflowType = '{names.WORKFLOW}' AND ExecutionStatus != 'ContinuedAsNew' "
         f"AND (ExecutionStatus = 'Running' OR CloseTime >= '{since.isoformat()}')"
     )
-    found: list[tuple[str, str]] = []
-    async with aclosing(executions(client, query)) as listed:
-        async for one in listed:
-            found.append((one.execution.workflow_id, one.execution.run_id))
-            if len(found) == limit:
-                break
-    return found
+    read = await read_each(await first_executions(client, query, limit), add)
+    return tried, read.count(False)
 
 
 _TRIED: tuple[Column[Tally], ...] = (

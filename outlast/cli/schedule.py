@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, cast
 
 import typer
 
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
-from outlast.cli.durations import coming_time, length_option
+from outlast.cli.durations import coming_time
 from outlast.cli.terminal import Column
 from outlast.edges.clock import ms_of, now
 from outlast.edges.rendering import command, excerpt, joined, named, rough, shown_time
@@ -70,9 +71,9 @@ class When:
         return Times(
             at=once,
             cron=tuple(self.cron or ()),
-            every=None if self.every is None else length_option(self.every, "--every"),
-            offset=timedelta() if self.offset is None else length_option(self.offset, "--offset"),
-            jitter=None if self.jitter is None else length_option(self.jitter, "--jitter"),
+            every=None if self.every is None else duration_of(self.every, "--every"),
+            offset=timedelta() if self.offset is None else duration_of(self.offset, "--offset"),
+            jitter=None if self.jitter is None else duration_of(self.jitter, "--jitter"),
             time_zone=self.time_zone,
         )
 
@@ -100,7 +101,7 @@ class Rules:
         late = self.catch_up
         return {
             "overlap": self.overlap,
-            "catch_up": None if late is None else length_option(late, "--catch-up"),
+            "catch_up": None if late is None else duration_of(late, "--catch-up"),
             "pause_on_failure": self.pause_on_failure,
             "paused": self.paused,
             "note": self.note,

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
 from outlast.cli import options, terminal
 from outlast.cli.caller import By, Caller, on_server, sender
-from outlast.cli.durations import coming_time, length_option
+from outlast.cli.durations import coming_time
 from outlast.cli.terminal import Column
 from outlast.edges.clock import ms_of, now
 from outlast.edges.rendering import command, counted, named, rough, shown_time
@@ -17,20 +18,17 @@ if TYPE_CHECKING:
     from outlast.client.teams import Team, TeamConversation, TeamMember, TeamView
 
 Rule: TypeAlias = Literal["round_robin", "least_busy"]
-Name: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TEAM", help="The team's name.", show_default=False)
-]
-Person: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="PERSON", help="Who. Default: you.", show_default=False)
-]
-OfTenant: TypeAlias = Annotated[
-    str, typer.Option("--tenant", help="The tenant whose team it is.", show_default=False)
-]
+Person: TypeAlias = Annotated[str | None, typer.Argument(show_default=False)]
 
 
 @on_server
-async def show(caller: Caller, team: Name, tenant: OfTenant = "") -> None:
-    """Show who is on duty, and whose each conversation is."""
+async def show(caller: Caller, team: str, tenant: str = "") -> None:
+    """Show who is on duty, and whose each conversation is.
+
+    Command line:
+        team (TEAM): The team's name.
+        tenant: The tenant whose team it is.
+    """
     view = await (await _team(caller, team, tenant)).view()
     if caller.as_json:
         terminal.print_json(view.record())
@@ -51,9 +49,9 @@ async def show(caller: Caller, team: Name, tenant: OfTenant = "") -> None:
 @on_server
 async def on(
     caller: Caller,
-    team: Name,
+    team: str,
     person: Person = None,
-    tenant: OfTenant = "",
+    tenant: str = "",
     capacity: Annotated[int | None, typer.Option(min=0)] = None,
     until: str | None = None,
     within: str | None = None,
@@ -63,13 +61,16 @@ async def on(
     """Go on duty: conversations of the team are assigned to you, or to somebody else.
 
     Command line:
+        team (TEAM): The team's name.
+        person (PERSON): Who. Default: you.
+        tenant: The tenant whose team it is.
         capacity: How many conversations they have at most. Default: the team's number.
         until: When they leave duty by themselves: in 8h, or at a time such as 2026-11-30T17:00.
         within (CALENDAR): A length counts only the hours of this calendar of the operators' file.
     """
     ends: datetime | timedelta | None = None
     if until is not None and within is not None:
-        ends = length_option(until, "With --within, --until")
+        ends = duration_of(until, "With --within, --until")
     elif until is not None:
         ends = coming_time(until, "--until", now()).astimezone()
     who = person or sender(None).subject
@@ -80,9 +81,15 @@ async def on(
 
 @on_server
 async def off(
-    caller: Caller, team: Name, person: Person = None, tenant: OfTenant = "", by: By = None
+    caller: Caller, team: str, person: Person = None, tenant: str = "", by: By = None
 ) -> None:
-    """Leave duty: what was not taken yet goes on to others."""
+    """Leave duty: what was not taken yet goes on to others.
+
+    Command line:
+        team (TEAM): The team's name.
+        person (PERSON): Who. Default: you.
+        tenant: The tenant whose team it is.
+    """
     who = person or sender(None).subject
     view = await (await _team(caller, team, tenant)).off_duty(who, by=sender(by))
     _say_duty(caller, view, who, "off")
@@ -91,9 +98,9 @@ async def off(
 @on_server
 async def rule(
     caller: Caller,
-    team: Name,
+    team: str,
     rule: Annotated[Rule, typer.Argument(metavar="RULE")],
-    tenant: OfTenant = "",
+    tenant: str = "",
     capacity: Annotated[int, typer.Option(min=1)] = 5,
     return_after: str | None = None,
     within: str | None = None,
@@ -103,12 +110,14 @@ async def rule(
     """Change how a team assigns: round_robin takes turns, least_busy looks who has the fewest.
 
     Command line:
+        team (TEAM): The team's name.
+        tenant: The tenant whose team it is.
         capacity: How many conversations a person has at most.
         return_after: After which time a conversation goes on that its person has not taken or not
             answered, such as 15min. Default: it stays with them.
         within (CALENDAR): That time counts only the hours of this calendar, as the workers know it.
     """
-    after = None if return_after is None else length_option(return_after, "--return-after")
+    after = None if return_after is None else duration_of(return_after, "--return-after")
     asked = await _team(caller, team, tenant, task_queue)
     view = await asked.assign_by(
         by=sender(by), rule=rule, capacity=capacity, return_after=after, within=within

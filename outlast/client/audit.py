@@ -23,7 +23,7 @@ from outlast.archive.archive import described
 from outlast.client.read.history import RunReader
 from outlast.client.read.in_turn import read_each
 from outlast.client.read.undelivered import notices_after_end
-from outlast.client.runs import executions
+from outlast.client.runs import first_executions
 from outlast.client.team_audit import TeamEntry, read_team
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import names
@@ -819,15 +819,13 @@ async def _executions(client: Client, term: str, limit: int) -> tuple[list[_Exec
     kinds = f"('{names.WORKFLOW}', '{names.WORKFLOW_TEAM}')"
     query = f"WorkflowType IN {kinds} AND ExecutionStatus != 'ContinuedAsNew' AND {term}"
     found: list[_Execution] = []
-    async with aclosing(executions(client, query)) as listed:
-        async for one in listed:
-            if len(found) == limit:
-                return found, True
-            run_id, root_id = one.execution.workflow_id, one.root_execution.workflow_id
-            is_team = one.type.name == names.WORKFLOW_TEAM
-            root_id = run_id if is_team else root_id or run_id
-            found.append(_Execution(run_id, one.execution.run_id, root_id, is_team))
-    return found, False
+    listed = await first_executions(client, query, limit + 1)
+    for one in listed[:limit]:
+        run_id, root_id = one.execution.workflow_id, one.root_execution.workflow_id
+        is_team = one.type.name == names.WORKFLOW_TEAM
+        root_id = run_id if is_team else root_id or run_id
+        found.append(_Execution(run_id, one.execution.run_id, root_id, is_team))
+    return found, len(listed) > limit
 
 
 # --- Figures -------------------------------------------------------------------------------------

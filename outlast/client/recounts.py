@@ -12,6 +12,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.people.actions import By
 from outlast.client.read.in_turn import read_each
 from outlast.client.runs import RunFilter, find_runs, state_of
+from outlast.edges.rendering import counted
 from outlast.temporal.visibility.scopes import EVERYTHING, RunScope
 
 MOST_RUNS: Final = 1_000
@@ -33,6 +34,13 @@ class Recount:
     refused: tuple[tuple[str, str], ...]
     unread: int
     is_cut: bool
+
+    @property
+    def words(self) -> str:
+        """How many requests of how many runs are counted anew, in a sentence."""
+        return (
+            f"{counted(self.requests, 'request')} of {counted(len(self.runs), 'run')} counted anew."
+        )
 
     @property
     def requests(self) -> int:
@@ -65,7 +73,7 @@ async def recount_open(
     criteria = RunFilter(waiting=True, nested=True, scopes=tuple(scopes))
     listed = await find_runs(client, criteria, limit=limit)
     states = await read_each(listed, lambda one: state_of(client, one.run_id, one.execution_id))
-    counted: list[tuple[str, tuple[str, ...]]] = []
+    runs: list[tuple[str, tuple[str, ...]]] = []
     refused: list[tuple[str, str]] = []
     for one, state in zip(listed, states, strict=True):
         asked = [(a.id, a.terms.hours) for a in state.own_requests] if state else []
@@ -76,11 +84,11 @@ async def recount_open(
         try:
             async with around(handle):
                 await handle.recount(by=by)
-            counted.append((one.run_id, tuple(requests)))
+            runs.append((one.run_id, tuple(requests)))
         except UserError as error:  # it ends meanwhile, or has other people
             refused.append((one.run_id, error.message))
     return Recount(
-        runs=tuple(counted),
+        runs=tuple(runs),
         refused=tuple(refused),
         unread=states.count(None),
         is_cut=len(listed) == limit,

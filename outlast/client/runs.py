@@ -6,6 +6,7 @@ Temporal's visibility is the only store, and it is a moment behind.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, cast, get_args
@@ -557,6 +558,17 @@ async def executions(
             yield one
         if page is None:
             return
+
+
+async def first_executions(client: Client, query: str, limit: int) -> list[WorkflowExecutionInfo]:
+    """Return the first executions that a search finds, page by page."""
+    found: list[WorkflowExecutionInfo] = []
+    async with aclosing(executions(client, query)) as listed:
+        async for one in listed:
+            found.append(one)
+            if len(found) == limit:
+                break
+    return found
 
 
 async def count_executions(client: Client, query: str, patience: timedelta | None) -> int:

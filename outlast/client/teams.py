@@ -1,9 +1,8 @@
 """A team that shares conversations: who is on duty, how it assigns, and whose each conversation is."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from temporalio.client import (
@@ -22,7 +21,7 @@ from outlast.agents.checks import check_printable
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError, no_namespace
 from outlast.client.people.actions import By, person_of
 from outlast.client.people.cases import end_ms
-from outlast.client.runs import executions
+from outlast.client.runs import first_executions
 from outlast.client.start.options import check_place
 from outlast.client.transport.outages import (
     is_transient,
@@ -32,6 +31,8 @@ from outlast.client.transport.outages import (
 )
 from outlast.contract import names, records
 from outlast.contract.team_records import TeamInput, team_summary
+from outlast.edges.clock import time_if_any, time_of
+from outlast.edges.rendering import json_fields
 from outlast.loop.canonical import same_person
 from outlast.loop.team.events import DutyRecord, TermsRecord
 from outlast.loop.team.state import Rule, TeamState, TeamTerms
@@ -109,6 +110,11 @@ class TeamView:
     within: str = ""
     tenant: str = ""
 
+    @property
+    def return_after_seconds(self) -> float | None:
+        """`return_after` in seconds."""
+        return None if self.return_after is None else self.return_after.total_seconds()
+
     def member(self, person: str) -> TeamMember | None:
         """Return a person of the team, however their name is written; None if there is none."""
         return next((one for one in self.members if same_person(one.subject, person)), None)
@@ -120,12 +126,10 @@ class TeamView:
             "tenant": self.tenant or None,
             "rule": self.rule,
             "capacity": self.capacity,
-            "return_after_seconds": None
-            if self.return_after is None
-            else self.return_after.total_seconds(),
+            "return_after_seconds": self.return_after_seconds,
             "within": self.within or None,
-            "members": [_written(one) for one in self.members],
-            "conversations": [_written(one) for one in self.conversations],
+            "members": list(map(json_fields, self.members)),
+            "conversations": list(map(json_fields, self.conversations)),
         }
 
 
@@ -354,7 +358,7 @@ class Team:
                     on_duty=one.on_duty,
                     conversations=state.load_of(one.subject),
                     capacity=state.capacity_of(one),
-                    until=_time(one.until_ms),
+                    until=time_if_any(one.until_ms),
                 )
                 for one in state.members
             ),
@@ -363,8 +367,8 @@ class Team:
                     run_id=one.run_id,
                     to=one.to,
                     taken=one.taken,
-                    since=datetime.fromtimestamp(one.since_ms / 1000, UTC),
-                    due=_time(one.due_ms),
+                    since=time_of(one.since_ms),
+                    due=time_if_any(one.due_ms),
                 )
                 for one in state.cases
             ),
@@ -378,13 +382,8 @@ async def find_teams(client: Client, limit: int = MOST_TEAMS) -> list[tuple[str,
         AgentsException: the server does not answer.
     """
     query = f"WorkflowType = '{names.WORKFLOW_TEAM}' AND ExecutionStatus = 'Running'"
-    found: list[tuple[str, str]] = []
-    async with aclosing(executions(client, query)) as listed:
-        async for one in listed:
-            if len(found) == limit:
-                break
-            found.append(names.team_of(one.execution.workflow_id))
-    return sorted(found)
+    found = await first_executions(client, query, limit)
+    return sorted(names.team_of(one.execution.workflow_id) for one in found)
 
 
 def _calendar_name(within: Calendar | str | None, return_after: timedelta | None) -> str:
@@ -403,20 +402,9 @@ class _NoTeam(Exception):
     """There is no workflow of the team."""
 
 
-def _written(one: TeamMember | TeamConversation) -> JsonObject:
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in asdict(one).items()
-    }
-
-
 def _name(person: By) -> str:
     return person_of(person).subject
 
 
 def _ms(duration: timedelta) -> int:
     return round(duration.total_seconds() * 1000)
-
-
-def _time(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -19,6 +19,11 @@ def time_of(at_ms: float) -> datetime:
     return datetime.fromtimestamp(at_ms / 1_000, UTC)
 
 
+def time_if_any(at_ms: float | None) -> datetime | None:
+    """Return the time of some milliseconds since the epoch; None without any."""
+    return None if at_ms is None else time_of(at_ms)
+
+
 def ms_of(at: datetime) -> int:
     """Return a time in milliseconds since the epoch."""
     return round(at.timestamp() * 1_000)

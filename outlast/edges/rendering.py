@@ -8,6 +8,7 @@ An escape is `\u001b` or, beyond U+FFFF, `\U000e0041`. A backslash in the text i
 it could be read as the beginning of an escape; `original` reverses all escapes.
 """
 
+import dataclasses
 import json
 import logging
 import re
@@ -356,6 +357,18 @@ def json_text(value: Any, indent: int | None = None) -> Shown:
     Invisible characters become JSON escapes, such as `\u202e`.
     """
     return visible_json(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def json_fields(record: Any, *names: str) -> dict[str, Any]:
+    """Return the attributes of a record for JSON, with times in ISO 8601.
+
+    Args:
+        record: a dataclass.
+        *names: the names of the attributes; none for all of its fields.
+    """
+    names = names or tuple(one.name for one in dataclasses.fields(record))
+    values = ((name, getattr(record, name)) for name in names)
+    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in values}
 
 
 def visible_json(text: str) -> Shown:

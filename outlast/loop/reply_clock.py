@@ -4,7 +4,7 @@ The clock runs while the conversation is held or assigned and a message of the c
 It stops with the reply, and so while the last word is ours.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from outlast.loop.case import ReplyClock
 from outlast.loop.open_hours import CountedReply, HoursOfReply
@@ -56,15 +56,7 @@ def counted(state: LoopState, found: CountedReply | None) -> LoopState:
     clock = state.case.reply
     if clock is None or found is None or clock.since_ms != found.since_ms:
         return state
-    newer = replace(
-        clock,
-        due_ms=found.due_ms,
-        warn_ms=found.warn_ms,
-        away=found.away,
-        back_ms=found.back_ms,
-        is_counted=True,
-    )
-    return _with(state, newer)
+    return _with(state, replace(clock, **asdict(found), is_counted=True))
 
 
 def not_counted(state: LoopState, wanted: HoursOfReply | None) -> LoopState:

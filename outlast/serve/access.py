@@ -209,6 +209,9 @@ def _read_scope(text: str, role: str, group: str) -> RunScope:
 
 # --- The table -------------------------------------------------------------------------------------
 
+TeamAct: TypeAlias = Literal["hold", "say", "release", "set_aside", "cancel", "retry"]
+"""What people of the team do with a conversation, apart from what colleagues do with its case."""
+
 Action: TypeAlias = Literal[
     "start_run",
     "mint_token",
@@ -223,12 +226,7 @@ Action: TypeAlias = Literal[
     "decide",
     "claim",
     "extend_budget",
-    "hold",
-    "say",
-    "release",
-    "set_aside",
-    "cancel",
-    "retry",
+    TeamAct,
     "finish_wait",
     "view_teams",
     "go_on_duty",
@@ -239,6 +237,8 @@ Action: TypeAlias = Literal[
 ]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 CASE_DEEDS: Final[tuple[CaseDeed, ...]] = get_args(CaseDeed)
+TEAM_ACTS: Final[tuple[Action, ...]] = (*get_args(TeamAct), *CASE_DEEDS)
+"""What a conversation offers people of the team, whatever it waits for."""
 
 
 @dataclass(frozen=True, slots=True)

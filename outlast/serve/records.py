@@ -26,7 +26,7 @@ from outlast.pricing import NESTED_RUNS, Cost, usd_of
 from outlast.search.documents import PartBy
 from outlast.search.index import Hit
 from outlast.serve.access import (
-    CASE_DEEDS,
+    TEAM_ACTS,
     Action,
     Caller,
     Staff,
@@ -719,16 +719,7 @@ class RunView(View):
     steps: list[StepView] | None = Field(default=None, description="Absent in live streams.")
 
 
-_RUN_ACTIONS: Final[tuple[Action, ...]] = (
-    "send_message",
-    "hold",
-    "say",
-    "release",
-    "set_aside",
-    "cancel",
-    "retry",
-    *CASE_DEEDS,
-)
+_RUN_ACTIONS: Final[tuple[Action, ...]] = ("send_message", *TEAM_ACTS)
 
 
 def run_view(

@@ -7,12 +7,12 @@ read about a team that is not there.
 import asyncio
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from outlast.agents.durations import parse_duration
-from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.checks import duration_of
+from outlast.agents.errors import AgentsException
 from outlast.client.teams import Team, TeamView, find_teams
 from outlast.contract import names
 from outlast.contract.searchability import searchable
@@ -85,7 +85,7 @@ class RuleBody(Body):
     within: str = Field(default="", max_length=LONGEST_NAME, description=WITHIN)
 
 
-class MemberView(View):
+class MemberView(View, from_attributes=True):
     """A person of a team."""
 
     subject: str
@@ -95,7 +95,7 @@ class MemberView(View):
     until: Moment | None = Field(description="When they leave duty by themselves.")
 
 
-class TeamConversationView(View):
+class TeamConversationView(View, from_attributes=True):
     """A conversation that a team has to act on."""
 
     id: str = Field(validation_alias="run_id")
@@ -116,17 +116,6 @@ class WholeTeam(View):
     within: str = Field(description="The calendar whose hours that counts; empty for all hours.")
     members: list[MemberView]
     conversations: list[TeamConversationView]
-
-    @classmethod
-    def of_team(cls, view: TeamView) -> Self:
-        """Return the view of a team."""
-        after = view.return_after
-        return cls.of(
-            view,
-            return_after_seconds=None if after is None else after.total_seconds(),
-            members=[MemberView.of(one) for one in view.members],
-            conversations=[TeamConversationView.of(one) for one in view.conversations],
-        )
 
 
 class TeamList(View):
@@ -259,14 +248,11 @@ async def change_rule(
         Refused: the caller may not do it, or something does not fit.
     """
     team, after = team_at(asked, "change_team", name, tenant), return_after
-    length = None if after is None else parse_duration(after)
-    if after is not None and length is None:
-        raise UserError(f"{after!r:.80} is no length of time. Write such as 30min, 2h or 3d.")
     changed = team.assign_by(
         by=asked.person,
         rule=rule,  # type: ignore[arg-type]  what is none is refused there
         capacity=capacity,
-        return_after=length,
+        return_after=None if after is None else duration_of(after),
         within=within.strip() or None,
     )
     return _told(asked, await acted(changed))
@@ -284,13 +270,13 @@ def _told(asked: DeskRequest, view: TeamView) -> TeamView:
 @get("/api/teams", "view_teams")
 async def _list(asked: DeskRequest) -> TeamList:
     """List the teams whose workers answer."""
-    return TeamList(teams=[WholeTeam.of_team(one) for one in await teams_of(asked)])
+    return TeamList(teams=[WholeTeam.of(one) for one in await teams_of(asked)])
 
 
 @get(_TEAM, "view_teams")
 async def _show(asked: DeskRequest, query: TeamQuery) -> WholeTeam:
     """Read who is on duty in a team, and whose each conversation is."""
-    return WholeTeam.of_team(await team_of(asked, asked.parameter("team"), query.tenant))
+    return WholeTeam.of(await team_of(asked, asked.parameter("team"), query.tenant))
 
 
 @post(f"{_TEAM}/duty", "go_on_duty")
@@ -299,11 +285,11 @@ async def _duty(asked: DeskRequest, body: DutyBody, query: TeamQuery) -> WholeTe
     until = None if body.until is None else snooze_end(body.until)
     said: dict[str, Any] = {**body.model_dump(), "until": until}
     changed = change_duty(asked, asked.parameter("team"), query.tenant, **said)
-    return WholeTeam.of_team(await changed)
+    return WholeTeam.of(await changed)
 
 
 @post(f"{_TEAM}/rule", "change_team")
 async def _rule(asked: DeskRequest, body: RuleBody, query: TeamQuery) -> WholeTeam:
     """Change how a team assigns; a team that is not there begins."""
     name, said = asked.parameter("team"), body.model_dump()
-    return WholeTeam.of_team(await change_rule(asked, name, query.tenant, **said))
+    return WholeTeam.of(await change_rule(asked, name, query.tenant, **said))

@@ -129,41 +129,8 @@ def deadlines(request: ApprovalRequest) -> tuple[Deadline, ...]:
     return tuple(sorted(found, key=lambda one: one.at_ms))
 
 
-def receipt(
-    request: ApprovalRequest,
-    *,
-    status: ApprovalStatus,
-    votes: int,
-    votes_needed: int,
-    by: str | None,
-    is_kept: bool = False,
-    is_queued: bool = False,
-) -> str:
-    """Return what became of a decision, as sentences.
-
-    Args:
-        request: the request that was decided.
-        status: its status since.
-        votes: how many people have decided about these arguments.
-        votes_needed: how many have to agree.
-        by: who settled it; None while it is pending, or if nobody said.
-        is_kept: the server keeps the decision until a worker takes it.
-        is_queued: other calls go first.
-    """
-    if is_kept:
-        return KEPT
-    if status == "pending":
-        return (
-            f"{votes} of {votes_needed} votes; waits for {_others(request, votes_needed - votes)}."
-        )
-    word = STATUS[status]
-    settled = joined(f"{word[0].upper()}{word[1:]} by ", named(by or "somebody"), ".")
-    if status == "responded":
-        settled = joined("Answered by ", named(by or "somebody"), ".")
-    return joined(settled, " ", then(request, status, is_queued=is_queued)).rstrip()
-
-
-def _others(request: ApprovalRequest, missing: int) -> str:
+def others_needed(request: ApprovalRequest, missing: int) -> str:
+    """Return who has to agree yet."""
     audiences = request.audiences
     people = "another person" if missing == 1 else f"{missing} other people"
     subjects = dict.fromkeys(named(name) for one in audiences for name in one.subjects)

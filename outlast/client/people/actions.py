@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from temporalio.client import Client
@@ -32,7 +32,8 @@ from outlast.client.transport.content import INLINE_BYTES, items_stored
 from outlast.client.transport.messages import check_choice
 from outlast.client.transport.run_address import RunAddress
 from outlast.contract import records
-from outlast.edges.clock import now_ms
+from outlast.edges.clock import now_ms, time_if_any
+from outlast.edges.rendering import joined, named
 from outlast.loop import phrases
 from outlast.loop.actions import (
     Action,
@@ -103,15 +104,15 @@ class DecisionReceipt:
 
     def words(self, request: ApprovalRequest) -> str:
         """Return what became of the decision about this request, as sentences."""
-        return words.receipt(
-            request,
-            status=self.status,
-            votes=self.votes,
-            votes_needed=self.votes_needed,
-            by=self.by,
-            is_kept=self.is_kept,
-            is_queued=self.is_queued,
-        )
+        if self.is_kept:
+            return words.KEPT
+        if self.status == "pending":
+            others = words.others_needed(request, self.votes_needed - self.votes)
+            return f"{self.votes} of {self.votes_needed} votes; waits for {others}."
+        word = "answered" if self.status == "responded" else words.STATUS[self.status]
+        settled = joined(f"{word[0].upper()}{word[1:]} by ", named(self.by or "somebody"), ".")
+        then = words.then(request, self.status, is_queued=self.is_queued)
+        return joined(settled, " ", then).rstrip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -595,7 +596,7 @@ class People(ABC):
                 raise
             return _earlier_receipt(settled, decision, address.run_id)
         if isinstance(outcome, ApprovalRequest):
-            return _receipt_of(outcome, address.run_id, is_kept=True)
+            return receipt_of(outcome, address.run_id, is_kept=True)
         return DecisionReceipt(
             run_id=address.run_id,
             request_id=decision.request_id,
@@ -636,12 +637,11 @@ class People(ABC):
             request_id=id_of(request), minutes=minutes, force=force, to=to, **fields_of(person)
         )
         outcome = await self._update(address, record, f"claim-{_new_id()}")
-        until_ms = outcome["until_ms"]
         return ClaimReceipt(
             run_id=address.run_id,
             request_id=id_of(request),
             by=outcome["claimed_by"],
-            until=None if until_ms is None else datetime.fromtimestamp(until_ms / 1000, UTC),
+            until=time_if_any(outcome["until_ms"]),
         )
 
     def _reads(self) -> "_Reads":
@@ -841,10 +841,13 @@ def _earlier_receipt(request: ApprovalRequest, decision: Decision, run_id: str) 
     made = [(vote.decision.type, vote.decision.by) for vote in request.votes]
     if (decision.type, decision.by) not in made:
         raise DecisionRefused(f"Approval {request.id}{settled_problem(request)}")
-    return _receipt_of(request, run_id)
+    return receipt_of(request, run_id)
 
 
-def _receipt_of(request: ApprovalRequest, run_id: str, *, is_kept: bool = False) -> DecisionReceipt:
+def receipt_of(
+    request: ApprovalRequest, run_id: str, *, is_kept: bool = False, is_queued: bool = False
+) -> DecisionReceipt:
+    """Return what has become of a request that somebody has decided."""
     return DecisionReceipt(
         run_id=run_id,
         request_id=request.id,
@@ -853,6 +856,7 @@ def _receipt_of(request: ApprovalRequest, run_id: str, *, is_kept: bool = False)
         votes_needed=request.terms.quorum,
         by=request.settled_by,
         is_kept=is_kept,
+        is_queued=is_queued,
     )
 
 

@@ -2,7 +2,7 @@
 
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from outlast.agents.approvals.policy_file import calendar_of_file
@@ -11,7 +11,7 @@ from outlast.agents.checks import check_printable
 from outlast.agents.errors import RunClosed, UserError
 from outlast.client.people.actions import By, People, person_of
 from outlast.contract import names, records
-from outlast.edges.clock import ms_of, now, now_ms
+from outlast.edges.clock import ms_of, now, now_ms, time_if_any
 from outlast.loop.actions import CaseAction, CaseDeed, RatingRecord, fields_of
 from outlast.loop.problems import ENDED_UNRATED
 from outlast.views.mentions import mention_tag, mention_tags
@@ -173,15 +173,11 @@ class Cases(People):
             status=outcome["status"],
             team=outcome["team"],
             to=outcome["to"],
-            resolved_at=_time(outcome["resolved_ms"]),
-            snoozed_until=_time(outcome["snoozed_until_ms"]),
+            resolved_at=time_if_any(outcome["resolved_ms"]),
+            snoozed_until=time_if_any(outcome["snoozed_until_ms"]),
             tags=tuple(outcome["tags"]),
             links=tuple(outcome["links"]),
         )
-
-
-def _time(at_ms: int | None) -> datetime | None:
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def end_ms(act: str, until: datetime | timedelta, within: Calendar | str | None = None) -> int:
@@ -204,4 +200,4 @@ def end_ms(act: str, until: datetime | timedelta, within: Calendar | str | None 
         raise UserError(
             f"{act}(until) must be a time with a zone, or a timedelta, not {until!r:.80}."
         )
-    return round(until.timestamp() * 1000)
+    return ms_of(until)

@@ -10,6 +10,7 @@ once everybody has, begins anew. Whoever leaves duty hands over what they have n
 An id may be used again. The run that started last has it; one before it has ended.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +50,7 @@ def _take_event(state: TeamState, event: TeamEvent) -> TeamState:
             return _duty_changed(state, event)
         case TermsChanged():
             state = replace(state, terms=event.terms)
-            return replace(state, cases=tuple(_recounted(state, one) for one in state.cases))
+            return _each_case(state, lambda one: _recounted(state, one))
         case ReturnsCounted():
             return _counted(state, event)
         case RunGone():
@@ -98,26 +99,21 @@ def _duty_changed(state: TeamState, event: DutyChanged) -> TeamState:
 
 def _handed_over(state: TeamState, subject: str) -> TeamState:
     """Take back what a person who has left duty has not taken."""
-    return replace(
-        state,
-        cases=tuple(
-            _untimed(one, to="")
-            if one.to and not one.taken and same_person(one.to, subject)
-            else one
-            for one in state.cases
-        ),
-    )
+
+    def taken_back(one: TeamCase) -> TeamCase:
+        is_theirs = one.to and not one.taken and same_person(one.to, subject)
+        return _untimed(one, to="") if is_theirs else one
+
+    return _each_case(state, taken_back)
 
 
 def _due_passed(state: TeamState) -> TeamState:
     """Take back what its person has not taken in time, and end the duty of whoever leaves now."""
-    state = replace(
-        state,
-        cases=tuple(
-            _passed_on(one) if one.due_ms is not None and one.due_ms <= state.at_ms else one
-            for one in state.cases
-        ),
-    )
+
+    def returned(one: TeamCase) -> TeamCase:
+        return _passed_on(one) if one.due_ms is not None and one.due_ms <= state.at_ms else one
+
+    state = _each_case(state, returned)
     for member in state.members:
         if member.on_duty and member.until_ms is not None and member.until_ms <= state.at_ms:
             left = replace(member, on_duty=False, until_ms=None)
@@ -157,14 +153,12 @@ def _next_for(state: TeamState, case: TeamCase) -> tuple[Member | None, tuple[st
     free = [one for one in state.members if state.room_of(one)]
     fresh = [one for one in free if canonical_name(one.subject) not in case.passed]
     passed = case.passed if fresh else ()
-    if state.terms.rule == "round_robin":
-        return min(fresh or free, key=lambda one: one.newest, default=None), passed
-    fewest = min(
-        fresh or free,
-        key=lambda one: (state.load_of(one.subject), one.newest),
-        default=None,
-    )
-    return fewest, passed
+    counts_load = state.terms.rule != "round_robin"
+
+    def order(one: Member) -> tuple[int, int]:
+        return state.load_of(one.subject) if counts_load else 0, one.newest
+
+    return min(fresh or free, key=order, default=None), passed
 
 
 def _timed(state: TeamState, case: TeamCase, from_ms: int) -> TeamCase:
@@ -191,15 +185,17 @@ def _counted(state: TeamState, event: ReturnsCounted) -> TeamState:
     if (event.within, event.return_ms) != (state.terms.within, state.terms.return_ms):
         return state
     known = {(chain_id, from_ms): due_ms for chain_id, from_ms, due_ms in event.times}
-    return replace(
-        state,
-        cases=tuple(
-            replace(one, due_ms=known[one.chain_id, one.counts_ms], counts_ms=None)
-            if one.counts_ms is not None and (one.chain_id, one.counts_ms) in known
-            else one
-            for one in state.cases
-        ),
-    )
+
+    def counted(one: TeamCase) -> TeamCase:
+        if one.counts_ms is None or (one.chain_id, one.counts_ms) not in known:
+            return one
+        return replace(one, due_ms=known[one.chain_id, one.counts_ms], counts_ms=None)
+
+    return _each_case(state, counted)
+
+
+def _each_case(state: TeamState, change: Callable[[TeamCase], TeamCase]) -> TeamState:
+    return replace(state, cases=tuple(map(change, state.cases)))
 
 
 def _without(state: TeamState, chain_id: str) -> TeamState:

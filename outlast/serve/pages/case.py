@@ -25,8 +25,8 @@ MOST_EARLIER: Final = 20
 _LOOKED_AT: Final = 100
 _ID: Final = re.compile(r"desk-[0-9a-f]{16}")
 
-Deed: TypeAlias = Callable[[DeskRequest, Form], Awaitable[str]]
-"""Does what a form says, and returns a sentence about it."""
+Deed: TypeAlias = Callable[[DeskRequest, Form], Awaitable[str | None]]
+"""Does what a form says, and returns a sentence about it, if the page does not show it otherwise."""
 
 
 def new_id() -> str:
@@ -52,44 +52,36 @@ def words_of(form: Form, name: str, what: str, most: int) -> str:
     return text
 
 
-async def _assign(asked: DeskRequest, form: Form) -> str:
+async def _assign(asked: DeskRequest, form: Form) -> None:
     to = asked.person.subject if form.exact("me") else form.text("assignee").strip()
     team = form.text("team").strip()
     await asked.handle.assign(to or None, by=asked.person, team=team)
-    return ""
 
 
-async def _comment(asked: DeskRequest, form: Form) -> str:
+async def _comment(asked: DeskRequest, form: Form) -> None:
     text = words_of(form, "text", "The comment", LONGEST_COMMENT)
     if not text.strip():
         raise UserError("Write a comment first.")
     await asked.handle.comment(text, by=asked.person, comment_id=sent_id(form, "comment_id"))
-    return ""
 
 
-async def _resolve(asked: DeskRequest, form: Form) -> str:
+async def _resolve(asked: DeskRequest, form: Form) -> None:
     why = words_of(form, "why", "The reason", LONGEST_COMMENT).strip()
     await asked.handle.resolve(by=asked.person, why=why)
-    return ""
 
 
-async def _reopen(asked: DeskRequest, form: Form) -> str:
-    del form
+async def _reopen(asked: DeskRequest, _form: Form) -> None:
     await asked.handle.reopen(by=asked.person)
-    return ""
 
 
-async def _recount(asked: DeskRequest, form: Form) -> str:
-    del form
+async def _recount(asked: DeskRequest, _form: Form) -> None:
     await asked.handle.recount(by=asked.person)
-    return ""
 
 
-async def _snooze(asked: DeskRequest, form: Form) -> str:
+async def _snooze(asked: DeskRequest, form: Form) -> None:
     end, within = time_of_form(form), form.text("within").strip()
     is_length = isinstance(end, timedelta)  # a time of the other field counts no hours
     await asked.handle.snooze(end, by=asked.person, within=within if within and is_length else None)
-    return ""
 
 
 def time_of_form(form: Form) -> datetime | timedelta:
@@ -109,20 +101,18 @@ def time_of_form(form: Form) -> datetime | timedelta:
         raise UserError("Choose how long, or until when.") from None
 
 
-async def _tag(asked: DeskRequest, form: Form) -> str:
+async def _tag(asked: DeskRequest, form: Form) -> None:
     await asked.handle.tag(
         *_listed(form, "tag"), by=asked.person, remove=tuple(map(form.read, form.all("remove")))
     )
-    return ""
 
 
-async def _link(asked: DeskRequest, form: Form) -> str:
+async def _link(asked: DeskRequest, form: Form) -> None:
     added = _listed(form, "conversation")
     await check_linked(asked, added)
     await asked.handle.link(
         *added, by=asked.person, remove=tuple(map(form.read, form.all("remove")))
     )
-    return ""
 
 
 def _listed(form: Form, name: str) -> tuple[str, ...]:

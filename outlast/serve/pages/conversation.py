@@ -19,7 +19,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from outlast.agents.errors import UserError
-from outlast.client.people.actions import TakeoverReceipt
 from outlast.client.read.event_places import event_of_effect
 from outlast.client.results.pending_waits import pending_waits
 from outlast.client.start.following import newest_following
@@ -352,16 +351,12 @@ async def _in_temporal(asked: DeskRequest) -> Response:
 # --- What people do ------------------------------------------------------------------------------
 
 
-async def _hold(asked: DeskRequest, form: Form) -> str:
+async def _hold(asked: DeskRequest, form: Form) -> str | None:
     force = form.exact("force") == "yes"
     mode = "after_turn" if form.exact("mode") == "after_turn" else "immediate"
     receipt = await asked.handle.hold(by=asked.person, mode=mode, force=force)
-    return _of_approved(receipt)
-
-
-def _of_approved(receipt: TakeoverReceipt) -> str:
     if not receipt.approved:
-        return ""
+        return None
     return f"You have the conversation, which approved {', '.join(receipt.approved)}."
 
 
@@ -387,12 +382,11 @@ async def _suggest(asked: DeskRequest) -> Response:
     return html_part(fragment(asked, "conversation_suggested.html", text=draft))
 
 
-async def _release(asked: DeskRequest, form: Form) -> str:
+async def _release(asked: DeskRequest, form: Form) -> None:
     note = case.words_of(form, "note", "The note", LONGEST_WORDS).strip()
     agent = form.text("to").encode(errors="replace").decode()
     await check_release(asked, agent)
     await asked.handle.release(by=asked.person, note=note, to=agent)
-    return ""
 
 
 async def _set_aside(asked: DeskRequest, form: Form) -> str:
@@ -415,18 +409,15 @@ def _place_of(form: Form) -> tuple[int, int | None]:
     return int(item), int(part) if part else None
 
 
-async def _cancel(asked: DeskRequest, form: Form) -> str:
+async def _cancel(asked: DeskRequest, form: Form) -> None:
     mode = form.exact("mode")
     if mode not in get_args(CancelMode):
         raise UserError("Choose whether the run stops now or after its turn.")
     await asked.handle.cancel(cast("CancelMode", mode))
-    return ""
 
 
-async def _retry(asked: DeskRequest, form: Form) -> str:
-    del form
+async def _retry(asked: DeskRequest, _form: Form) -> None:
     await asked.handle.retry()
-    return ""
 
 
 async def _extend(asked: DeskRequest, form: Form) -> str:
@@ -477,7 +468,7 @@ def _deed(name: str, action: Action, deed: case.Deed) -> BaseRoute:
     read = form_with_files if name == "say" else form_of
 
     async def handle(asked: DeskRequest) -> Response:
-        said = await deed(asked, await read(asked))
+        said = await deed(asked, await read(asked)) or ""
         if not asked.http.headers.get("HX-Request"):
             await _until_shown(asked)
             return see_other(asked, "conversations", asked.run_id)

@@ -20,7 +20,7 @@ from outlast.client.timeline import Step, StepKind
 from outlast.contract.blobs import readable
 from outlast.edges.rendering import arguments_text, counted, json_text
 from outlast.pricing import Cost, usd_of
-from outlast.serve.access import CASE_DEEDS, Action, Caller, Staff, Target, may, redaction_for
+from outlast.serve.access import TEAM_ACTS, Caller, Staff, Target, may, redaction_for
 from outlast.serve.budgets import Extension, extension_of
 from outlast.serve.pages.schema_form import Field, flat_form
 from outlast.serve.records import RequestView, proof_of_step, request_view
@@ -643,18 +643,6 @@ class Conversation:
         return "is writing; the customer does not see it yet"
 
 
-_ACTIONS: Final[tuple[Action, ...]] = (
-    "hold",
-    "say",
-    "release",
-    "set_aside",
-    "cancel",
-    "retry",
-    "finish_wait",
-    *CASE_DEEDS,
-)
-
-
 def _parked(state: RunSnapshot) -> tuple[tuple[PendingWait, Field | None], ...]:
     waits = pending_waits(state) if state.outcome is None else ()
     return tuple((one, flat_form(one.schema, f"wait-{at}")) for at, one in enumerate(waits, 1))
@@ -689,7 +677,7 @@ def conversation(
     holder = "" if hold is None or is_for_team else hold.by or "A person"
     subject = caller.person.subject if isinstance(caller, Staff) else ""
     is_mine = bool(holder) and same_person(holder, subject)
-    problems = {action: may(caller, action, target) for action in _ACTIONS}
+    problems = {action: may(caller, action, target) for action in ("finish_wait", *TEAM_ACTS)}
     if holder and not is_mine:
         others = f"{holder} has the conversation."
         role = may(caller, "say")

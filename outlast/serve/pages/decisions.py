@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
 from outlast.agents.errors import AgentsException, RunNotFound
-from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of
+from outlast.client.people.actions import CLAIM_MINUTES, DecisionReceipt, decision_of, receipt_of
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.deliveries.problems import Problem, Refused
 from outlast.edges.rendering import joined, named
@@ -39,7 +39,6 @@ from outlast.views.words import (
     asked_again,
     at_desk,
     changed,
-    receipt,
     request_line,
     void_words,
 )
@@ -110,14 +109,8 @@ def words_of(deed: str, found: FoundRequest, caller: Caller) -> str:
         return DONE.get(deed, "")
     if (again := asked_again(request, state.approvals)) is not None:
         return redaction_for(caller, state).text(at_desk(void_words(again)))
-    return receipt(
-        request,
-        status=request.status,
-        votes=len(request.standing_votes),
-        votes_needed=request.terms.quorum,
-        by=request.settled_by,
-        is_queued=is_queued(state, request.id),
-    )
+    queued = is_queued(state, request.id)
+    return receipt_of(request, state.run_id, is_queued=queued).words(request)
 
 
 @dataclass(frozen=True, slots=True)

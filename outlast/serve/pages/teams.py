@@ -67,8 +67,6 @@ async def _show(asked: DeskRequest) -> Response:
         "team.html",
         team.name,
         **now,
-        may_go=covers(asked.everywhere, "go_on_duty", team.tenant),
-        may_change=covers(asked.everywhere, "change_team", team.tenant),
         why_not=may(asked.caller, "go_on_duty") or "You cannot go on duty in teams of this tenant.",
         return_after="" if team.return_after is None else exact(team.return_after),
     )
@@ -92,8 +90,8 @@ def _shown_now(asked: DeskRequest, team: TeamView) -> tuple[TeamView, dict[str, 
     changeable = [
         one.subject for one in people if everybody or (goes and same_person(one.subject, me))
     ]
-    now = {"team": team, "changeable": changeable, "most": MOST_SHOWN}
-    return team, {**now, "seen": version_of(team, changeable)}
+    now = {"team": team, "changeable": changeable, "most": MOST_SHOWN, "may_go": goes}
+    return team, {**now, "may_change": everybody, "seen": version_of(team, changeable)}
 
 
 def _place(asked: DeskRequest) -> tuple[str, str]:
@@ -164,9 +162,7 @@ async def _recount(asked: DeskRequest) -> Response:
     """Let the times of the open requests be counted anew, as far as the person may do it."""
     scopes = asked.scopes("recount")
     found = await recount_open(asked.desk.client, by=asked.person, scopes=scopes)
-    words = (
-        f"{counted(found.requests, 'request')} of {counted(len(found.runs), 'run')} counted anew."
-    )
+    words = found.words
     left = [*found.refused, *(("", "It cannot be read."),) * found.unread]
     if left:
         words += f" {counted(len(left), 'run')} left alone: {left[0][1]}"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from outlast.agents.checks import duration_of
 from outlast.agents.errors import UserError
-from outlast.cli.durations import coming_time, length_option
+from outlast.cli.durations import coming_time
 from outlast.cli.schedule import When
 from outlast.client.handle import RunHandle
 from outlast.client.identity import os_user
@@ -58,7 +59,10 @@ def test_what_is_no_time_is_refused_in_words(text: str) -> None:
         "2026-11-30T09:00 or 2026-11-30T09:00+01:00."
     )
     with pytest.raises(UserError, match=r"--every .* is no length of time. Write such as 30min"):
-        length_option(text, "--every")
+        duration_of(text, "--every")
+    with pytest.raises(UserError) as refused:
+        duration_of(text)
+    assert str(refused.value).startswith(f"{text!r} is no length of time.")
 
 
 def test_a_time_without_a_zone_is_one_of_this_machine() -> None:

@@ -4,6 +4,8 @@ import json
 import logging
 import shlex
 import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -432,3 +434,30 @@ def test_arguments_are_a_list_of_names_and_values_that_cannot_be_mistaken() -> N
 def test_marks_do_not_heap_up_over_other_lines(text: str, shown: str | None) -> None:
     assert visible(text) == (shown or text)
     assert original(visible(text)) == text
+
+
+@dataclass(frozen=True)
+class Lease:
+    tenants: tuple[str, ...]
+    since: datetime
+    until: datetime | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.until is None
+
+
+def test_fields_of_a_record_are_plain_json_with_times_as_text() -> None:
+    lease = Lease(("ann", "bob"), datetime(2026, 12, 1, 9, 30, tzinfo=UTC))
+    since = "2026-12-01T09:30:00+00:00"
+    assert rendering.json_fields(lease) == {
+        "tenants": ("ann", "bob"),
+        "since": since,
+        "until": None,
+    }
+    chosen = rendering.json_fields(lease, "is_open", "since")
+    assert list(chosen.items()) == [("is_open", True), ("since", since)]
+    assert json.loads(rendering.json_text(rendering.json_fields(lease)))["tenants"] == [
+        "ann",
+        "bob",
+    ]
