@@ -498,62 +498,21 @@ def show_chat(request: Request, problem: Problem) -> Response:
     return problem_page(request, shown, "chat_problem.html", look.name, headers)
 
 
+_own: Final = partial(route, show=show_chat, takes_cookie=True)
+"""Returns a route of the customer's pages: a token in a cookie opens them, and problems are for customers."""
+
+_CHAT: Final = "/chat/c/{run_id}"
+
 ROUTES: Final[list[BaseRoute]] = [
     route("/chat", _list_agents, action="start_run", show=show_page, soon=True),
     route("/chat/open", _show_door, action=None, show=show_chat, soon=True),
-    route("/chat/open", _open, action=None, methods=["POST"], show=show_chat, takes_cookie=True),
-    route(
-        "/chat/guest",
-        begin_as_guest,
-        action=None,
-        methods=["POST"],
-        show=show_chat,
-        takes_cookie=True,
-    ),
+    _own("/chat/open", _open, action=None, methods=["POST"]),
+    _own("/chat/guest", begin_as_guest, action=None, methods=["POST"]),
     route("/chat/{agent}", _begin, action="start_run", show=show_page, soon=True),
-    route(
-        "/chat/c/{run_id}",
-        _show,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-        soon=True,
-    ),
-    route(
-        "/chat/c/{run_id}",
-        _send,
-        action="send_message",
-        methods=["POST"],
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/rating",
-        _rate,
-        action="rate",
-        methods=["POST"],
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/events",
-        _events,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/more-messages",
-        _more_messages,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/files/{message}/{at}",
-        _file,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-    ),
+    _own(_CHAT, _show, action="read_messages", soon=True),
+    _own(_CHAT, _send, action="send_message", methods=["POST"]),
+    _own(f"{_CHAT}/rating", _rate, action="rate", methods=["POST"]),
+    _own(f"{_CHAT}/events", _events, action="read_messages"),
+    _own(f"{_CHAT}/more-messages", _more_messages, action="read_messages"),
+    _own(f"{_CHAT}/files/{{message}}/{{at}}", _file, action="read_messages"),
 ]
