@@ -191,57 +191,55 @@ def now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
-def _moment(at: datetime | int) -> datetime:
-    return at if isinstance(at, datetime) else datetime.fromtimestamp(at / 1000, UTC)
+def _time(at: datetime | int | None, kind: str, words: Callable[[datetime], str]) -> Markup:
+    """Return the element of a time, which pages keep up to date; nothing for None.
 
-
-def _time(at: datetime, words: str, kind: str) -> Markup:
-    iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    Args:
+        at: the time; a number is in milliseconds since the epoch.
+        kind: how scripts show it.
+        words: returns what stands there without scripts, from the time in UTC.
+    """
+    if at is None:
+        return Markup("")
+    moment = at if isinstance(at, datetime) else datetime.fromtimestamp(at / 1000, UTC)
+    moment = moment.astimezone(UTC)
+    iso = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
     html = Markup('<time datetime="{}" data-time="{}" title="{}">{}</time>')
-    return html.format(iso, kind, at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), words)
+    return html.format(iso, kind, moment.strftime("%Y-%m-%d %H:%M:%S UTC"), words(moment))
+
+
+def _to_the_minute(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def age(at: datetime | int | None) -> Markup:
     """Return how long ago something was, such as `3 min`; pages keep it up to date."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, rendering.rough(now() - moment), "age")
+    return _time(at, "age", lambda moment: rendering.rough(now() - moment))
+
+
+def _until(moment: datetime) -> str:
+    left = moment - now()
+    return f"in {rendering.rough(left)}" if left > timedelta() else "overdue"
 
 
 def deadline(at: datetime | int | None) -> Markup:
     """Return when something is due, such as `in 12 min` or `overdue`."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    left = moment - now()
-    return _time(
-        moment, f"in {rendering.rough(left)}" if left > timedelta() else "overdue", "deadline"
-    )
+    return _time(at, "deadline", _until)
 
 
 def clock(at: datetime | int | None) -> Markup:
     """Return a time of day; browsers show it in their own time zone."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, moment.astimezone(UTC).strftime("%H:%M:%S UTC"), "clock")
+    return _time(at, "clock", lambda moment: moment.strftime("%H:%M:%S UTC"))
 
 
 def date_time(at: datetime | int | None) -> Markup:
     """Return a date and time; browsers show it in their own time zone."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "date")
+    return _time(at, "date", _to_the_minute)
 
 
 def minute(at: datetime | int | None) -> Markup:
     """Return a time of day under a line that has the day; without scripts, the day stands with it."""
-    if not at:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "minute")
+    return _time(at or None, "minute", _to_the_minute)
 
 
 def money(amount: Decimal | float | None) -> str:
