@@ -22,6 +22,7 @@ from outlast.edges.rendering import arguments_text, counted, json_text
 from outlast.pricing import Cost, usd_of
 from outlast.serve.access import CASE_DEEDS, Action, Caller, Staff, Target, may, redaction_for
 from outlast.serve.budgets import Extension, extension_of
+from outlast.serve.pages.filters import status_class
 from outlast.serve.pages.schema_form import Field, flat_form
 from outlast.serve.records import RequestView, proof_of_step, request_view
 from outlast.serve.troubles import seen_troubles
@@ -306,17 +307,6 @@ _STATUS_BADGES: Final[dict[str, Badge]] = {
     "failed": Badge("failed", "is-bad"),
     "cancelled": Badge("not finished"),
 }
-_DECIDED: Final[dict[str, Badge]] = {
-    "approved": Badge(STATUS["approved"], "is-ok"),
-    "edited": Badge(STATUS["edited"], "is-ok"),
-    "responded": Badge(STATUS["responded"], "is-ok"),
-    "rejected": Badge(STATUS["rejected"], "is-bad"),
-    "expired": Badge(STATUS["expired"], "is-bad"),
-    "cancelled": Badge(STATUS["cancelled"]),
-    "superseded": Badge(STATUS["superseded"]),
-}
-
-
 _VOID: Final = Badge("void: asked again", "is-bad")
 
 
@@ -326,7 +316,8 @@ def _row(step: Step, view: "Conversation") -> Row:
     badge = _STATUS_BADGES.get(step.status)
     request = step.request
     if request is not None and request.status != "pending":
-        badge = _DECIDED.get(request.status, badge) if again is None else _VOID
+        decided = Badge(STATUS[request.status], status_class(request.status))
+        badge = decided if again is None else _VOID
     if step.kind in {"failure", "end"}:
         badge = None
     if step.kind == "tool" and step.status == "cancelled" and step.effect == 0:
