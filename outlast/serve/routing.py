@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
@@ -53,7 +53,7 @@ from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.health_feed import HealthFeed
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
-from outlast.serve.login import cookies_to_set
+from outlast.serve.login import Login, cookies_to_set
 from outlast.serve.look import Look
 from outlast.serve.problems import problem_of
 from outlast.serve.sse import EventStream, Streams
@@ -71,28 +71,6 @@ CONVERSATION_COOKIE: Final = "outlast_conversation"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LARGEST_BODY: Final = DOORS["api"].size
 """The largest body of a request, in bytes: a message with a photo in it."""
-
-
-class Login(Protocol):
-    """Says which member of the team sends a request."""
-
-    @property
-    def routes(self) -> Sequence[Route]:
-        """The routes of the login itself, which anybody may use."""
-        ...
-
-    @property
-    def path(self) -> str | None:
-        """Where a page sends people who are not logged in; None if they cannot log in there."""
-        ...
-
-    async def person(self, connection: HTTPConnection) -> Person | None:
-        """Return who sends a request; None for nobody.
-
-        Raises:
-            IdentityRefused: the request claims to be somebody's, and is not.
-        """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
