@@ -10,8 +10,9 @@ import json
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, Literal
 
+from pydantic import TypeAdapter
 from starlette.responses import RedirectResponse, Response
 
 from outlast.agents.errors import AgentsException
@@ -155,6 +156,7 @@ def _can_decide(view: RequestView) -> bool:
 
 _FATES: Final = {"taken": "t", "kept": "k", "refused": "r", "left": "l"}
 _WORDS: Final = {letter: word for word, letter in _FATES.items()}
+_LIST: Final = TypeAdapter(list[tuple[str, str, Literal["t", "k", "r", "l"]]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,17 +196,14 @@ def read_list(text: str) -> list[tuple[str, str, str]]:
     """Return what `list_of` wrote; nothing for any other text."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        found: object = json.loads(zlib.decompressobj().decompress(packed, _LARGEST_LIST))
-    except (ValueError, zlib.error, RecursionError):
+        items = _LIST.validate_json(zlib.decompressobj().decompress(packed, _LARGEST_LIST))
+    except (ValueError, zlib.error):
         return []
-    items = cast("list[object]", found) if isinstance(found, list) else []
-    rows = [cast("list[Any]", one) for one in items if isinstance(one, list)]
-    read = [
-        (row[0], row[1], _WORDS[row[2]])
-        for row in rows[:MOST_AT_ONCE]
-        if len(row) == 3 and all(isinstance(one, str) for one in row) and row[2] in _WORDS
-    ]
-    return list(dict.fromkeys(read))
+    return list(
+        dict.fromkeys(
+            (run_id, request_id, _WORDS[fate]) for run_id, request_id, fate in items[:MOST_AT_ONCE]
+        )
+    )
 
 
 async def bulk_receipts(asked: DeskRequest, text: str) -> list[BulkReceipt]:
