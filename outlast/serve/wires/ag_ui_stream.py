@@ -21,7 +21,7 @@ from outlast.client.people.nested_requests import found_requests
 from outlast.contract import names
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
-from outlast.serve.customer_input import customer_message_id
+from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.feed import (
     Cut,
     Ended,
@@ -43,7 +43,6 @@ from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import (
     answers_in,
-    checked_content,
     content_of,
     follows,
     interrupt_id,
@@ -64,7 +63,7 @@ from outlast.serve.wires.ag_ui_view import (
 )
 from outlast.views.acts import same_person
 from outlast.views.customer import customer_view, shows_text_in_progress
-from outlast.views.records import ApprovalRequest, Json, JsonObject
+from outlast.views.records import ApprovalRequest, JsonObject
 from outlast.views.run import RunSnapshot, own_requests, turn_in_progress
 from outlast.views.transcript import has_message
 
@@ -212,7 +211,7 @@ class RunStream:
             if is_newest and self._given.resume is None:
                 self._check_same(state, own_id, message)
             return ""
-        content = checked_content(content_of(message))
+        content = customer_input(content_of(message))
         if not is_newest:
             content = await readable_pictures(content, refuses=False)
         agent = self._asked.parameter("agent")
@@ -328,7 +327,7 @@ class RunStream:
             "heldBy": None if state.hold is None else state.hold.by,
         }
         why = ((one, self._why_not_asked(one, state)) for one in state.pending_approvals)
-        others: list[Json] = [
+        others: list[JsonObject] = [
             {"id": one.id, "tool": one.name, "agent": one.agent, "reason": one.reason, "why": text}
             for one, text in why
             if text is not None
@@ -336,13 +335,8 @@ class RunStream:
         self._has_waited = self._has_waited or bool(others or state.approvals)
         if not self._has_waited:
             return Facts(facts)
-        lines = [f"{one.name} of {one.agent} waits: {text}" for one, text in self._others(state)]
+        lines = [f"{one['tool']} of {one['agent']} waits: {one['why']}" for one in others]
         return Facts(facts, {"waiting": bool(others), "text": "\n".join(lines), "requests": others})
-
-    def _others(self, state: RunSnapshot) -> Iterable[tuple[ApprovalRequest, str]]:
-        for one in state.pending_approvals:
-            if (text := self._why_not_asked(one, state)) is not None:
-                yield one, text
 
     # --- Where the stream stops ------------------------------------------------------------------
 
