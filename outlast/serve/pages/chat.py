@@ -55,16 +55,7 @@ from outlast.serve.pages.page import (
     see_other,
     show_page,
 )
-from outlast.serve.pages.parts import (
-    Part,
-    earlier_html,
-    key_at,
-    message_keys,
-    newest,
-    newest_parts,
-    parts_before,
-    wanted_key,
-)
+from outlast.serve.pages.parts import LongList, message_keys, newest, wanted_key
 from outlast.serve.problems import problem_of
 from outlast.serve.ratings import take_rating
 from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, route
@@ -227,9 +218,7 @@ async def _chat_page(
     view = await _view(asked, state)
     agent = _first_agent(asked) if view is None else None
     messages = () if view is None else view.messages
-    keys = message_keys(messages)
-    first = newest(keys)
-    wanted = wanted_key(asked.http.query_params, "message")
+    listed = _list(asked, messages)
     if view is None and agent is None:
         raise RunNotFound(f"There is no run {asked.run_id!r}, and no agent is named to begin it.")
     return page(
@@ -240,9 +229,9 @@ async def _chat_page(
         status=200 if problem is None else problem.status,
         view=view or ChatView(messages=()),
         is_begun=view is not None,
-        messages=messages[first:],
-        earlier=_earlier(asked, messages, parts_before(keys, first, wanted)),
-        first_message=key_at(keys, first),
+        messages=messages[listed.first :],
+        earlier=listed.earlier,
+        first_message=listed.first_key,
         agent=agent,
         problem=problem,
         # Their own words, which they send again: escaped for HTML, and not changed.
@@ -270,23 +259,19 @@ def _rating(asked: DeskRequest, view: ChatView) -> str:
     )
 
 
-def _earlier(
-    asked: DeskRequest, messages: Sequence[CustomerMessage], parts: Sequence[Part]
-) -> Markup:
-    """Return what stands before the newest messages: links, and messages where they are shown."""
-
+def _list(asked: DeskRequest, messages: Sequence[CustomerMessage]) -> LongList:
     def entries(start: int, stop: int) -> str:
         return "".join(_message(asked, one) for one in messages[start:stop])
 
-    return earlier_html(asked, ("chat", "c", asked.run_id), parts, "message", entries)
+    keys = message_keys(messages)
+    return LongList(asked, ("chat", "c", asked.run_id), "message", keys, newest(keys), entries)
 
 
 async def _more_messages(asked: DeskRequest) -> Response:
     view = await _view(asked)
     if view is None:
         raise RunNotFound(f"There is no run {asked.run_id!r}.")
-    parts = newest_parts(message_keys(view.messages), asked.http.query_params)
-    return html_part(_earlier(asked, view.messages, parts))
+    return html_part(_list(asked, view.messages).part)
 
 
 def _message(asked: DeskRequest, one: CustomerMessage, *, is_unread: bool = False) -> str:
