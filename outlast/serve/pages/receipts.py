@@ -56,16 +56,18 @@ class Receipt:
 
     Attributes:
         run_id: the conversation.
-        request_id: the request.
-        asked: what it asked for.
-        words: what has become of it, as sentences.
+        request_id: the request; empty if its conversation could not be read.
+        asked: what it asked for; None if it cannot be read.
+        words: what has become of it, or why it was left alone, as sentences.
+        fate: what a bulk decision did with it: `taken`, `kept`, `refused` or `left`.
         can_undo: whether taking the vote back undoes it: nothing has happened yet.
     """
 
     run_id: str
     request_id: str
-    asked: Asked
+    asked: Asked | None
     words: str
+    fate: str = ""
     can_undo: bool = False
 
 
@@ -104,7 +106,8 @@ async def receipt_of(asked: DeskRequest) -> Receipt | None:
         return None
     root, request, view, words = found
     undo = request.status == "pending" and not problems_of(view)["withdraw"]
-    return Receipt(run_id, request_id, asked_of(request, view, _customer(asked, root)), words, undo)
+    what = asked_of(request, view, _customer(asked, root))
+    return Receipt(run_id, request_id, what, words, can_undo=undo)
 
 
 async def _found(
@@ -159,25 +162,6 @@ _WORDS: Final = {letter: word for word, letter in _FATES.items()}
 _LIST: Final = TypeAdapter(list[tuple[str, str, Literal["t", "k", "r", "l"]]])
 
 
-@dataclass(frozen=True, slots=True)
-class BulkReceipt:
-    """What a bulk decision did with one request.
-
-    Attributes:
-        run_id: the conversation.
-        request_id: the request; empty if its conversation could not be read.
-        asked: what it asks for; None if it cannot be read.
-        fate: `taken`, `kept`, `refused` or `left`.
-        words: what has become of it, or why it was left alone.
-    """
-
-    run_id: str
-    request_id: str
-    asked: Asked | None
-    fate: str
-    words: str
-
-
 def list_of(outcomes: Sequence[BulkOutcome], left: Sequence[tuple[str, str]]) -> str:
     """Return the outcomes of a bulk decision for an address."""
     items = [[one.run_id, one.request_id, _FATES[_fate(one)]] for one in outcomes]
@@ -206,7 +190,7 @@ def read_list(text: str) -> list[tuple[str, str, str]]:
     )
 
 
-async def bulk_receipts(asked: DeskRequest, text: str) -> list[BulkReceipt]:
+async def bulk_receipts(asked: DeskRequest, text: str) -> list[Receipt]:
     """Return what has become of the requests of a list, as far as the caller sees them."""
     items = read_list(text)
     seen = frozenset(await asked.seen(list(dict.fromkeys(run_id for run_id, _, _ in items))))
@@ -218,20 +202,19 @@ def _customer(asked: DeskRequest, root: RunSnapshot) -> str:
     return customer_name(root, redaction_for(asked.caller, root))
 
 
-async def _bulk_receipt(asked: DeskRequest, run_id: str, request_id: str, fate: str) -> BulkReceipt:
+async def _bulk_receipt(asked: DeskRequest, run_id: str, request_id: str, fate: str) -> Receipt:
     try:
         found = await _found(asked, run_id, request_id)
     except (AgentsException, Refused) as error:
-        return BulkReceipt(run_id, request_id, None, fate, at_desk(str(error)))
+        return Receipt(run_id, request_id, None, at_desk(str(error)), fate)
     if found is None:
         words = "It could not be read, and was left alone."
-        return BulkReceipt(run_id, request_id, None, fate, words)
+        return Receipt(run_id, request_id, None, words, fate)
     root, request, view, words = found
     if fate in {"refused", "left"}:
         words = _why_left(request, view)
-    return BulkReceipt(
-        run_id, request_id, asked_of(request, view, _customer(asked, root)), fate, words
-    )
+    what = asked_of(request, view, _customer(asked, root))
+    return Receipt(run_id, request_id, what, words, fate)
 
 
 def _why_left(request: ApprovalRequest, view: RequestView) -> str:
