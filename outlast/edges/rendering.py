@@ -379,17 +379,6 @@ def argument_lines(arguments: str) -> tuple[Shown, ...] | None:
     return tuple(Shown(line) for line in ["{", *_with_commas(fields), "}"])
 
 
-def _plain(value: Any) -> str:
-    is_text = isinstance(value, str) and not isinstance(value, _Number)
-    if not is_text or value.strip() != value or visible(value) != value:
-        return _written(value)
-    try:
-        json.loads(value or "null")
-    except (ValueError, RecursionError):
-        return value
-    return _written(value)
-
-
 def read_arguments(arguments: str) -> list[tuple[str, Any]] | None:
     """Return the pairs of JSON arguments, whose objects are such pairs; None if they are no object.
 
@@ -418,13 +407,19 @@ def written_value(value: object) -> Shown:
     return Shown(_written(value))
 
 
-def plain_value(value: object) -> Shown:
+def plain_value(value: Any) -> Shown:
     """Return a value that `read_arguments` returned, for a list.
 
     A text stands there as it is, unless it has line breaks or hidden characters, or could be read
     as another value: `5` is a number, and `"5"` a text.
     """
-    return Shown(_plain(value))
+    if not is_text_value(value) or value.strip() != value or visible(value) != value:
+        return written_value(value)
+    try:
+        json.loads(value or "null")
+    except (ValueError, RecursionError):
+        return Shown(value)
+    return written_value(value)
 
 
 def arguments_text(arguments: str) -> Shown:

@@ -251,7 +251,7 @@ async def begin(
         agent, content, keep_open=True, stream=True, message_id=message_id, **options
     )
     if run_id is not None:  # the same start by somebody else passes for this one
-        await asked.check_begun(handle.id)
+        await asked.at(handle.id)
     return handle
 
 

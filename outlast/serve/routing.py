@@ -247,14 +247,6 @@ class DeskRequest:
             raise no_such_run(run_id, client.namespace)
         return replace(self, caller=caller, whole=whole)
 
-    async def check_begun(self, run_id: str) -> None:
-        """Check that the caller sees a run that they have just begun, and nobody else has.
-
-        Raises:
-            RunNotFound: somebody else has begun it.
-        """
-        await self.at(run_id)
-
     async def seen(self, run_ids: Sequence[str], action: Action = "view_run") -> tuple[str, ...]:
         """Return those of some runs at which the caller may do something."""
         whole = self.everywhere

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +21,6 @@ from outlast.edges import rendering
 from outlast.pricing import dollars
 from outlast.views.mentions import mention_parts, mention_tag
 from outlast.views.proofs import PROOF_WORDS
-from outlast.views.records import ApprovalStatus, VoteType
 from outlast.views.trouble import trouble_words
 from outlast.views.words import EFFECT, STATUS, VOTED, at_desk
 
@@ -53,13 +52,11 @@ def whole(text: str) -> rendering.Shown:
     return rendering.visible_text(rendering.cut(text, LONGEST_SHOWN))
 
 
-def written(text: str) -> rendering.Shown:
-    """Return a text for a field of a form; `read_back` returns it as it was."""
-    return rendering.visible_text(text)
-
-
 def read_back(text: str) -> str:
-    """Return what a field of a form has: forms send other line ends, and escapes stay escapes."""
+    """Return what a field of a form has, whose text `written` had made visible.
+
+    Forms send other line ends, and escapes stay escapes.
+    """
     return rendering.original(with_line_ends(text))
 
 
@@ -77,10 +74,6 @@ def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Show
 def line(text: str) -> rendering.Shown:
     """Return a piece of a text in one line, with the blanks at its ends."""
     return rendering.visible("".join(" " if one.isspace() else one for one in text))
-
-
-def _json_text(value: Any) -> rendering.Shown:
-    return rendering.json_text(value, indent=2)
 
 
 def mentioning(text: str, me: str = "") -> Markup:
@@ -252,11 +245,6 @@ def number(value: int | None) -> str:
     return NONE if value is None else f"{value:,}"
 
 
-def counted_of(count: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 message` or `1,200 messages`."""
-    return rendering.counted(count, noun)
-
-
 # --- Attributes and words ------------------------------------------------------------------------
 
 _STATUS_CLASSES: Final = {
@@ -272,16 +260,6 @@ _STATUS_CLASSES: Final = {
 def status_class(status: str) -> str:
     """Return the class of a request's status; its word stands in the badge."""
     return _STATUS_CLASSES.get(status, "")
-
-
-def voted(kind: VoteType) -> str:
-    """Return what somebody did, after their name."""
-    return VOTED[kind]
-
-
-def status_word(status: ApprovalStatus) -> str:
-    """Return what has become of a request, in a word or a few."""
-    return STATUS.get(status, status)
 
 
 def effect_word(effect: str) -> str:
@@ -318,23 +296,23 @@ GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "at_desk": at_desk,
     "effect_word": effect_word,
     "status_class": status_class,
-    "status_word": status_word,
+    "status_word": STATUS.__getitem__,
     "unable": unable,
-    "voted": voted,
+    "voted": VOTED.__getitem__,
 }
 """The functions of templates, by name."""
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "age": age,
     "clock": clock,
-    "counted": counted_of,
+    "counted": rendering.counted,
     "date_time": date_time,
     "deadline": deadline,
     "duration": rendering.rough,
     "excerpt": excerpt,
     "in_one_line": rendering.one_line,
     "initials": initials,
-    "json_text": _json_text,
+    "json_text": partial(rendering.json_text, indent=2),
     "line": line,
     "markdown": markdown,
     "mentioning": mentioning,
@@ -346,6 +324,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "rows": rows,
     "trouble": trouble_words,
     "whole": whole,
-    "written": written,
+    "written": rendering.visible_text,
 }
 """The filters of templates, by name."""
