@@ -25,7 +25,7 @@ from outlast.client.runs import (
 from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.edges import clock
-from outlast.serve.visibility_feed import VisibilityFeed
+from outlast.serve.visibility_feed import GRACE, VisibilityFeed
 from outlast.temporal.visibility.scopes import RunScope, any_covers
 from outlast.views.mentions import mention_tag
 from outlast.views.records import Person
@@ -45,9 +45,6 @@ LIST_SECONDS: Final = 1.5
 """How long a page of a list counts as present."""
 
 MOST_KEPT: Final = 500
-_GRACE: Final = timedelta(seconds=30)
-"""How long nobody has to ask before the server is left alone: pages ask again sooner."""
-
 _FAR: Final = datetime.max.replace(tzinfo=clock.time_of(0).tzinfo)
 
 
@@ -60,7 +57,7 @@ class CaseFeed(VisibilityFeed[ListedRun, tuple[RunScope, ...]]):
 
     per_page = 1.0
 
-    def __init__(self, every: timedelta = timedelta(seconds=2), grace: timedelta = _GRACE) -> None:
+    def __init__(self, every: timedelta = timedelta(seconds=2), grace: timedelta = GRACE) -> None:
         super().__init__(every, grace)
         self.recent = Recent()
         self.lists = Recent(LIST_SECONDS)

@@ -24,7 +24,7 @@ class HealthFeed(VisibilityFeed[Health, None]):
     """
 
     def __init__(self, queue: str | None = None) -> None:
-        super().__init__(timedelta(seconds=5), timedelta(seconds=30))
+        super().__init__(timedelta(seconds=5))
         self._queues = () if queue is None else (queue,)
         self._reader: NamespaceReader | None = None
         self._counted: Health | None = None

@@ -19,6 +19,9 @@ from outlast.client.runs import LARGEST_PAGE
 EntryT = TypeVar("EntryT")
 WantedT = TypeVar("WantedT", bound=Hashable)
 
+GRACE: Final = timedelta(seconds=30)
+"""How long nobody has to ask before the server is left alone: pages ask again sooner."""
+
 _PAUSES: Final = 2
 """How many times as long as a look takes the server is left alone after it, at least."""
 
@@ -85,7 +88,7 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
     """How many seconds the server is left alone at least for each page of entries."""
 
     def __init__(
-        self, every: timedelta = timedelta(seconds=2), grace: timedelta = timedelta(seconds=10)
+        self, every: timedelta = timedelta(seconds=2), grace: timedelta = GRACE
     ) -> None:
         self._every = every.total_seconds()
         self._grace = grace.total_seconds()
@@ -121,22 +124,18 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
             client: connected to the runs' server.
             wanted: the filter.
         """
-        followed = self._followed
-        if followed is None:
-            followed = self._followed = _Followed(self.accepted)
-            followed.task = asyncio.create_task(self._follow(client, followed))
-        if followed.idle is not None:
-            followed.idle.cancel()
-            followed.idle = None
+        followed = self._followed_now(client)
         reader = VisibilityReader(followed, wanted)
         followed.readers.append(reader)
         try:
             yield reader
         finally:
             followed.readers.remove(reader)
-            if not followed.readers and self._followed is followed:
-                loop = asyncio.get_running_loop()
-                followed.idle = loop.call_later(self._grace, self._end, followed)
+            self._rest(followed)
+
+    def follow(self, client: Client) -> None:
+        """Follow it for its grace, for somebody who will read it soon."""
+        self._rest(self._followed_now(client))
 
     async def close(self) -> None:
         """Stop following; readers end."""
@@ -144,6 +143,22 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
         if followed is not None:
             self._end(followed)
             await asyncio.gather(*filter(None, [followed.task]), return_exceptions=True)
+
+    def _followed_now(self, client: Client) -> _Followed[EntryT, WantedT]:
+        followed = self._followed
+        if followed is None:
+            followed = self._followed = _Followed(self.accepted)
+            followed.task = asyncio.create_task(self._follow(client, followed))
+        if followed.idle is not None:
+            followed.idle.cancel()
+            followed.idle = None
+        return followed
+
+    def _rest(self, followed: _Followed[EntryT, WantedT]) -> None:
+        """End it after its grace, unless somebody reads it until then."""
+        if not followed.readers and self._followed is followed:
+            loop = asyncio.get_running_loop()
+            followed.idle = loop.call_later(self._grace, self._end, followed)
 
     async def _follow(self, client: Client, followed: _Followed[EntryT, WantedT]) -> None:
         try:

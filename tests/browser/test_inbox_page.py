@@ -165,6 +165,7 @@ async def test_times_are_local_and_say_their_zone_on_demand(stage: Stage, window
     await open_request(page, stage, "zone-0", "a1")
     asked = page.locator(".facts time").first
     await expect(asked).to_have_text(re.compile(r"^\d+ s$"))
+    await asked.hover()
     await expect(asked).to_have_attribute("title", re.compile(r"20\d\d.* (JST|GMT\+9)$"))
     await page.keyboard.press(".")
     await expect(asked).to_have_text(re.compile(r"20\d\d.* (JST|GMT\+9)$"))

@@ -24,6 +24,7 @@ from outlast.contract import names
 from outlast.contract.names import ListedStatus
 from outlast.edges import clock
 from outlast.pricing import Cost
+from outlast.serve.access import may
 from outlast.serve.bodies import RunsQuery, page_of, text_of_page
 from outlast.serve.case_feed import SEARCHED, CaseView, choices_of, of_view, unless_away
 from outlast.serve.pages.conversation_view import BADGES, Badge, run_badge
@@ -277,6 +278,8 @@ async def _choices(asked: DeskRequest) -> dict[str, dict[str, int]]:
 async def _views(asked: DeskRequest) -> Response:
     """Answer with the lists of shared conversations and their counts, if they have changed."""
     cases, scopes, client = asked.desk.cases, asked.scopes("list_runs"), asked.desk.client
+    if may(asked.caller, "inbox") is None:
+        asked.desk.inboxes.follow(client)  # whoever decides goes back there
     await asyncio.gather(
         unless_away(cases.entries(client, scopes), ()),
         unless_away(cases.counted(client, scopes), {}),

@@ -249,6 +249,7 @@ def _shared(request: Request, desk: Desk, caller: Caller) -> dict[str, Any]:
         "views": partial(_views, request, desk, caller),
         "duties": partial(_duties, desk, caller),
         "calendars": calendars_of_file,
+        "health": partial(_health, desk),
         "sees_teams": isinstance(caller, Staff) and may(caller, "view_teams") is None,
         "now_ms": now_ms(),
     }
@@ -296,6 +297,15 @@ def _duties(desk: Desk, caller: Caller) -> list[tuple[TeamView, TeamMember]]:
     teams = of_caller(caller, desk.cases.recent.known(TEAMS) or ())
     found = ((one, one.member(caller.person.subject)) for one in teams)
     return [(one, member) for one, member in found if member is not None and member.on_duty]
+
+
+def _health(desk: Desk) -> Any:
+    """Return how the installation is in one line; None if nobody has looked lately."""
+    # It renders pages itself.
+    from outlast.serve.pages.system import facts_of, summary_of
+
+    known = desk.health.known(None)
+    return summary_of(facts_of(known[0])) if known else None
 
 
 @cache

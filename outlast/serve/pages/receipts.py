@@ -138,16 +138,16 @@ async def _waiting(asked: DeskRequest) -> AsyncIterator[tuple[str, RequestView]]
         found = await found_requests(state, asked.desk.client)
         return [request_view(one, asked.caller, proofs=proofs) for one in found]
 
-    for view in await views(asked.run_id):
-        yield asked.run_id, view
     entries = asked.desk.inboxes.known(wanted.filter(asked.person, scopes))
     if entries is None:
         criteria = wanted.criteria(asked.person, scopes)
         entries = await Inbox(asked.desk.client).urgent(limit=LOOKED_AT + 1, **criteria)
     others = [one.run_id for one in entries if one.pending and one.run_id != asked.run_id]
-    for run_id in others[:LOOKED_AT]:
-        for view in await views(run_id):
-            yield run_id, view
+    runs = [asked.run_id, *others[:LOOKED_AT]]
+    for some in (runs[:2], runs[2:]):  # nearly always, one of the first two has it
+        for run_id, found in zip(some, await read_each(some, views), strict=True):
+            for view in found:
+                yield run_id, view
 
 
 def _can_decide(view: RequestView) -> bool:

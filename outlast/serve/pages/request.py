@@ -1,5 +1,6 @@
 """One request: what will run, and the forms that decide it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -108,7 +109,7 @@ class Draft:
 
 
 async def _request(asked: DeskRequest) -> Response:
-    root = await root_of(asked)
+    root, receipt = await asyncio.gather(root_of(asked), receipt_of(asked))
     found = await find(asked, root)
     given = asked.http.query_params
     values = await _shown(
@@ -116,7 +117,7 @@ async def _request(asked: DeskRequest) -> Response:
         root,
         found,
         done="" if given.get("after") else words_of(given.get("did", ""), found, asked.caller),
-        receipt=await receipt_of(asked),
+        receipt=receipt,
     )
     # A mail's link: the id of its run may have been used again since.
     present = str(found.request.requested_at_ms)

@@ -16,28 +16,41 @@
     return `${Math.max(0, Math.floor(seconds))} s`;
   }
 
-  const DATE = { dateStyle: "medium", timeStyle: "short" };
-  const ZONED = { ...DATE, timeStyle: "long" };
-  let withZones = false; // a full stop shows every time with its zone
   const MINUTE = { hour: "2-digit", minute: "2-digit" };
-  const CLOCK = { ...MINUTE, second: "2-digit" };
+  const FORMS = {
+    date: { dateStyle: "medium", timeStyle: "short" },
+    zoned: { dateStyle: "medium", timeStyle: "long" },
+    whole: { dateStyle: "full", timeStyle: "long" },
+    minute: MINUTE,
+    clock: { ...MINUTE, second: "2-digit" },
+    day: { weekday: "long", year: "numeric", month: "long", day: "numeric" },
+  };
+  const formats = {}; // to make one costs a browser more than to use it a hundred times
+  let withZones = false; // a full stop shows every time with its zone
+
+  function inWords(at, form) {
+    formats[form] ||= new Intl.DateTimeFormat([], FORMS[form]);
+    return formats[form].format(at);
+  }
 
   function showTime(element, now) {
     const at = new Date(element.dateTime);
+    const form = element.dataset.time;
     const seconds = (now - at) / 1000;
     let words;
-    if (element.dataset.time === "age") words = rough(seconds);
-    else if (element.dataset.time === "deadline") {
-      words = seconds < 0 ? `in ${rough(-seconds)}` : "overdue";
-      element.classList.toggle("is-over", seconds >= 0);
-    } else words = at.toLocaleString([], { clock: CLOCK, minute: MINUTE }[element.dataset.time] || DATE);
-    if (withZones) words = at.toLocaleString([], ZONED);
+    if (form === "deadline") element.classList.toggle("is-over", seconds >= 0);
+    if (withZones) words = inWords(at, "zoned");
+    else if (form === "age") words = rough(seconds);
+    else if (form === "deadline") words = seconds < 0 ? `in ${rough(-seconds)}` : "overdue";
+    else words = inWords(at, FORMS[form] ? form : "date");
     if (element.textContent !== words) element.textContent = words;
-    if (!element.dataset.local) {
-      element.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" });
-      element.dataset.local = "1";
-    }
   }
+
+  // The whole time is the title of each, made when somebody points there.
+  addEventListener("pointerover", (event) => {
+    const element = event.target.closest?.("time[data-time]");
+    if (element) element.title = inWords(new Date(element.dateTime), "whole");
+  });
 
   function showTimes(root = document) {
     const now = Date.now();
@@ -45,8 +58,6 @@
   }
 
   // A line with the day stands before its first entry. What a swap brings has none yet, or one too many.
-  const DAY = new Intl.DateTimeFormat([], { weekday: "long", year: "numeric", month: "long", day: "numeric" });
-
   function showDays() {
     for (const list of all("[data-days]")) {
       let day = "";
@@ -56,10 +67,10 @@
         const line = entry.previousElementSibling?.matches(".day") ? entry.previousElementSibling : null;
         if (at.toDateString() === day) line?.remove();
         else if (!line) {
-          const made = Object.assign(document.createElement("li"), { className: "day", textContent: DAY.format(at) });
+          const made = Object.assign(document.createElement("li"), { className: "day", textContent: inWords(at, "day") });
           entry.before(made);
           isNew = true;
-        } else if (line.textContent !== DAY.format(at)) line.textContent = DAY.format(at);
+        } else if (line.textContent !== inWords(at, "day")) line.textContent = inWords(at, "day");
         day = at.toDateString();
       }
       if (isNew && list.isAtEnd !== false) list.scrollTop = list.scrollHeight;
@@ -168,7 +179,7 @@
         keepDraft(field);
         field.focus();
       });
-      note.append(`Your draft of ${new Date(draft.at).toLocaleString([], DATE)}, which this browser has kept. `, drop);
+      note.append(`Your draft of ${inWords(new Date(draft.at), "date")}, which this browser has kept. `, drop);
       field.after(note);
       field.setAttribute("aria-describedby", note.id);
     }
