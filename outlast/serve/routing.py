@@ -168,7 +168,7 @@ class DeskRequest:
         http: the request.
         desk: the desk.
         caller: who sends it.
-        run_id: the run that the path names; empty for none.
+        run_id: the run that the path names, or that it is about: see `at`; empty for none.
         whole: the caller with their rights at every run, where `caller` has those at one run.
     """
 
@@ -196,7 +196,7 @@ class DeskRequest:
 
     @property
     def handle(self) -> RunHandle:
-        """The run that the path names."""
+        """The run that it is about."""
         return self.desk.handle(self.run_id)
 
     def parameter(self, name: str) -> str:
@@ -241,11 +241,11 @@ class DeskRequest:
             is_later = await follows(client, run_id, own, PATIENCE)
             whole = replace(whole, run_id=run_id, bound=None) if is_later else whole
         if not is_scoped(whole):
-            return replace(self, caller=whole)
+            return replace(self, caller=whole, run_id=run_id)
         caller = seen_at(whole, run_id, await self.desk.facts(run_id))
         if caller is None:
             raise no_such_run(run_id, client.namespace)
-        return replace(self, caller=caller, whole=whole)
+        return replace(self, caller=caller, whole=whole, run_id=run_id)
 
     async def seen(self, run_ids: Sequence[str], action: Action = "view_run") -> tuple[str, ...]:
         """Return those of some runs at which the caller may do something."""

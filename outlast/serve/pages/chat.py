@@ -180,7 +180,7 @@ async def _open(asked: DeskRequest) -> Response:
 
 async def _view(asked: DeskRequest, state: RunSnapshot | None = None) -> ChatView | None:
     """Return what a customer sees; None of a conversation that has not begun."""
-    state = state or await state_if_any(asked, asked.run_id)
+    state = state or await state_if_any(asked)
     if state is None:
         return None
     # A run that no worker has taken yet has no id in its state, and nothing to see.
@@ -201,9 +201,9 @@ async def _times(asked: DeskRequest) -> Sequence[int]:
 
 async def _show(asked: DeskRequest) -> Response:
     """Show the conversation, or the one that follows it, unless the former was asked for."""
-    state = await state_if_any(asked, asked.run_id)
+    state = await state_if_any(asked)
     if state is not None and "former" not in asked.http.query_params:
-        newest, _ = await current(asked, asked.run_id, state)
+        newest, _ = await current(asked, state)
         if newest.run_id != asked.run_id:
             return _moved(newest)
     return await _chat_page(asked, state=state)
@@ -399,7 +399,7 @@ async def _take(asked: DeskRequest, form: FormData, text: str) -> DeskRequest:
     agent = _first_agent(asked) or ""
     try:
         async with asyncio.timeout(SEND_SECONDS):
-            return await accept_message(asked, asked.run_id, agent, content, message_id)
+            return await accept_message(asked, agent, content, message_id)
     except TimeoutError:
         raise Refused(503, "server_unavailable", WORDS["server_unavailable"]) from None
     except UserError as error:

@@ -52,7 +52,7 @@ async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
         asked.check("read_messages")
     given = await read_input(asked.http)
     asked = await asked.at(given.thread_id)
-    asked.check("read_messages", Target(run_id=given.thread_id))
+    asked.check("read_messages")
     events = RunStream(asked, given, takes_messages=takes_messages).events()
     return await stream_of(events, until=stream_deadline(asked.caller))
 

@@ -100,7 +100,6 @@ class RunStream:
         self._asked = asked
         self._given = given
         self._takes_messages = takes_messages
-        self._run_id = given.thread_id
         self._follows = follows(given)
         self._sent: frozenset[str] = frozenset()
         self._decided = NOTHING_DECIDED
@@ -131,9 +130,9 @@ class RunStream:
         async with AsyncExitStack() as stack:
             entries = await self._entries(stack)
             if entries is not None and is_followed(entries.state):
-                newest, _ = await current(self._asked, self._run_id, entries.state)
-                if newest.run_id != self._run_id:
-                    self._asked, self._run_id = newest, newest.run_id
+                newest, _ = await current(self._asked, entries.state)
+                if newest.run_id != self._asked.run_id:
+                    self._asked = newest
                     entries = await self._entries(stack)
             await self._take_input(None if entries is None else entries.state)
             if entries is None and self._sent:
@@ -145,7 +144,7 @@ class RunStream:
                         yield _written(event)
                     return
                 watch = await stack.enter_async_context(
-                    self._asked.desk.troubles.watch(self._run_id, partial(_state_of, entries))
+                    self._asked.desk.troubles.watch(self._asked.run_id, partial(_state_of, entries))
                 )
                 async with aclosing(self._read(entries, watch)) as reading:
                     async for event in reading:
@@ -157,15 +156,15 @@ class RunStream:
 
     async def _entries(self, stack: AsyncExitStack) -> FeedReader | None:
         """Return a reader that knows the present state of the run; None if there is no run."""
-        feed = self._asked.desk.feed
-        is_followed = self._run_id in feed.followed
-        opened = feed.reader(self._run_id)
+        feed, run_id = self._asked.desk.feed, self._asked.run_id
+        is_followed = run_id in feed.followed
+        opened = feed.reader(run_id)
         try:
             entries = await stack.enter_async_context(opened)
             await entries.until_present()
             if is_followed:
                 # What the client has just done elsewhere may not have been read here yet.
-                _, place = await self._asked.desk.handle(self._run_id).present()
+                _, place = await self._asked.handle.present()
                 await entries.until_read(place)
         except RunNotFound:
             return None
@@ -179,7 +178,7 @@ class RunStream:
         asked = self._asked
         self._signs = await asked.desk.signs()
         if answers := answers_in(self._given.resume):
-            self._decided = await decide(asked, self._run_id, answers, state)
+            self._decided = await decide(asked, answers, state)
         written = own_messages(self._given.messages) if self._takes_messages else []
         sent: set[str] = set()
         for one in written:
@@ -215,9 +214,8 @@ class RunStream:
         if not is_newest:
             content = await readable_pictures(content, refuses=False)
         agent = self._asked.parameter("agent")
-        accept = accept_message(self._asked, self._run_id, agent, content, own_id, state=state)
+        accept = accept_message(self._asked, agent, content, own_id, state=state)
         self._asked = await accept
-        self._run_id = self._asked.run_id
         return own_id
 
     def _check_same(self, state: RunSnapshot, own_id: str, message: UserMessage) -> None:
@@ -409,7 +407,7 @@ class RunStream:
             return "You have not decided."
         if self._has_voted(request):
             return f"You have decided; {request.terms.quorum} people have to agree."
-        target = Target(run_id=self._run_id, state=state, request=request, signs=self._signs)
+        target = Target(run_id=self._asked.run_id, state=state, request=request, signs=self._signs)
         return may(self._asked.caller, "decide", target)
 
     def _has_voted(self, request: ApprovalRequest) -> bool:

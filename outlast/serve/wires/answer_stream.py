@@ -9,8 +9,8 @@ from typing import Final
 from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.serve.access import Caller, Staff, may
 from outlast.serve.cursor import Cursor
-from outlast.serve.feed import Cut, Feed, FeedReader
-from outlast.serve.routing import Desk
+from outlast.serve.feed import Cut, FeedReader
+from outlast.serve.routing import Desk, DeskRequest
 from outlast.serve.troubles import Watch
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.decisions import LAG
@@ -155,16 +155,15 @@ async def take_present_steps(
                     return
 
 
-async def until_retried(feed: Feed, run_id: str, message_id: str, answers: int) -> None:
+async def until_retried(asked: DeskRequest, message_id: str, answers: int) -> None:
     """Wait until a feed shows that a question is asked again: its failure is not its end any more.
 
     Args:
-        feed: the feed.
-        run_id: the run.
+        asked: the request, at the run.
         message_id: the message.
         answers: how many answers and failures the run had before.
     """
-    async with feed.reader(run_id, Cursor()) as reader:
+    async with asked.desk.feed.reader(asked.run_id, Cursor()) as reader:
         await reader.until_present()
 
         def is_asked_again() -> bool:

@@ -10,7 +10,7 @@ from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, StatusStreamEvent
 from outlast.serve.cursor import Cursor
-from outlast.serve.feed import Feed, FeedEntry, FeedReader, Happened
+from outlast.serve.feed import FeedEntry, FeedReader, Happened
 from outlast.serve.routing import DeskRequest
 from outlast.serve.wires.steps import GoesOn
 from outlast.views.records import ApprovalRequest, Json
@@ -25,7 +25,6 @@ WireDecision: TypeAlias = Literal["approve", "reject", "respond"]
 
 async def decide(
     asked: DeskRequest,
-    run_id: str,
     found: FoundRequest,
     *,
     kind: WireDecision,
@@ -36,8 +35,7 @@ async def decide(
     """Send a decision of the person of the login to the run that made the request.
 
     Args:
-        asked: the request over HTTP.
-        run_id: the run that the wire is about.
+        asked: the request over HTTP, at the run that the wire is about.
         found: the request to decide, of that run or of one nested in it.
         kind: the decision.
         reason: what the model reads of a rejection; what is no text is left out.
@@ -59,7 +57,7 @@ async def decide(
         channel=channel,
         response=response,
     )
-    await asked.desk.handle(run_id).decide(decision, request=request)
+    await asked.handle.decide(decision, request=request)
 
 
 # --- Where the answer goes on --------------------------------------------------------------------
@@ -78,14 +76,14 @@ def is_settled(request: ApprovalRequest) -> bool:
 
 
 async def decided_at(
-    feed: Feed, run_id: str, wanted: Mapping[str, RequestTest], wait: timedelta = LAG
+    asked: DeskRequest, wanted: Mapping[str, RequestTest], wait: timedelta = LAG
 ) -> GoesOn | None:
     """Return where an answer goes on after requests pass their tests for the first time.
 
     None if they do not within the time.
     """
     search = _DecisionSearch(wanted)
-    async with feed.reader(run_id, Cursor()) as reader:
+    async with asked.desk.feed.reader(asked.run_id, Cursor()) as reader:
         await reader.until_present()
         with suppress(TimeoutError):
             async with asyncio.timeout(wait.total_seconds() or None):
