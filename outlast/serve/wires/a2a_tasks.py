@@ -49,13 +49,13 @@ from outlast.serve.wires.answer_stream import (
 from outlast.serve.wires.decisions import (
     LAG,
     RequestTest,
-    WireDecision,
+    SentDecision,
     decide,
     decided_at,
     voted_by,
 )
 from outlast.serve.wires.ids import RequestId, TaskId, parsed, spelled
-from outlast.views.records import Json, JsonObject
+from outlast.views.records import JsonObject
 from outlast.views.run import RunSnapshot
 
 LONGEST_WAIT: Final = timedelta(minutes=5)
@@ -276,37 +276,21 @@ async def _answer_requests(call: A2ACall, message: Message) -> tuple[A2ACall, Ta
             raise UserError(f"There is no request {one.id.request_id!r:.80}.")
         if not found.request.digest.startswith(one.id.digest):
             raise UserError("The request has changed since. Read the task, and look at it again.")
-        await decide(
-            call.asked,
-            found,
-            kind=one.kind,
-            reason=one.reason,
-            channel="a2a",
-            response=one.response,
-        )
+        await decide(call.asked, found, one, channel="a2a")
         decided[found.request.id] = voted_by(call.asked.person.subject)
     await decided_at(call.asked, decided)  # so that the task is not read as before
     return call, task_id
 
 
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    id: RequestId
-    kind: WireDecision
-    reason: Json
-    response: Json
-
-
-def _decision(part: Part) -> _Decided:
+def _decision(part: Part) -> SentDecision:
     fields = cast("JsonObject", part.data)
     request_id = RequestId.parse(str(fields.get("requestId")))
     approves = fields.get("approve")
     if "response" in fields and approves is None:
-        return _Decided(request_id, "respond", None, fields["response"])
+        return SentDecision(request_id, "respond", response=fields["response"])
     if not isinstance(approves, bool) or "response" in fields:
         raise UserError("A decision has either approve, which is true or false, or response.")
-    kind: WireDecision = "approve" if approves else "reject"
-    return _Decided(request_id, kind, fields.get("reason"), None)
+    return SentDecision(request_id, "approve" if approves else "reject", fields.get("reason"))
 
 
 def unsupported(message: str) -> Refused:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -12,6 +13,7 @@ from outlast.client.read.events import ApprovalStreamEvent, StatusStreamEvent
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import FeedEntry, FeedReader, Happened
 from outlast.serve.routing import DeskRequest
+from outlast.serve.wires.ids import RequestId
 from outlast.serve.wires.steps import GoesOn
 from outlast.views.records import ApprovalRequest, Json
 from outlast.views.run import reported_requests
@@ -20,33 +22,39 @@ LAG: Final = timedelta(seconds=5)
 """How long a process may be behind another one that has taken a message or a decision."""
 
 
-WireDecision: TypeAlias = Literal["approve", "reject", "respond"]
+@dataclass(frozen=True, slots=True)
+class SentDecision:
+    """What a person has decided in a client.
+
+    Attributes:
+        id: the request.
+        kind: the decision.
+        reason: what the model reads of a rejection; what is no text is left out.
+        response: the answer of a `respond`.
+    """
+
+    id: RequestId
+    kind: Literal["approve", "reject", "respond"]
+    reason: object = None
+    response: Json = None
 
 
 async def decide(
-    asked: DeskRequest,
-    found: FoundRequest,
-    *,
-    kind: WireDecision,
-    reason: object,
-    channel: str,
-    response: Json = None,
+    asked: DeskRequest, found: FoundRequest, sent: SentDecision, *, channel: str
 ) -> None:
     """Send a decision of the person of the login to the run that made the request.
 
     Args:
         asked: the request over HTTP, at the run that the wire is about.
         found: the request to decide, of that run or of one nested in it.
-        kind: the decision.
-        reason: what the model reads of a rejection; what is no text is left out.
+        sent: the decision.
         channel: the name of the wire.
-        response: the answer of a `respond`.
 
     Raises:
         Refused: the caller may not decide it.
         AgentsException: the run refuses it.
     """
-    request = found.request
+    request, kind, reason = found.request, sent.kind, sent.reason
     if request.status == "pending":
         asked.check("decide", await asked.target(found.state, request))
     decision = decision_of(
@@ -55,7 +63,7 @@ async def decide(
         by=asked.person,
         message=reason if isinstance(reason, str) and reason and kind == "reject" else None,
         channel=channel,
-        response=response,
+        response=sent.response,
     )
     await asked.handle.decide(decision, request=request)
 

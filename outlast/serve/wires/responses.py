@@ -43,6 +43,7 @@ from outlast.serve.wires.answer_stream import (
 from outlast.serve.wires.decisions import (
     LAG,
     RequestTest,
+    SentDecision,
     decide,
     decided_at,
     is_settled,
@@ -401,14 +402,9 @@ async def _decide(asked: DeskRequest, given: _Input) -> GoesOn | None:
         if not isinstance(approves, bool):
             raise UserError("approve of an mcp_approval_response must be true or false.")
         if not found.request.digest.startswith(wanted.digest):
-            raise Refused(
-                409,
-                "request_changed",
-                changed(found.request.id),
-            )
-        reason = item.get("reason")
-        kind = "approve" if approves else "reject"
-        await decide(asked, found, kind=kind, reason=reason, channel="responses")
+            raise Refused(409, "request_changed", changed(found.request.id))
+        sent = SentDecision(wanted, "approve" if approves else "reject", item.get("reason"))
+        await decide(asked, found, sent, channel="responses")
         decided[found.request.id] = voted_by(asked.person.subject)
     return await decided_at(asked, decided) if decided else None
 

@@ -177,13 +177,7 @@ async def _decide(
         if by(found.request):
             continue
         try:
-            await decide(
-                asked,
-                found,
-                kind="approve" if sent.approved else "reject",
-                reason=sent.reason,
-                channel="vercel",
-            )
+            await decide(asked, found, sent, channel="vercel")
         except DecisionRefused:
             now = await asked.handle.state()
             present = await find_request(found.request.id, now, asked.desk.client)
