@@ -44,6 +44,7 @@ from outlast.serve.wires.answer_stream import (
     NestedRequests,
     follow_steps,
     knows_message,
+    read_run,
     take_present_steps,
 )
 from outlast.serve.wires.decisions import (
@@ -338,11 +339,7 @@ async def follow_task(call: A2ACall, task_id: TaskId) -> AsyncGenerator[JsonObje
     asked = call.asked
     progress, steps = _progress(call, task_id)
     has_begun = False
-    async with (
-        asked.desk.feed.reader(task_id.run_id, Cursor()) as reader,
-        asked.desk.troubles.watch(task_id.run_id, lambda: reader.state) as watch,
-    ):
-        await reader.until_present()
+    async with read_run(asked.desk, task_id.run_id) as (reader, watch):
         nested = NestedRequests(asked.desk, asked.caller)
         async with aclosing(follow_steps(steps, reader, nested, watch)) as following:
             async for step in following:
@@ -365,9 +362,8 @@ def _progress(call: A2ACall, task_id: TaskId) -> tuple[TaskProgress, AnswerSteps
 
 
 async def _check_known(call: A2ACall, task_id: TaskId) -> None:
-    async with call.asked.desk.feed.reader(task_id.run_id, Cursor()) as reader:
-        if not await knows_message(reader, task_id.message_id):
-            raise no_task(str(task_id))
+    if not await knows_message(call.asked.desk, task_id.run_id, task_id.message_id):
+        raise no_task(str(task_id))
 
 
 async def cancel_task(call: A2ACall, text: str) -> Task:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
@@ -21,14 +21,26 @@ _WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
 """Statuses in which a run waits for people or for something outside, which may take days."""
 
 
-async def knows_message(reader: FeedReader, message_id: str) -> bool:
+@asynccontextmanager
+async def read_run(desk: Desk, run_id: str) -> AsyncGenerator[tuple[FeedReader, Watch]]:
+    """Read a run from its beginning: what there is by now has come, and its trouble is watched."""
+    async with (
+        desk.feed.reader(run_id, Cursor()) as reader,
+        desk.troubles.watch(run_id, lambda: reader.state) as watch,
+    ):
+        await reader.until_present()
+        yield reader, watch
+
+
+async def knows_message(desk: Desk, run_id: str, message_id: str) -> bool:
     """Return whether a run has had a message; this process may be behind the run for a moment."""
-    await reader.until_present()
-    await reader.until(
-        lambda: reader.answer_range(message_id) is not None or reader.state.outcome is not None,
-        LAG.total_seconds(),
-    )
-    return reader.answer_range(message_id) is not None
+    async with desk.feed.reader(run_id, Cursor()) as reader:
+        await reader.until_present()
+        await reader.until(
+            lambda: reader.answer_range(message_id) is not None or reader.state.outcome is not None,
+            LAG.total_seconds(),
+        )
+        return reader.answer_range(message_id) is not None
 
 
 class NestedRequests:

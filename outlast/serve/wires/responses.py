@@ -38,6 +38,7 @@ from outlast.serve.wires.answer_stream import (
     NestedRequests,
     follow_steps,
     knows_message,
+    read_run,
     take_present_steps,
 )
 from outlast.serve.wires.decisions import (
@@ -443,10 +444,9 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
 
 async def _check_known(asked: DeskRequest, response_id: ResponseId) -> None:
     """Refuse the id of a response that there is not."""
-    async with asked.desk.feed.reader(response_id.run_id, Cursor()) as reader:
-        if not await knows_message(reader, response_id.message_id):
-            message = "There is no such response in this conversation."
-            raise Refused(404, "response_not_found", message)
+    if not await knows_message(asked.desk, response_id.run_id, response_id.message_id):
+        message = "There is no such response in this conversation."
+        raise Refused(404, "response_not_found", message)
 
 
 def _events(asked: DeskRequest, response_id: ResponseId) -> ResponseEvents:
@@ -526,11 +526,7 @@ async def _numbered(
         goes_on=response_id.goes_on,
         seen=None if after is None else seen_at(after),
     )
-    async with (
-        asked.desk.feed.reader(response_id.run_id, Cursor()) as reader,
-        asked.desk.troubles.watch(response_id.run_id, lambda: reader.state) as watch,
-    ):
-        await reader.until_present()
+    async with read_run(asked.desk, response_id.run_id) as (reader, watch):
         events = _events(asked, response_id)
         while True:
             events.model = _first_agent(reader.state)

@@ -32,7 +32,7 @@ from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.troubles import Watch, told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
-from outlast.serve.wires.answer_stream import NestedRequests, follow_steps, until_retried
+from outlast.serve.wires.answer_stream import NestedRequests, follow_steps, read_run, until_retried
 from outlast.serve.wires.decisions import (
     RequestTest,
     decide,
@@ -264,11 +264,7 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         has_calls=wanted.calls,
         is_team=isinstance(caller, Staff),
     )
-    async with (
-        asked.desk.feed.reader(wanted.run_id, Cursor()) as reader,
-        asked.desk.troubles.watch(wanted.run_id, lambda: reader.state) as watch,
-    ):
-        await reader.until_present()
+    async with read_run(asked.desk, wanted.run_id) as (reader, watch):
         for chunk in chunks.begin():
             yield chunk
         nested = NestedRequests(asked.desk, caller, wanted.requests)

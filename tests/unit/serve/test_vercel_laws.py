@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outlast.client.identity import person
 from outlast.client.read.events import StreamedState
 from outlast.loop.approvals import ApprovalTerms, Audience, reviewed
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Feed
@@ -189,7 +189,9 @@ async def go_on_everywhere(streams: RandomStreams) -> None:
 
 def test_the_reason_of_a_decision_is_a_text_or_left_out_and_the_same_decision_counts_once() -> None:
     wanted = RequestId("a1", "0" * 16)
-    for reason, kept in [("why", "why"), ("", None), (None, None), ([], None), ({"a": []}, None)]:
+    reasons: list[tuple[Json, str | None]] = [("why", "why"), ("", None), (None, None)]
+    reasons += [([], None), ({"a": []}, None)]
+    for reason, kept in reasons:
         parts: list[JsonObject] = [
             {
                 "state": "approval-responded",
