@@ -18,7 +18,7 @@ from outlast.cli.durations import past_time
 
 if TYPE_CHECKING:
     from outlast.serve.access import RoleRules
-    from outlast.serve.routing import Login
+    from outlast.serve.login import Login
 
 SECRET_VARIABLE: Final = "OUTLAST_OIDC_CLIENT_SECRET"  # noqa: S105  the name of a variable
 API_KEYS_VARIABLE: Final = "OUTLAST_API_KEYS"

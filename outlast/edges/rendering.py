@@ -392,32 +392,6 @@ def argument_lines(arguments: str) -> tuple[Shown, ...] | None:
     return tuple(Shown(line) for line in ["{", *_with_commas(fields), "}"])
 
 
-def argument_pairs(arguments: str) -> tuple[tuple[Shown, Shown], ...] | None:
-    """Return the names and values of JSON arguments for a list; None if they are no object.
-
-    A text stands there as it is, unless it has line breaks or hidden characters, or could be read
-    as another value: `5` is a number, and `"5"` a text.
-    """
-    try:
-        value = _read(arguments)
-        if not isinstance(value, _Object):
-            return None
-        return tuple((visible(key), Shown(_plain(one))) for key, one in value)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _plain(value: Any) -> str:
-    is_text = isinstance(value, str) and not isinstance(value, _Number)
-    if not is_text or value.strip() != value or visible(value) != value:
-        return _written(value)
-    try:
-        json.loads(value or "null")
-    except (ValueError, RecursionError):
-        return value
-    return _written(value)
-
-
 def read_arguments(arguments: str) -> list[tuple[str, Any]] | None:
     """Return the pairs of JSON arguments, whose objects are such pairs; None if they are no object.
 
@@ -446,9 +420,19 @@ def written_value(value: object) -> Shown:
     return Shown(_written(value))
 
 
-def plain_value(value: object) -> Shown:
-    """Return a value for a list, as `argument_pairs` does."""
-    return Shown(_plain(value))
+def plain_value(value: Any) -> Shown:
+    """Return a value that `read_arguments` returned, for a list.
+
+    A text stands there as it is, unless it has line breaks or hidden characters, or could be read
+    as another value: `5` is a number, and `"5"` a text.
+    """
+    if not is_text_value(value) or value.strip() != value or visible(value) != value:
+        return written_value(value)
+    try:
+        json.loads(value or "null")
+    except (ValueError, RecursionError):
+        return Shown(value)
+    return written_value(value)
 
 
 def arguments_text(arguments: str) -> Shown:

@@ -246,7 +246,7 @@ async def _of_customer(asked: DeskRequest) -> CustomerConversation:
     facts = await asked.desk.troubles.facts(asked.run_id, state)
     state = with_first_message(state, facts)
     whole = await whole_state(asked.desk.client, state, files=False)
-    newest, _ = await current(asked, asked.run_id, state)
+    newest, _ = await current(asked, state)
     followed_by = None if newest.run_id == asked.run_id else newest.run_id
     return customer_conversation(whole, customer_trouble(state, facts), followed_by)
 
@@ -298,14 +298,14 @@ async def _send(asked: DeskRequest, body: MessageBody) -> MessageReceiptView:
     try:
         if body.message_id is not None:
             check_same(await asked.handle.state(), message_id, given)
-        await send(asked, asked.run_id, content, message_id)
+        await send(asked, content, message_id)
     except RunNotFound:
         await _first_message(asked, body, content, message_id)
     except RunClosed:
         state = await asked.handle.state()
         if not is_followed(state):
             raise
-        asked = await accept_message(asked, asked.run_id, "", given, message_id, state=state)
+        asked = await accept_message(asked, "", given, message_id, state=state)
     return MessageReceiptView(id=asked.run_id, message_id=own_id)
 
 
@@ -323,7 +323,7 @@ async def _first_message(
     with suppress(RunAlreadyStarted):
         await begin(asked, agent.name, content, run_id=asked.run_id, message_id=message_id)
     # Another message may have begun it, also one that says the same; a known one changes nothing.
-    await send(asked, asked.run_id, content, message_id)
+    await send(asked, content, message_id)
 
 
 @get(

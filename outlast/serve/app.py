@@ -35,7 +35,7 @@ from outlast.serve.access import ROLES, RoleRules
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.health_feed import HealthFeed
 from outlast.serve.keys import ApiKeys
-from outlast.serve.login import TeamLogin, ThisMachine
+from outlast.serve.login import Login, TeamLogin, ThisMachine
 from outlast.serve.look import Look
 from outlast.serve.pages import (
     agents,
@@ -59,7 +59,6 @@ from outlast.serve.routing import (
     Desk,
     EscapedPaths,
     LimitedBodies,
-    Login,
     as_json,
 )
 from outlast.serve.sse import Streams

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final, Literal, TypeVar
 
@@ -419,21 +420,10 @@ class RunsQuery(_Paged):
 
     def criteria(self, scopes: Sequence[RunScope]) -> RunFilter:
         """Return the criteria for the list of a person who sees the runs of some scopes."""
+        names = {one.name for one in fields(RunFilter)} & RunsQuery.model_fields.keys()
         return RunFilter(
-            status=self.status,
-            agent=self.agent,
-            waiting=self.waiting,
+            **{name: getattr(self, name) for name in names},
             id_prefix=self.prefix,
-            nested=self.nested,
-            tenant=self.tenant,
-            customer=self.customer,
-            assignee=self.assignee,
-            team=self.team,
-            tag=self.tag,
-            rated=self.rated,
-            attention=self.attention,
-            group=self.group,
-            risk=self.risk,
             due_before=_due(self.due),
             case_due_before=_due(self.case_due),
             scopes=tuple(scopes),

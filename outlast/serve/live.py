@@ -473,16 +473,8 @@ class _CustomerReader:
         self._sent = now
         had = before.messages if before is not None else []
         keep = _length_of_same(had, now.messages)
-        view = ConversationEvent(
-            keep=keep,
-            messages=now.messages[keep:],
-            unread=now.unread,
-            works=now.works,
-            has_ended=now.has_ended,
-            waits_for=now.waits_for,
-            trouble=now.trouble,
-            clears_text=clears_text,
-        )
+        messages = now.messages[keep:]
+        view = ConversationEvent.of(now, keep=keep, messages=messages, clears_text=clears_text)
         return _event("conversation", view, at)
 
 

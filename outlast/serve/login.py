@@ -1,9 +1,9 @@
 """How members of the team log in."""
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import MutableMapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from starlette.requests import HTTPConnection
 from starlette.routing import Route
@@ -55,13 +55,13 @@ def session_end(scope: MutableMapping[str, Any]) -> float | None:
     return scope.get(_ENDS_AT)
 
 
-class TeamLogin(ABC):
-    """A login for people who are not at this machine; see `outlast.serve.routing.Login`."""
+class Login(Protocol):
+    """Says which member of the team sends a request."""
 
     @property
-    @abstractmethod
     def routes(self) -> Sequence[Route]:
-        """The routes of the login itself, which anybody may use."""
+        """The routes of the login itself, which anybody may use; none where it has no pages."""
+        return ()
 
     @property
     def path(self) -> str | None:
@@ -70,7 +70,15 @@ class TeamLogin(ABC):
 
     @abstractmethod
     async def person(self, connection: HTTPConnection) -> Person | None:
-        """Return who sends a request; None for nobody."""
+        """Return who sends a request; None for nobody.
+
+        Raises:
+            IdentityRefused: the request claims to be somebody's, and is not.
+        """
+
+
+class TeamLogin(Login):
+    """A login for people who are not at this machine."""
 
     @abstractmethod
     def check_address(self, url: str) -> None:
@@ -81,7 +89,7 @@ class TeamLogin(ABC):
         """
 
 
-class ThisMachine:
+class ThisMachine(Login):
     """Everybody on this machine is one person: for a desk at a loopback address.
 
     Args:
@@ -90,16 +98,6 @@ class ThisMachine:
 
     def __init__(self, person: Person) -> None:
         self._person = person
-
-    @property
-    def routes(self) -> Sequence[Route]:
-        """None: there is nothing to log in to."""
-        return ()
-
-    @property
-    def path(self) -> str | None:
-        """None: there is no page to log in at."""
-        return None
 
     async def person(self, connection: HTTPConnection) -> Person | None:
         """Return the person, for every request from this machine.
@@ -156,11 +154,6 @@ class TrustedProxy(TeamLogin):
                 "A desk behind a proxy needs its own address: pass url='https://desk.example.com', "
                 "as browsers have it."
             )
-
-    @property
-    def routes(self) -> Sequence[Route]:
-        """None: the proxy has the pages."""
-        return ()
 
     async def person(self, connection: HTTPConnection) -> Person | None:
         """Return whom the proxy names; None for a request in which nobody is named.

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import Final, TypedDict, Unpack
 
 from outlast.agents.agent import Agent
@@ -52,34 +51,33 @@ def startable_agent(desk: Desk, name: str) -> Agent:
     )
 
 
-async def state_if_any(asked: DeskRequest, run_id: str) -> RunSnapshot | None:
-    """Return the state of a run; None if there is no such run."""
+async def state_if_any(asked: DeskRequest) -> RunSnapshot | None:
+    """Return the state of the run that a request is about; None if there is no such run."""
     try:
-        return await asked.desk.handle(run_id).state()
+        return await asked.handle.state()
     except RunNotFound:
         return None
 
 
 async def current(
-    asked: DeskRequest, run_id: str, state: RunSnapshot | None = None
+    asked: DeskRequest, state: RunSnapshot | None = None
 ) -> tuple[DeskRequest, RunSnapshot | None]:
-    """Return the request at the newest conversation that follows one, and that one's state.
+    """Return the request at the newest conversation that follows its own, and that one's state.
 
     Args:
         asked: the request, with its caller as they are at the conversation.
-        run_id: the conversation.
-        state: its state, if this request has read it already.
+        state: the state of the conversation, if this request has read it already.
 
     Returns:
         The request, whose `run_id` is that of the newest one; the state is None if there is no run.
     """
-    state = state or await state_if_any(asked, run_id)
+    state = state or await state_if_any(asked)
     if state is not None and is_followed(state):
-        newest = await newest_following(asked.desk.client, run_id, PATIENCE)
-        if newest != run_id:
-            asked = replace(await asked.at(newest), run_id=newest)
-            return asked, await state_if_any(asked, newest)
-    return replace(asked, run_id=run_id), state
+        newest = await newest_following(asked.desk.client, asked.run_id, PATIENCE)
+        if newest != asked.run_id:
+            asked = await asked.at(newest)
+            return asked, await state_if_any(asked)
+    return asked, state
 
 
 def is_followed(state: RunSnapshot) -> bool:
@@ -89,7 +87,6 @@ def is_followed(state: RunSnapshot) -> bool:
 
 async def accept_message(
     asked: DeskRequest,
-    run_id: str,
     agent: str,
     content: str | list[JsonObject],
     message_id: str,
@@ -102,8 +99,7 @@ async def accept_message(
     it goes to the one that follows, which it begins.
 
     Args:
-        asked: the request; its caller has to be one who may.
-        run_id: the run.
+        asked: the request, at the run; its caller has to be one who may.
         agent: the agent that begins a new run.
         content: the message, as `customer_view.customer_input` returns it.
         message_id: the id of the message, as `customer_view.customer_message_id` returns it.
@@ -116,26 +112,23 @@ async def accept_message(
         Refused: the caller may not, the agent is unknown, a picture cannot be read, the
             conversation has ended, or it has another message with this id.
     """
-    asked = await asked.at(run_id)
-    state = state or await state_if_any(asked, run_id)
+    state = state or await state_if_any(asked)
     if state is None:
-        asked.check("start_run", Target(run_id=run_id))
+        asked.check("start_run")
         content = await readable_pictures(content)
-        state = await _started(asked, run_id, agent, content, message_id)
-        asked = await asked.at(run_id)
-    asked.check("send_message", Target(run_id=run_id))
+        state = await _started(asked, agent, content, message_id)
+        asked = await asked.at(asked.run_id)
+    asked.check("send_message")
     if state is not None and not has_message(state, message_id):
-        asked, state = await current(asked, run_id, state)
-        run_id = asked.run_id
-        asked.check("send_message", Target(run_id=run_id))
-    asked = replace(asked, run_id=run_id)
+        asked, state = await current(asked, state)
+        asked.check("send_message")
     if state is not None and has_message(state, message_id):
         check_same(state, message_id, content)
         return asked
     content = await readable_pictures(content)
     if state is not None and state.is_ending:
         return await _follow_up(asked, state, content, message_id)
-    await send(asked, run_id, content, message_id)
+    await send(asked, content, message_id)
     return asked
 
 
@@ -154,10 +147,10 @@ async def _follow_up(
         newest = await newest_following(client, state.run_id, PATIENCE)
         if newest == state.run_id:  # the id is that of another run, which does not follow
             raise _ended() from None
-        await send(asked, newest, content, message_id)
-    else:
-        newest = handle.id
-    return replace(await asked.at(newest), run_id=newest)
+        asked = await asked.at(newest)
+        await send(asked, content, message_id)
+        return asked
+    return await asked.at(handle.id)
 
 
 def _ended() -> Refused:
@@ -193,15 +186,13 @@ class Whose(TypedDict, total=False):
     customer: records.Customer | None
 
 
-async def send(
-    asked: DeskRequest, run_id: str, content: str | list[JsonObject], message_id: str
-) -> None:
+async def send(asked: DeskRequest, content: str | list[JsonObject], message_id: str) -> None:
     """Send a message to a run, as every route does: with its author, and with the text streamed.
 
     Raises:
         AgentsException: the run does not take it.
     """
-    await asked.desk.handle(run_id).send(
+    await asked.handle.send(
         content, message_id=message_id, stream=True, author=author_of(asked.caller)
     )
 
@@ -251,7 +242,7 @@ async def begin(
         agent, content, keep_open=True, stream=True, message_id=message_id, **options
     )
     if run_id is not None:  # the same start by somebody else passes for this one
-        await asked.check_begun(handle.id)
+        await asked.at(handle.id)
     return handle
 
 
@@ -276,12 +267,12 @@ def author_of(caller: Caller) -> str:
 
 
 async def _started(
-    asked: DeskRequest, run_id: str, agent: str, content: str | list[JsonObject], message_id: str
+    asked: DeskRequest, agent: str, content: str | list[JsonObject], message_id: str
 ) -> RunSnapshot | None:
     """Begin a run; return its state, or None if somebody else has just begun another one."""
     startable_agent(asked.desk, agent)
     try:
-        handle = await begin(asked, agent, content, run_id=run_id, message_id=message_id)
+        handle = await begin(asked, agent, content, run_id=asked.run_id, message_id=message_id)
     except RunAlreadyStarted:
         return None
     return await handle.state()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
@@ -54,7 +54,7 @@ from outlast.serve.feed import Feed, TooManyReaders
 from outlast.serve.health_feed import HealthFeed
 from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
-from outlast.serve.login import cookies_to_set
+from outlast.serve.login import Login, cookies_to_set
 from outlast.serve.look import Look
 from outlast.serve.problems import problem_of
 from outlast.serve.sse import EventStream, Streams
@@ -72,28 +72,6 @@ CONVERSATION_COOKIE: Final = "outlast_conversation"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LARGEST_BODY: Final = DOORS["api"].size
 """The largest body of a request, in bytes: a message with a photo in it."""
-
-
-class Login(Protocol):
-    """Says which member of the team sends a request."""
-
-    @property
-    def routes(self) -> Sequence[Route]:
-        """The routes of the login itself, which anybody may use."""
-        ...
-
-    @property
-    def path(self) -> str | None:
-        """Where a page sends people who are not logged in; None if they cannot log in there."""
-        ...
-
-    async def person(self, connection: HTTPConnection) -> Person | None:
-        """Return who sends a request; None for nobody.
-
-        Raises:
-            IdentityRefused: the request claims to be somebody's, and is not.
-        """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +169,7 @@ class DeskRequest:
         http: the request.
         desk: the desk.
         caller: who sends it.
-        run_id: the run that the path names; empty for none.
+        run_id: the run that the path names, or that it is about: see `at`; empty for none.
         whole: the caller with their rights at every run, where `caller` has those at one run.
     """
 
@@ -219,7 +197,7 @@ class DeskRequest:
 
     @property
     def handle(self) -> RunHandle:
-        """The run that the path names."""
+        """The run that it is about."""
         return self.desk.handle(self.run_id)
 
     def parameter(self, name: str) -> str:
@@ -264,19 +242,11 @@ class DeskRequest:
             is_later = await follows(client, run_id, own, PATIENCE)
             whole = replace(whole, run_id=run_id, bound=None) if is_later else whole
         if not is_scoped(whole):
-            return replace(self, caller=whole)
+            return replace(self, caller=whole, run_id=run_id)
         caller = seen_at(whole, run_id, await self.desk.facts(run_id))
         if caller is None:
             raise no_such_run(run_id, client.namespace)
-        return replace(self, caller=caller, whole=whole)
-
-    async def check_begun(self, run_id: str) -> None:
-        """Check that the caller sees a run that they have just begun, and nobody else has.
-
-        Raises:
-            RunNotFound: somebody else has begun it.
-        """
-        await self.at(run_id)
+        return replace(self, caller=caller, whole=whole, run_id=run_id)
 
     async def seen(self, run_ids: Sequence[str], action: Action = "view_run") -> tuple[str, ...]:
         """Return those of some runs at which the caller may do something."""

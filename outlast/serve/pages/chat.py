@@ -55,16 +55,7 @@ from outlast.serve.pages.page import (
     see_other,
     show_page,
 )
-from outlast.serve.pages.parts import (
-    Part,
-    earlier_html,
-    key_at,
-    message_keys,
-    newest,
-    newest_parts,
-    parts_before,
-    wanted_key,
-)
+from outlast.serve.pages.parts import LongList, message_keys, newest, wanted_key
 from outlast.serve.problems import problem_of
 from outlast.serve.ratings import take_rating
 from outlast.serve.routing import CONVERSATION_COOKIE, DeskRequest, route
@@ -189,7 +180,7 @@ async def _open(asked: DeskRequest) -> Response:
 
 async def _view(asked: DeskRequest, state: RunSnapshot | None = None) -> ChatView | None:
     """Return what a customer sees; None of a conversation that has not begun."""
-    state = state or await state_if_any(asked, asked.run_id)
+    state = state or await state_if_any(asked)
     if state is None:
         return None
     # A run that no worker has taken yet has no id in its state, and nothing to see.
@@ -210,9 +201,9 @@ async def _times(asked: DeskRequest) -> Sequence[int]:
 
 async def _show(asked: DeskRequest) -> Response:
     """Show the conversation, or the one that follows it, unless the former was asked for."""
-    state = await state_if_any(asked, asked.run_id)
+    state = await state_if_any(asked)
     if state is not None and "former" not in asked.http.query_params:
-        newest, _ = await current(asked, asked.run_id, state)
+        newest, _ = await current(asked, state)
         if newest.run_id != asked.run_id:
             return _moved(newest)
     return await _chat_page(asked, state=state)
@@ -227,9 +218,7 @@ async def _chat_page(
     view = await _view(asked, state)
     agent = _first_agent(asked) if view is None else None
     messages = () if view is None else view.messages
-    keys = message_keys(messages)
-    first = newest(keys)
-    wanted = wanted_key(asked.http.query_params, "message")
+    listed = _list(asked, messages)
     if view is None and agent is None:
         raise RunNotFound(f"There is no run {asked.run_id!r}, and no agent is named to begin it.")
     return page(
@@ -240,9 +229,9 @@ async def _chat_page(
         status=200 if problem is None else problem.status,
         view=view or ChatView(messages=()),
         is_begun=view is not None,
-        messages=messages[first:],
-        earlier=_earlier(asked, messages, parts_before(keys, first, wanted)),
-        first_message=key_at(keys, first),
+        messages=messages[listed.first :],
+        earlier=listed.earlier,
+        first_message=listed.first_key,
         agent=agent,
         problem=problem,
         # Their own words, which they send again: escaped for HTML, and not changed.
@@ -270,23 +259,19 @@ def _rating(asked: DeskRequest, view: ChatView) -> str:
     )
 
 
-def _earlier(
-    asked: DeskRequest, messages: Sequence[CustomerMessage], parts: Sequence[Part]
-) -> Markup:
-    """Return what stands before the newest messages: links, and messages where they are shown."""
-
+def _list(asked: DeskRequest, messages: Sequence[CustomerMessage]) -> LongList:
     def entries(start: int, stop: int) -> str:
         return "".join(_message(asked, one) for one in messages[start:stop])
 
-    return earlier_html(asked, ("chat", "c", asked.run_id), parts, "message", entries)
+    keys = message_keys(messages)
+    return LongList(asked, ("chat", "c", asked.run_id), "message", keys, newest(keys), entries)
 
 
 async def _more_messages(asked: DeskRequest) -> Response:
     view = await _view(asked)
     if view is None:
         raise RunNotFound(f"There is no run {asked.run_id!r}.")
-    parts = newest_parts(message_keys(view.messages), asked.http.query_params)
-    return html_part(_earlier(asked, view.messages, parts))
+    return html_part(_list(asked, view.messages).part)
 
 
 def _message(asked: DeskRequest, one: CustomerMessage, *, is_unread: bool = False) -> str:
@@ -414,7 +399,7 @@ async def _take(asked: DeskRequest, form: FormData, text: str) -> DeskRequest:
     agent = _first_agent(asked) or ""
     try:
         async with asyncio.timeout(SEND_SECONDS):
-            return await accept_message(asked, asked.run_id, agent, content, message_id)
+            return await accept_message(asked, agent, content, message_id)
     except TimeoutError:
         raise Refused(503, "server_unavailable", WORDS["server_unavailable"]) from None
     except UserError as error:
@@ -498,62 +483,21 @@ def show_chat(request: Request, problem: Problem) -> Response:
     return problem_page(request, shown, "chat_problem.html", look.name, headers)
 
 
+_own: Final = partial(route, show=show_chat, takes_cookie=True)
+"""Returns a route of the customer's pages: a token in a cookie opens them, and problems are for customers."""
+
+_CHAT: Final = "/chat/c/{run_id}"
+
 ROUTES: Final[list[BaseRoute]] = [
     route("/chat", _list_agents, action="start_run", show=show_page, soon=True),
     route("/chat/open", _show_door, action=None, show=show_chat, soon=True),
-    route("/chat/open", _open, action=None, methods=["POST"], show=show_chat, takes_cookie=True),
-    route(
-        "/chat/guest",
-        begin_as_guest,
-        action=None,
-        methods=["POST"],
-        show=show_chat,
-        takes_cookie=True,
-    ),
+    _own("/chat/open", _open, action=None, methods=["POST"]),
+    _own("/chat/guest", begin_as_guest, action=None, methods=["POST"]),
     route("/chat/{agent}", _begin, action="start_run", show=show_page, soon=True),
-    route(
-        "/chat/c/{run_id}",
-        _show,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-        soon=True,
-    ),
-    route(
-        "/chat/c/{run_id}",
-        _send,
-        action="send_message",
-        methods=["POST"],
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/rating",
-        _rate,
-        action="rate",
-        methods=["POST"],
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/events",
-        _events,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/more-messages",
-        _more_messages,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-    ),
-    route(
-        "/chat/c/{run_id}/files/{message}/{at}",
-        _file,
-        action="read_messages",
-        show=show_chat,
-        takes_cookie=True,
-    ),
+    _own(_CHAT, _show, action="read_messages", soon=True),
+    _own(_CHAT, _send, action="send_message", methods=["POST"]),
+    _own(f"{_CHAT}/rating", _rate, action="rate", methods=["POST"]),
+    _own(f"{_CHAT}/events", _events, action="read_messages"),
+    _own(f"{_CHAT}/more-messages", _more_messages, action="read_messages"),
+    _own(f"{_CHAT}/files/{{message}}/{{at}}", _file, action="read_messages"),
 ]

@@ -40,9 +40,9 @@ from outlast.serve.pages.conversation_files import ROUTES as FILES
 from outlast.serve.pages.conversation_files import form_with_files
 from outlast.serve.pages.conversation_lists import (
     LiveLists,
-    lists_of,
-    more_messages,
-    more_steps,
+    comments_html,
+    messages_of,
+    steps_of,
 )
 from outlast.serve.pages.conversation_view import (
     Conversation,
@@ -126,7 +126,9 @@ async def _show(asked: DeskRequest, suggested: str = "") -> Response:
         asked.run_id,
         view=view,
         regions=_regions(asked, view, is_unjudged=now.is_unjudged),
-        lists=lists_of(asked, view),
+        messages=messages_of(asked, view),
+        steps=steps_of(asked, view),
+        comments=comments_html(asked, view),
         draft=view.hides.draft(now.text),
         suggested=suggested,
         accepted=ACCEPTED,
@@ -194,11 +196,11 @@ def _regions(asked: DeskRequest, view: Conversation, *, is_unjudged: bool) -> di
 
 
 async def _more_messages(asked: DeskRequest) -> Response:
-    return html_part(more_messages(asked, (await _present(asked))[0]))
+    return html_part(messages_of(asked, (await _present(asked))[0]).part)
 
 
 async def _more_steps(asked: DeskRequest) -> Response:
-    return html_part(more_steps(asked, (await _present(asked))[0]))
+    return html_part(steps_of(asked, (await _present(asked))[0]).part)
 
 
 def _temporal_link(asked: DeskRequest) -> str:

@@ -5,7 +5,6 @@ back begins where the page does, and what was loaded before that stays as it is.
 """
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, TypeAlias
 
 from markupsafe import Markup
@@ -14,15 +13,7 @@ from outlast.client.timeline import Step
 from outlast.serve.pages.conversation_view import Bubble, Conversation, Leavable, took
 from outlast.serve.pages.live import LiveList
 from outlast.serve.pages.page import fragment, version_of
-from outlast.serve.pages.parts import (
-    earlier_html,
-    key_at,
-    message_keys,
-    newest,
-    newest_parts,
-    parts_before,
-    wanted_key,
-)
+from outlast.serve.pages.parts import LongList, key_at, message_keys, newest
 from outlast.serve.routing import DeskRequest
 from outlast.views.records import Comment
 
@@ -60,46 +51,29 @@ def step_html(asked: DeskRequest, view: Conversation, number: int) -> str:
 # --- The page ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lists:
-    """What a page shows of both lists.
+def messages_of(asked: DeskRequest, view: Conversation) -> LongList:
+    """Return the messages of a page."""
+    keys = message_keys(view.customer.messages)
 
-    Attributes:
-        messages: the newest messages.
-        earlier_messages: what stands before them: links, and messages around a wanted one.
-        first_message: the key of the first of the newest messages.
-        steps: the newest steps.
-        earlier_steps: what stands before them.
-        first_step: the number of the first of the newest steps.
-        comments: what people wrote for colleagues.
-    """
+    def entries(start: int, stop: int) -> str:
+        return "".join(message_html(asked, one) for one in view.bubbles(start, stop))
 
-    messages: Markup
-    earlier_messages: Markup
-    first_message: int
-    steps: Markup
-    earlier_steps: Markup
-    first_step: int
-    comments: Markup
+    return LongList(asked, _here(asked), "message", keys, newest(keys), entries)
 
 
-def lists_of(asked: DeskRequest, view: Conversation) -> Lists:
-    """Return what a page shows; its address may name a `message` and a `step`."""
-    query = asked.http.query_params
-    keys, numbers = message_keys(view.customer.messages), range(len(view.steps))
-    first, first_step = newest(keys), first_step_of(view)
-    parts = parts_before(keys, first, wanted_key(query, "message"))
-    step_parts = parts_before(numbers, first_step, wanted_key(query, "step"))
-    messages, steps = partial(_messages, asked, view), partial(_steps, asked, view)
-    return Lists(
-        messages=Markup(_messages(asked, view, first, None)),  # noqa: S704  templates made it
-        earlier_messages=earlier_html(asked, _here(asked), parts, "message", messages),
-        first_message=key_at(keys, first),
-        steps=Markup(_steps(asked, view, first_step, len(numbers))),  # noqa: S704  as above
-        earlier_steps=earlier_html(asked, _here(asked), step_parts, "step", steps),
-        first_step=first_step,
-        comments=Markup("".join(comment_html(asked, one) for one in view.comments.values())),  # noqa: S704  as above
-    )
+def steps_of(asked: DeskRequest, view: Conversation) -> LongList:
+    """Return the steps of a page."""
+
+    def entries(start: int, stop: int) -> str:
+        return "".join(step_html(asked, view, number) for number in range(start, stop))
+
+    numbers = range(len(view.steps))
+    return LongList(asked, _here(asked), "step", numbers, first_step_of(view), entries)
+
+
+def comments_html(asked: DeskRequest, view: Conversation) -> Markup:
+    """Return what people wrote for colleagues."""
+    return Markup("".join(comment_html(asked, one) for one in view.comments.values()))  # noqa: S704  a template made it
 
 
 def first_step_of(view: Conversation) -> int:
@@ -108,30 +82,8 @@ def first_step_of(view: Conversation) -> int:
     return max(0, count - MOST_OPEN, min(newest(range(count)), view.first_open_step))
 
 
-def more_messages(asked: DeskRequest, view: Conversation) -> Markup:
-    """Return the newest messages of a part that the address names by its two ends."""
-    keys = message_keys(view.customer.messages)
-    parts = newest_parts(keys, asked.http.query_params)
-    entries = partial(_messages, asked, view)
-    return earlier_html(asked, _here(asked), parts, "message", entries)
-
-
-def more_steps(asked: DeskRequest, view: Conversation) -> Markup:
-    """Return the newest steps of a part that the address names by its two ends."""
-    parts = newest_parts(range(len(view.steps)), asked.http.query_params)
-    return earlier_html(asked, _here(asked), parts, "step", partial(_steps, asked, view))
-
-
 def _here(asked: DeskRequest) -> tuple[str, ...]:
     return "conversations", asked.run_id
-
-
-def _messages(asked: DeskRequest, view: Conversation, start: int, stop: int | None) -> str:
-    return "".join(message_html(asked, one) for one in view.bubbles(start, stop))
-
-
-def _steps(asked: DeskRequest, view: Conversation, start: int, stop: int) -> str:
-    return "".join(step_html(asked, view, number) for number in range(start, stop))
 
 
 # --- The live stream -----------------------------------------------------------------------------

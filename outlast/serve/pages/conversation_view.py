@@ -22,11 +22,17 @@ from outlast.edges.rendering import arguments_text, counted, json_text
 from outlast.pricing import Cost, usd_of
 from outlast.serve.access import TEAM_ACTS, Caller, Staff, Target, may, redaction_for
 from outlast.serve.budgets import Extension, extension_of
+from outlast.serve.pages.filters import status_class
 from outlast.serve.pages.schema_form import Field, flat_form
 from outlast.serve.records import RequestView, proof_of_step, request_view
 from outlast.serve.troubles import seen_troubles
 from outlast.views.acts import same_person
-from outlast.views.customer import CustomerMessage, customer_view, shows_text_in_progress
+from outlast.views.customer import (
+    CustomerMessage,
+    CustomerView,
+    customer_view,
+    shows_text_in_progress,
+)
 from outlast.views.proofs import PROOF_WORDS, Proof, ProofReader
 from outlast.views.records import ApprovalRequest, Aside, Comment, Item, Json, JsonObject
 from outlast.views.redaction import Redaction
@@ -136,61 +142,18 @@ class Bubble:
     leavable: tuple["Leavable", ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomerSide:
-    """What the customer sees.
-
-    Attributes:
-        messages: the messages, in order; `Conversation.bubbles` has them as the page shows them.
-        unread: what the customer wrote that the run has not taken yet.
-        works: whether an answer is to come.
-        waits_for: what the customer reads while the conversation waits; None for nothing.
-        silent: whether it waits, and the customer does not read for what.
-    """
-
-    messages: tuple[CustomerMessage, ...]
-    unread: tuple[Bubble, ...]
-    works: bool
-    waits_for: str | None
-    silent: bool
-
-
 def customer_name(run: AnyState, hides: Redaction) -> str:
     """Return who the customer is, for the team; empty if nobody said."""
     customer = loop_state(run).start.customer
     return hides.text(customer.name or customer.id)
 
 
-def customer_side(state: RunSnapshot, hides: Redaction) -> CustomerSide:
-    """Return what the customer sees, for the team: with names, and without what policies hide."""
-    seen = customer_view(state)
-    waits = [one for one in state.pending_approvals if not one.terms.customer_text]
-    arrived = {one.id: one.at_ms for one in loop_state(state).inbox}
-    return CustomerSide(
-        messages=seen.messages,
-        unread=tuple(
-            _bubble(one, state, hides, at_ms=arrived.get(one.id.rpartition(".")[0], 0))
-            for one in seen.unread
-        ),
-        works=seen.works,
-        waits_for=seen.waits_for,
-        silent=bool(waits) and seen.waits_for is None,
-    )
-
-
-def _bubble(
-    message: CustomerMessage,
-    state: RunSnapshot,
-    hides: Redaction,
-    leavable: "Callable[[int], tuple[Leavable, ...]] | None" = None,
-    *,
-    times: Sequence[int] = (),
-    at_ms: int = 0,
-) -> Bubble:
+def _bubble(message: CustomerMessage, view: "Conversation", at_ms: int = 0) -> Bubble:
+    state = view.state
     at = message.id.removeprefix("i")
     item = int(at) if message.id.startswith("i") and at.isdecimal() else None
-    if item is not None and item < len(times):
-        at_ms = times[item]
+    if item is not None and item < len(view.times):
+        at_ms = view.times[item]
     who = ""
     if message.by != "customer":
         who = state.answers[-1].agent if item is None else state.items[item].agent
@@ -198,11 +161,11 @@ def _bubble(
         id=message.id,
         by=message.by,
         who=who,
-        text=hides.text(message.text),
+        text=view.hides.text(message.text),
         at_ms=at_ms,
         attachments=tuple(map(_attachment, message.attachments)),
         is_cut_short=message.is_cut_short,
-        leavable=() if item is None or leavable is None else leavable(item),
+        leavable=() if item is None else view.leavable(item),
     )
 
 
@@ -231,34 +194,6 @@ class Leavable:
     what: str
     mark: str
     may_change: bool
-
-
-def leavable(
-    at: int, state: RunSnapshot, hides: Redaction, *, may_change: bool, shows_reasons: bool
-) -> tuple[Leavable, ...]:
-    """Return what the model may do without of an item, or does not read: all of it, and parts.
-
-    Args:
-        at: the index of the item.
-        state: the state of the run.
-        hides: what policies hide.
-        may_change: whether the viewer may set items of the run aside.
-        shows_reasons: whether the viewer may read why something was set aside.
-    """
-    raw = state.items[at].raw
-    aside = {one.part: one for one in set_aside(state) if one.item == at}
-    parts = leavable_parts(raw) | aside.keys()
-    can = may_change and may_be_left_out(raw)
-    return tuple(
-        Leavable(
-            item=at,
-            part=part,
-            what="" if part is None else part_name(raw, part),
-            mark=_mark(aside[part], hides, shows_reasons=shows_reasons) if part in aside else "",
-            may_change=can or (may_change and part in aside),
-        )
-        for part in (*sorted(one for one in parts if one is not None), None)
-    )
 
 
 def _mark(aside: Aside, hides: Redaction, *, shows_reasons: bool) -> str:
@@ -306,17 +241,6 @@ _STATUS_BADGES: Final[dict[str, Badge]] = {
     "failed": Badge("failed", "is-bad"),
     "cancelled": Badge("not finished"),
 }
-_DECIDED: Final[dict[str, Badge]] = {
-    "approved": Badge(STATUS["approved"], "is-ok"),
-    "edited": Badge(STATUS["edited"], "is-ok"),
-    "responded": Badge(STATUS["responded"], "is-ok"),
-    "rejected": Badge(STATUS["rejected"], "is-bad"),
-    "expired": Badge(STATUS["expired"], "is-bad"),
-    "cancelled": Badge(STATUS["cancelled"]),
-    "superseded": Badge(STATUS["superseded"]),
-}
-
-
 _VOID: Final = Badge("void: asked again", "is-bad")
 
 
@@ -326,7 +250,8 @@ def _row(step: Step, view: "Conversation") -> Row:
     badge = _STATUS_BADGES.get(step.status)
     request = step.request
     if request is not None and request.status != "pending":
-        badge = _DECIDED.get(request.status, badge) if again is None else _VOID
+        decided = Badge(STATUS[request.status], status_class(request.status))
+        badge = decided if again is None else _VOID
     if step.kind in {"failure", "end"}:
         badge = None
     if step.kind == "tool" and step.status == "cancelled" and step.effect == 0:
@@ -536,7 +461,7 @@ class Conversation:
     Attributes:
         state: the state of the run.
         badge: its status.
-        customer: what the customer sees.
+        customer: what the customer sees; `bubbles` and `unread` have it as the page shows it.
         steps: what the run did.
         waiting: the pending requests, and by how much each would extend a budget.
         parked: what tools wait for outside of the run, and the form for its value; None for JSON.
@@ -553,7 +478,7 @@ class Conversation:
 
     state: RunSnapshot
     badge: Badge
-    customer: CustomerSide
+    customer: CustomerView
     steps: Sequence[Step]
     waiting: tuple[tuple[RequestView, Extension | None], ...]
     parked: tuple[tuple[PendingWait, Field | None], ...]
@@ -591,24 +516,49 @@ class Conversation:
 
     def bubbles(self, start: int, stop: int | None = None) -> list[Bubble]:
         """Return messages as the page shows them."""
-        messages = self.customer.messages[start:stop]
+        return [_bubble(one, self) for one in self.customer.messages[start:stop]]
+
+    @property
+    def unread(self) -> list[Bubble]:
+        """What the customer wrote that the run has not taken yet."""
+        arrived = {one.id: one.at_ms for one in loop_state(self.state).inbox}
         return [
-            _bubble(one, self.state, self.hides, self.leavable, times=self.times)
-            for one in messages
+            _bubble(one, self, arrived.get(one.id.rpartition(".")[0], 0))
+            for one in self.customer.unread
         ]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the conversation waits, and the customer does not read for what."""
+        waits = any(not one.terms.customer_text for one in self.state.pending_approvals)
+        return waits and self.customer.waits_for is None
 
     def row(self, number: int) -> Row:
         """Return a step as the page shows it."""
         return _row(self.steps[number], self)
 
     def leavable(self, item: int) -> tuple[Leavable, ...]:
-        """Return what the model may do without of an item, or does not read."""
-        return leavable(
-            item,
-            self.state,
-            self.hides,
-            may_change=self.problems["set_aside"] is None,
-            shows_reasons=self.sees_payloads,
+        """Return what the model may do without of an item, or does not read: all of it, and parts.
+
+        Args:
+            item: the index of the item.
+        """
+        raw, hides, shows_reasons = self.state.items[item].raw, self.hides, self.sees_payloads
+        aside = {one.part: one for one in set_aside(self.state) if one.item == item}
+        parts = leavable_parts(raw) | aside.keys()
+        may_change = self.problems["set_aside"] is None
+        can = may_change and may_be_left_out(raw)
+        return tuple(
+            Leavable(
+                item=item,
+                part=part,
+                what="" if part is None else part_name(raw, part),
+                mark=_mark(aside[part], hides, shows_reasons=shows_reasons)
+                if part in aside
+                else "",
+                may_change=can or (may_change and part in aside),
+            )
+            for part in (*sorted(one for one in parts if one is not None), None)
         )
 
     def left_out(self, step: Step) -> tuple[Leavable, ...]:
@@ -686,7 +636,7 @@ def conversation(
     return Conversation(
         state=state,
         badge=_badge(state, holder),
-        customer=customer_side(state, hides),
+        customer=customer_view(state),
         steps=steps,
         waiting=tuple(
             (see(FoundRequest(one, state)), extension_of(one)) for one in state.pending_approvals

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +21,6 @@ from outlast.edges import rendering
 from outlast.pricing import dollars
 from outlast.views.mentions import mention_parts, mention_tag
 from outlast.views.proofs import PROOF_WORDS
-from outlast.views.records import ApprovalStatus, VoteType
 from outlast.views.trouble import trouble_words
 from outlast.views.words import EFFECT, STATUS, VOTED, at_desk
 
@@ -53,13 +52,11 @@ def whole(text: str) -> rendering.Shown:
     return rendering.visible_text(rendering.cut(text, LONGEST_SHOWN))
 
 
-def written(text: str) -> rendering.Shown:
-    """Return a text for a field of a form; `read_back` returns it as it was."""
-    return rendering.visible_text(text)
-
-
 def read_back(text: str) -> str:
-    """Return what a field of a form has: forms send other line ends, and escapes stay escapes."""
+    """Return what a field of a form has, whose text `written` had made visible.
+
+    Forms send other line ends, and escapes stay escapes.
+    """
     return rendering.original(with_line_ends(text))
 
 
@@ -77,10 +74,6 @@ def excerpt(text: str, limit: int = rendering.LONGEST_EXCERPT) -> rendering.Show
 def line(text: str) -> rendering.Shown:
     """Return a piece of a text in one line, with the blanks at its ends."""
     return rendering.visible("".join(" " if one.isspace() else one for one in text))
-
-
-def _json_text(value: Any) -> rendering.Shown:
-    return rendering.json_text(value, indent=2)
 
 
 def mentioning(text: str, me: str = "") -> Markup:
@@ -191,57 +184,55 @@ def now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
-def _moment(at: datetime | int) -> datetime:
-    return at if isinstance(at, datetime) else datetime.fromtimestamp(at / 1000, UTC)
+def _time(at: datetime | int | None, kind: str, words: Callable[[datetime], str]) -> Markup:
+    """Return the element of a time, which pages keep up to date; nothing for None.
 
-
-def _time(at: datetime, words: str, kind: str) -> Markup:
-    iso = at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    Args:
+        at: the time; a number is in milliseconds since the epoch.
+        kind: how scripts show it.
+        words: returns what stands there without scripts, from the time in UTC.
+    """
+    if at is None:
+        return Markup("")
+    moment = at if isinstance(at, datetime) else datetime.fromtimestamp(at / 1000, UTC)
+    moment = moment.astimezone(UTC)
+    iso = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
     html = Markup('<time datetime="{}" data-time="{}" title="{}">{}</time>')
-    return html.format(iso, kind, at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"), words)
+    return html.format(iso, kind, moment.strftime("%Y-%m-%d %H:%M:%S UTC"), words(moment))
+
+
+def _to_the_minute(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def age(at: datetime | int | None) -> Markup:
     """Return how long ago something was, such as `3 min`; pages keep it up to date."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, rendering.rough(now() - moment), "age")
+    return _time(at, "age", lambda moment: rendering.rough(now() - moment))
+
+
+def _until(moment: datetime) -> str:
+    left = moment - now()
+    return f"in {rendering.rough(left)}" if left > timedelta() else "overdue"
 
 
 def deadline(at: datetime | int | None) -> Markup:
     """Return when something is due, such as `in 12 min` or `overdue`."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    left = moment - now()
-    return _time(
-        moment, f"in {rendering.rough(left)}" if left > timedelta() else "overdue", "deadline"
-    )
+    return _time(at, "deadline", _until)
 
 
 def clock(at: datetime | int | None) -> Markup:
     """Return a time of day; browsers show it in their own time zone."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, moment.astimezone(UTC).strftime("%H:%M:%S UTC"), "clock")
+    return _time(at, "clock", lambda moment: moment.strftime("%H:%M:%S UTC"))
 
 
 def date_time(at: datetime | int | None) -> Markup:
     """Return a date and time; browsers show it in their own time zone."""
-    if at is None:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "date")
+    return _time(at, "date", _to_the_minute)
 
 
 def minute(at: datetime | int | None) -> Markup:
     """Return a time of day under a line that has the day; without scripts, the day stands with it."""
-    if not at:
-        return Markup("")
-    moment = _moment(at)
-    return _time(moment, moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"), "minute")
+    return _time(at or None, "minute", _to_the_minute)
 
 
 def money(amount: Decimal | float | None) -> str:
@@ -252,11 +243,6 @@ def money(amount: Decimal | float | None) -> str:
 def number(value: int | None) -> str:
     """Return a number with separators."""
     return NONE if value is None else f"{value:,}"
-
-
-def counted_of(count: int, noun: str) -> str:
-    """Return a number with its noun, such as `1 message` or `1,200 messages`."""
-    return rendering.counted(count, noun)
 
 
 # --- Attributes and words ------------------------------------------------------------------------
@@ -274,16 +260,6 @@ _STATUS_CLASSES: Final = {
 def status_class(status: str) -> str:
     """Return the class of a request's status; its word stands in the badge."""
     return _STATUS_CLASSES.get(status, "")
-
-
-def voted(kind: VoteType) -> str:
-    """Return what somebody did, after their name."""
-    return VOTED[kind]
-
-
-def status_word(status: ApprovalStatus) -> str:
-    """Return what has become of a request, in a word or a few."""
-    return STATUS.get(status, status)
 
 
 def effect_word(effect: str) -> str:
@@ -320,23 +296,23 @@ GLOBALS: Final[dict[str, Callable[..., Any]]] = {
     "at_desk": at_desk,
     "effect_word": effect_word,
     "status_class": status_class,
-    "status_word": status_word,
+    "status_word": STATUS.__getitem__,
     "unable": unable,
-    "voted": voted,
+    "voted": VOTED.__getitem__,
 }
 """The functions of templates, by name."""
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "age": age,
     "clock": clock,
-    "counted": counted_of,
+    "counted": rendering.counted,
     "date_time": date_time,
     "deadline": deadline,
     "duration": rendering.rough,
     "excerpt": excerpt,
     "in_one_line": rendering.one_line,
     "initials": initials,
-    "json_text": _json_text,
+    "json_text": partial(rendering.json_text, indent=2),
     "line": line,
     "markdown": markdown,
     "mentioning": mentioning,
@@ -348,6 +324,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "rows": rows,
     "trouble": trouble_words,
     "whole": whole,
-    "written": written,
+    "written": rendering.visible_text,
 }
 """The filters of templates, by name."""

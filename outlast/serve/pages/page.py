@@ -125,12 +125,7 @@ def page(
         headers: further headers.
         **values: the names that the template has.
     """
-    shared = _shared(asked.http, asked.desk, asked.caller)
-    text = (
-        _environment()
-        .get_template(template)
-        .render(shared | {"asked": asked, "title": title} | values)
-    )
+    text = fragment(asked, template, title=title, **values)
     return HTMLResponse(text, status, {**PAGE_HEADERS, **(headers or {})})
 
 
@@ -202,12 +197,9 @@ def problem_page(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a problem as a page of a template, which has it as `problem`."""
-    desk: Desk = request.app.state.desk
-    values = _shared(request, desk, None) | {"title": title, "problem": problem}
-    text = _environment().get_template(template).render(values)
-    return HTMLResponse(
-        text, problem.status, {**problem.headers, **PAGE_HEADERS, **(headers or {})}
-    )
+    nobody = DeskRequest(request, request.app.state.desk, None)
+    further = {**problem.headers, **(headers or {})}
+    return page(nobody, template, title, status=problem.status, headers=further, problem=problem)
 
 
 def _to_login(request: Request, path: str) -> Response:

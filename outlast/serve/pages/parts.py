@@ -22,52 +22,77 @@ LAST: Final = 10**9
 """A key that is larger than those of all entries before it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A part of a list.
+@dataclass(frozen=True, slots=True)
+class LongList:
+    """A list of a page: its newest entries, and what stands before them.
 
     Attributes:
-        start: the place of its first entry.
-        stop: the place after its last entry.
-        after: the key of its first entry.
-        before: the key of the entry that follows.
-        around: the key of an entry in its last `SHOWN` ones: around it, a page shows them.
-        is_shown: whether its entries are shown; otherwise there is a link to them.
-    """
-
-    start: int
-    stop: int
-    after: int
-    before: int
-    around: int
-    is_shown: bool
-
-    @property
-    def length(self) -> int:
-        """How many entries it has."""
-        return self.stop - self.start
-
-
-def parts_before(keys: Sequence[int], first: int, wanted: int | None = None) -> list[Part]:
-    """Return the parts before the newest entries of a page.
-
-    Args:
+        asked: the request; its address may name an entry, and then a page also shows those around it.
+        here: the path of the page.
+        noun: what an entry is.
         keys: the keys of all entries.
         first: the place of the first of the newest entries.
-        wanted: the key of an entry that is shown, with those around it; None for none.
+        entries: returns the entries between two places as HTML.
     """
-    if wanted is None or (at := bisect_left(keys, wanted)) >= first:
-        return _parts(keys, (0, first, False))
-    start = max(0, min(at - SHOWN // 2, first - SHOWN))
-    stop = min(first, start + SHOWN)
-    return _parts(keys, (0, start, False), (start, stop, True), (stop, first, False))
 
+    asked: DeskRequest
+    here: Sequence[str]
+    noun: str
+    keys: Sequence[int]
+    first: int
+    entries: Callable[[int, int], str]
 
-def newest_parts(keys: Sequence[int], query: Mapping[str, str]) -> list[Part]:
-    """Return what takes the place of a part that an address names by its two ends."""
-    start, stop = (bisect_left(keys, wanted_key(query, one) or 0) for one in ("after", "before"))
-    middle = max(start, stop - SHOWN)
-    return _parts(keys, (start, middle, False), (middle, stop, True))
+    @property
+    def first_key(self) -> int:
+        """The key of the first of the newest entries."""
+        return key_at(self.keys, self.first)
+
+    @property
+    def newest(self) -> Markup:
+        """The newest entries."""
+        return Markup(self.entries(self.first, len(self.keys)))  # noqa: S704  templates made them
+
+    @property
+    def earlier(self) -> Markup:
+        """What stands before the newest entries: links, and entries around the one that is named."""
+        first, wanted = self.first, wanted_key(self.asked.http.query_params, self.noun)
+        if wanted is None or (at := bisect_left(self.keys, wanted)) >= first:
+            return self._parts((0, first, False))
+        start = max(0, min(at - SHOWN // 2, first - SHOWN))
+        stop = min(first, start + SHOWN)
+        return self._parts((0, start, False), (start, stop, True), (stop, first, False))
+
+    @property
+    def part(self) -> Markup:
+        """What takes the place of a part that the address names by its two ends."""
+        query = self.asked.http.query_params
+        ends = (wanted_key(query, one) or 0 for one in ("after", "before"))
+        start, stop = (bisect_left(self.keys, one) for one in ends)
+        middle = max(start, stop - SHOWN)
+        return self._parts((start, middle, False), (middle, stop, True))
+
+    def _parts(self, *ranges: tuple[int, int, bool]) -> Markup:
+        """Return parts of the list: entries where they are shown, and else a link to them."""
+        found = [
+            self.entries(start, stop) if is_shown else self._link(start, stop)
+            for start, stop, is_shown in ranges
+            if start < stop
+        ]
+        return Markup("".join(found))  # noqa: S704  templates made them
+
+    def _link(self, start: int, stop: int) -> str:
+        """Return a link to a part; without scripts, it leads to a page with the end of the part."""
+        keys = (start, stop, max(start, stop - SHOWN // 2))
+        after, before, around = (str(key_at(self.keys, one)) for one in keys)
+        return fragment(
+            self.asked,
+            "part_link.html",
+            start=start,
+            length=stop - start,
+            noun=self.noun,
+            address=link(self.asked, *self.here, **{self.noun: around}),
+            more=link(self.asked, *self.here, f"more-{self.noun}s", after=after, before=before),
+        )
 
 
 def newest(keys: Sequence[int], first: int | None = None) -> int:
@@ -96,52 +121,3 @@ def wanted_key(query: Mapping[str, str], name: str) -> int | None:
     """Return a key that an address has; None without one."""
     text = query.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
-def earlier_html(
-    asked: DeskRequest,
-    here: Sequence[str],
-    parts: Sequence[Part],
-    noun: str,
-    entries: Callable[[int, int], str],
-) -> Markup:
-    """Return what stands before the newest entries: links, and entries where they are shown.
-
-    Args:
-        asked: the request.
-        here: the path of the page.
-        parts: the parts.
-        noun: what an entry is.
-        entries: returns the entries between two places.
-    """
-    found = [
-        entries(part.start, part.stop)
-        if part.is_shown
-        else fragment(
-            asked,
-            "part_link.html",
-            part=part,
-            noun=noun,
-            address=link(asked, *here, **{noun: str(part.around)}),
-            more=link(
-                asked, *here, f"more-{noun}s", after=str(part.after), before=str(part.before)
-            ),
-        )
-        for part in parts
-    ]
-    return Markup("".join(found))  # noqa: S704  templates made them
-
-
-def _parts(keys: Sequence[int], *ranges: tuple[int, int, bool]) -> list[Part]:
-    return [
-        Part(
-            start=start,
-            stop=stop,
-            after=key_at(keys, start),
-            before=key_at(keys, stop),
-            around=key_at(keys, max(start, stop - SHOWN // 2)),
-            is_shown=is_shown,
-        )
-        for start, stop, is_shown in ranges
-        if start < stop
-    ]

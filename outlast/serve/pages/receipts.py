@@ -10,8 +10,9 @@ import json
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, Literal
 
+from pydantic import TypeAdapter
 from starlette.responses import RedirectResponse, Response
 
 from outlast.agents.errors import AgentsException
@@ -55,16 +56,18 @@ class Receipt:
 
     Attributes:
         run_id: the conversation.
-        request_id: the request.
-        asked: what it asked for.
-        words: what has become of it, as sentences.
+        request_id: the request; empty if its conversation could not be read.
+        asked: what it asked for; None if it cannot be read.
+        words: what has become of it, or why it was left alone, as sentences.
+        fate: what a bulk decision did with it: `taken`, `kept`, `refused` or `left`.
         can_undo: whether taking the vote back undoes it: nothing has happened yet.
     """
 
     run_id: str
     request_id: str
-    asked: Asked
+    asked: Asked | None
     words: str
+    fate: str = ""
     can_undo: bool = False
 
 
@@ -103,7 +106,8 @@ async def receipt_of(asked: DeskRequest) -> Receipt | None:
         return None
     root, request, view, words = found
     undo = request.status == "pending" and not problems_of(view)["withdraw"]
-    return Receipt(run_id, request_id, asked_of(request, view, _customer(asked, root)), words, undo)
+    what = asked_of(request, view, _customer(asked, root))
+    return Receipt(run_id, request_id, what, words, can_undo=undo)
 
 
 async def _found(
@@ -155,25 +159,7 @@ def _can_decide(view: RequestView) -> bool:
 
 _FATES: Final = {"taken": "t", "kept": "k", "refused": "r", "left": "l"}
 _WORDS: Final = {letter: word for word, letter in _FATES.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class BulkReceipt:
-    """What a bulk decision did with one request.
-
-    Attributes:
-        run_id: the conversation.
-        request_id: the request; empty if its conversation could not be read.
-        asked: what it asks for; None if it cannot be read.
-        fate: `taken`, `kept`, `refused` or `left`.
-        words: what has become of it, or why it was left alone.
-    """
-
-    run_id: str
-    request_id: str
-    asked: Asked | None
-    fate: str
-    words: str
+_LIST: Final = TypeAdapter(list[tuple[str, str, Literal["t", "k", "r", "l"]]])
 
 
 def list_of(outcomes: Sequence[BulkOutcome], left: Sequence[tuple[str, str]]) -> str:
@@ -194,20 +180,17 @@ def read_list(text: str) -> list[tuple[str, str, str]]:
     """Return what `list_of` wrote; nothing for any other text."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        found: object = json.loads(zlib.decompressobj().decompress(packed, _LARGEST_LIST))
-    except (ValueError, zlib.error, RecursionError):
+        items = _LIST.validate_json(zlib.decompressobj().decompress(packed, _LARGEST_LIST))
+    except (ValueError, zlib.error):
         return []
-    items = cast("list[object]", found) if isinstance(found, list) else []
-    rows = [cast("list[Any]", one) for one in items if isinstance(one, list)]
-    read = [
-        (row[0], row[1], _WORDS[row[2]])
-        for row in rows[:MOST_AT_ONCE]
-        if len(row) == 3 and all(isinstance(one, str) for one in row) and row[2] in _WORDS
-    ]
-    return list(dict.fromkeys(read))
+    return list(
+        dict.fromkeys(
+            (run_id, request_id, _WORDS[fate]) for run_id, request_id, fate in items[:MOST_AT_ONCE]
+        )
+    )
 
 
-async def bulk_receipts(asked: DeskRequest, text: str) -> list[BulkReceipt]:
+async def bulk_receipts(asked: DeskRequest, text: str) -> list[Receipt]:
     """Return what has become of the requests of a list, as far as the caller sees them."""
     items = read_list(text)
     seen = frozenset(await asked.seen(list(dict.fromkeys(run_id for run_id, _, _ in items))))
@@ -219,20 +202,19 @@ def _customer(asked: DeskRequest, root: RunSnapshot) -> str:
     return customer_name(root, redaction_for(asked.caller, root))
 
 
-async def _bulk_receipt(asked: DeskRequest, run_id: str, request_id: str, fate: str) -> BulkReceipt:
+async def _bulk_receipt(asked: DeskRequest, run_id: str, request_id: str, fate: str) -> Receipt:
     try:
         found = await _found(asked, run_id, request_id)
     except (AgentsException, Refused) as error:
-        return BulkReceipt(run_id, request_id, None, fate, at_desk(str(error)))
+        return Receipt(run_id, request_id, None, at_desk(str(error)), fate)
     if found is None:
         words = "It could not be read, and was left alone."
-        return BulkReceipt(run_id, request_id, None, fate, words)
+        return Receipt(run_id, request_id, None, words, fate)
     root, request, view, words = found
     if fate in {"refused", "left"}:
         words = _why_left(request, view)
-    return BulkReceipt(
-        run_id, request_id, asked_of(request, view, _customer(asked, root)), fate, words
-    )
+    what = asked_of(request, view, _customer(asked, root))
+    return Receipt(run_id, request_id, what, words, fate)
 
 
 def _why_left(request: ApprovalRequest, view: RequestView) -> str:

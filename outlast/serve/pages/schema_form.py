@@ -180,9 +180,8 @@ class _Sent:
             return replace(made, is_changed=is_changed)
         sent = with_line_ends(self.form.exact(made.name, made.shown))
         is_text = made.kind in {"text", "long_text"}
-        shown = (
-            filters.written(filters.read_back(sent)) if is_text else rendering.visible_json(sent)
-        )
+        visible = rendering.visible_text if is_text else rendering.visible_json
+        shown = visible(filters.read_back(sent) if is_text else sent)
         return replace(made, is_changed=is_changed, problem=problem, shown=shown)
 
 
@@ -593,7 +592,7 @@ def _is_number(value: Value) -> bool:
 
 def _shown(kind: Kind, value: Value) -> str:
     if kind in {"text", "long_text"}:
-        return filters.written(str(value))
+        return rendering.visible_text(str(value))
     if kind == "json":
         return rendering.json_text(None if isinstance(value, _Absent) else value, indent=2)
     return json.dumps(value)

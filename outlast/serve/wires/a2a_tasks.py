@@ -44,18 +44,19 @@ from outlast.serve.wires.answer_stream import (
     NestedRequests,
     follow_steps,
     knows_message,
+    read_run,
     take_present_steps,
 )
 from outlast.serve.wires.decisions import (
     LAG,
     RequestTest,
-    WireDecision,
+    SentDecision,
     decide,
     decided_at,
     voted_by,
 )
 from outlast.serve.wires.ids import RequestId, TaskId, parsed, spelled
-from outlast.views.records import Json, JsonObject
+from outlast.views.records import JsonObject
 from outlast.views.run import RunSnapshot
 
 LONGEST_WAIT: Final = timedelta(minutes=5)
@@ -125,7 +126,7 @@ class A2ACall:
             return None
         try:
             asked = await self.asked.at(run_id)
-            asked.check("read_messages", Target(run_id=run_id))
+            asked.check("read_messages")
         except RunNotFound:
             return None
         return replace(self, asked=asked)
@@ -182,10 +183,8 @@ async def accept(call: A2ACall, request: SendMessageRequest) -> tuple[A2ACall, T
         return await _answer_requests(call, message)
     message_id = call.message_id(message.message_id)
     run_id = await _context(call, message, message_id)
-    call = await call.within(run_id) or call
-    asked = await accept_message(
-        call.asked, run_id, call.agent, _content(message.parts), message_id
-    )
+    call = await call.within(run_id) or replace(call, asked=await call.asked.at(run_id))
+    asked = await accept_message(call.asked, call.agent, _content(message.parts), message_id)
     return replace(call, asked=asked), TaskId(asked.run_id, message_id)
 
 
@@ -202,7 +201,8 @@ async def _context(call: A2ACall, message: Message, message_id: str) -> str:
         return caller.run_id
     if not named:
         return f"{call.prefix}{_digest(message_id)[:32]}"
-    if await call.within(named) is None or await state_if_any(call.asked, named) is None:
+    found = await call.within(named)
+    if found is None or await state_if_any(found.asked) is None:
         raise UserError(
             f"There is no context {named!r:.80}. Leave contextId out to begin a conversation."
         )
@@ -258,7 +258,7 @@ async def _answer_requests(call: A2ACall, message: Message) -> tuple[A2ACall, Ta
         raise UserError("contextId is another one than that of the task.")
     given = [_decision(part) for part in message.parts if isinstance(part.data, dict)]
     if given:
-        call.asked.check("decide", Target(run_id=task_id.run_id))
+        call.asked.check("decide")
     task = await read_task(call, task_id)
     if task.status.state != "TASK_STATE_INPUT_REQUIRED":
         if given and task.status.state not in TERMINAL:
@@ -270,48 +270,28 @@ async def _answer_requests(call: A2ACall, message: Message) -> tuple[A2ACall, Ta
         raise UserError(
             "A task that waits for decisions needs a data part with requestId and approve or response."
         )
-    run_id, decided = task_id.run_id, dict[str, RequestTest]()
-    state = await call.asked.desk.handle(run_id).state()
+    state, decided = await call.asked.handle.state(), dict[str, RequestTest]()
     for one in given:
         found = await find_request(one.id.request_id, state, call.asked.desk.client)
         if found is None:
             raise UserError(f"There is no request {one.id.request_id!r:.80}.")
         if not found.request.digest.startswith(one.id.digest):
             raise UserError("The request has changed since. Read the task, and look at it again.")
-        await decide(
-            call.asked,
-            run_id,
-            found,
-            kind=one.kind,
-            reason=one.reason,
-            channel="a2a",
-            response=one.response,
-        )
+        await decide(call.asked, found, one, channel="a2a")
         decided[found.request.id] = voted_by(call.asked.person.subject)
-    await decided_at(
-        call.asked.desk.feed, run_id, decided
-    )  # so that the task is not read as before
+    await decided_at(call.asked, decided)  # so that the task is not read as before
     return call, task_id
 
 
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    id: RequestId
-    kind: WireDecision
-    reason: Json
-    response: Json
-
-
-def _decision(part: Part) -> _Decided:
+def _decision(part: Part) -> SentDecision:
     fields = cast("JsonObject", part.data)
     request_id = RequestId.parse(str(fields.get("requestId")))
     approves = fields.get("approve")
     if "response" in fields and approves is None:
-        return _Decided(request_id, "respond", None, fields["response"])
+        return SentDecision(request_id, "respond", response=fields["response"])
     if not isinstance(approves, bool) or "response" in fields:
         raise UserError("A decision has either approve, which is true or false, or response.")
-    kind: WireDecision = "approve" if approves else "reject"
-    return _Decided(request_id, kind, fields.get("reason"), None)
+    return SentDecision(request_id, "approve" if approves else "reject", fields.get("reason"))
 
 
 def unsupported(message: str) -> Refused:
@@ -359,11 +339,7 @@ async def follow_task(call: A2ACall, task_id: TaskId) -> AsyncGenerator[JsonObje
     asked = call.asked
     progress, steps = _progress(call, task_id)
     has_begun = False
-    async with (
-        asked.desk.feed.reader(task_id.run_id, Cursor()) as reader,
-        asked.desk.troubles.watch(task_id.run_id, lambda: reader.state) as watch,
-    ):
-        await reader.until_present()
+    async with read_run(asked.desk, task_id.run_id) as (reader, watch):
         nested = NestedRequests(asked.desk, asked.caller)
         async with aclosing(follow_steps(steps, reader, nested, watch)) as following:
             async for step in following:
@@ -386,9 +362,8 @@ def _progress(call: A2ACall, task_id: TaskId) -> tuple[TaskProgress, AnswerSteps
 
 
 async def _check_known(call: A2ACall, task_id: TaskId) -> None:
-    async with call.asked.desk.feed.reader(task_id.run_id, Cursor()) as reader:
-        if not await knows_message(reader, task_id.message_id):
-            raise no_task(str(task_id))
+    if not await knows_message(call.asked.desk, task_id.run_id, task_id.message_id):
+        raise no_task(str(task_id))
 
 
 async def cancel_task(call: A2ACall, text: str) -> Task:
@@ -398,16 +373,16 @@ async def cancel_task(call: A2ACall, text: str) -> Task:
         Refused: the caller may not cancel it, there is no such task, or it is over.
     """
     call, task_id = await call.of_task(text)
-    run_id, handle = task_id.run_id, call.asked.desk.handle(task_id.run_id)
+    handle = call.asked.handle
     task = await read_task(call, task_id)
     if task.status.state in TERMINAL:
         raise Refused(400, "task_not_cancelable", "The task is over.")
     if any(one.id == task_id.message_id for one in (await handle.state()).unread):
-        call.asked.check("withdraw_message", Target(run_id=run_id))
+        call.asked.check("withdraw_message")
         with suppress(UserError):  # the run has just taken it
             await handle.withdraw(task_id.message_id)
             return task.model_copy(update={"status": TaskStatus(state="TASK_STATE_CANCELED")})
-    call.asked.check("cancel", Target(run_id=run_id))
+    call.asked.check("cancel")
     with suppress(RunClosed):  # it has just ended
         await handle.cancel()
     return await read_task(call, task_id, wait=LAG)

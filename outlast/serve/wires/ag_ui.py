@@ -13,10 +13,10 @@ from starlette.routing import BaseRoute
 import outlast
 from outlast.agents.agent import Agent
 from outlast.deliveries.problems import JSONAnswer
-from outlast.serve.access import Action, Customer, Target
+from outlast.serve.access import Customer, Target
 from outlast.serve.messages import stream_deadline
 from outlast.serve.other_sites import preflight_route, shared_route
-from outlast.serve.routing import DeskRequest, Handler
+from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import stream_of
 from outlast.serve.wires.ag_ui_input import read_input
 from outlast.serve.wires.ag_ui_stream import RunStream
@@ -52,7 +52,7 @@ async def _streamed(asked: DeskRequest, *, takes_messages: bool) -> Response:
         asked.check("read_messages")
     given = await read_input(asked.http)
     asked = await asked.at(given.thread_id)
-    asked.check("read_messages", Target(run_id=given.thread_id))
+    asked.check("read_messages")
     events = RunStream(asked, given, takes_messages=takes_messages).events()
     return await stream_of(events, until=stream_deadline(asked.caller))
 
@@ -91,18 +91,15 @@ async def _stop(asked: DeskRequest) -> Response:
     return JSONAnswer({"stopped": True})
 
 
-def _guarded(path: str, handler: Handler, method: str, action: Action | None = None) -> BaseRoute:
-    """Return a route for front ends, which may be pages of other sites."""
-    return shared_route(path, handler, action=action, methods=[method])
-
-
 ROUTES: Final[list[BaseRoute]] = [
     # The body names the conversation, so these handlers ask for the right to it.
-    _guarded("/agui/{agent}", _run, "POST"),
-    _guarded("/copilotkit/info", _info, "GET"),
-    _guarded("/copilotkit/agent/{agent}/run", _run, "POST"),
-    _guarded("/copilotkit/agent/{agent}/connect", _connect, "POST"),
-    _guarded("/copilotkit/agent/{agent}/stop/{run_id}", _stop, "POST", "cancel"),
+    shared_route("/agui/{agent}", _run, action=None, methods=["POST"]),
+    shared_route("/copilotkit/info", _info, action=None),
+    shared_route("/copilotkit/agent/{agent}/run", _run, action=None, methods=["POST"]),
+    shared_route("/copilotkit/agent/{agent}/connect", _connect, action=None, methods=["POST"]),
+    shared_route(
+        "/copilotkit/agent/{agent}/stop/{run_id}", _stop, action="cancel", methods=["POST"]
+    ),
     preflight_route("/agui/{agent}"),
     preflight_route("/copilotkit/{rest:path}"),
 ]

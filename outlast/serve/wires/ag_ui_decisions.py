@@ -41,13 +41,12 @@ NOTHING_DECIDED: Final = Decided()
 
 
 async def decide(
-    asked: DeskRequest, run_id: str, answers: Sequence[Answered], state: RunSnapshot | None
+    asked: DeskRequest, answers: Sequence[Answered], state: RunSnapshot | None
 ) -> Decided:
     """Send the decisions to the runs whose requests they answer.
 
     Args:
-        asked: the request that brings them.
-        run_id: the conversation.
+        asked: the request that brings them, at the conversation.
         answers: the decisions.
         state: the state of the run; None if there is no run.
     """
@@ -58,7 +57,7 @@ async def decide(
     if (problem := may(asked.caller, "decide")) is not None:
         return Decided(skipped=skipped, words=(problem,))
     if state is None:
-        return Decided(skipped=skipped, words=(f"There is no conversation {run_id!r:.200}.",))
+        return Decided(skipped=skipped, words=(f"There is no conversation {asked.run_id!r:.200}.",))
     requests = await present_requests(state, asked.desk.client)
     waiting = {interrupt_id(one): one for one in requests}
     taken: set[str] = set()
@@ -88,8 +87,7 @@ async def _decided(
         decision = decision_of(
             request, answer.kind, by=asked.person, channel=CHANNEL, **(answer.fields or {})
         )
-        handle = asked.desk.handle(state.run_id)
-        await handle.decide(decision, request=request)
+        await asked.handle.decide(decision, request=request)
     except (UserError, AgentsException) as error:
         return str(error)
     return None

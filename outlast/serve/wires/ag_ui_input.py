@@ -20,7 +20,6 @@ from starlette.requests import Request
 from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object, is_list, is_object
 from outlast.edges.bodies import loads
-from outlast.serve.customer_input import customer_input
 from outlast.serve.histories import history_body
 from outlast.serve.uploads import with_name
 from outlast.serve.wires.ag_ui_view import OWN, Called, Part, Returned, Said
@@ -128,7 +127,7 @@ def own_messages(messages: Sequence[Message]) -> list[UserMessage]:
 
 
 def content_of(message: UserMessage) -> str | list[JsonObject]:
-    """Return the content of a message, as `checked_content` takes it.
+    """Return the content of a message, as `customer_input` takes it.
 
     Raises:
         UserError: a part is none that people send.
@@ -155,15 +154,6 @@ def _part(part: Any) -> JsonObject:
         return {"type": "input_image", "image_url": with_name(data, name)}
     name = named if isinstance(named, str) else "document"
     return {"type": "input_file", "file_data": data, "filename": name}
-
-
-def checked_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
-    """Return the content of a message as the input of a run.
-
-    Raises:
-        UserError: it is empty, or has parts that customers cannot send.
-    """
-    return customer_input(content)
 
 
 def known_parts(messages: Sequence[Message]) -> Iterator[Part]:

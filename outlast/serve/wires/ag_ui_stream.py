@@ -21,7 +21,7 @@ from outlast.client.people.nested_requests import found_requests
 from outlast.contract import names
 from outlast.deliveries.problems import Refused
 from outlast.serve.access import Staff, Target, may, redaction_for, request_for
-from outlast.serve.customer_input import customer_message_id
+from outlast.serve.customer_input import customer_input, customer_message_id
 from outlast.serve.feed import (
     Cut,
     Ended,
@@ -43,7 +43,6 @@ from outlast.serve.wires.ag_ui_decisions import NOTHING_DECIDED, decide
 from outlast.serve.wires.ag_ui_events import EventWriter, Facts, Pause
 from outlast.serve.wires.ag_ui_input import (
     answers_in,
-    checked_content,
     content_of,
     follows,
     interrupt_id,
@@ -64,7 +63,7 @@ from outlast.serve.wires.ag_ui_view import (
 )
 from outlast.views.acts import same_person
 from outlast.views.customer import customer_view, shows_text_in_progress
-from outlast.views.records import ApprovalRequest, Json, JsonObject
+from outlast.views.records import ApprovalRequest, JsonObject
 from outlast.views.run import RunSnapshot, own_requests, turn_in_progress
 from outlast.views.transcript import has_message
 
@@ -101,7 +100,6 @@ class RunStream:
         self._asked = asked
         self._given = given
         self._takes_messages = takes_messages
-        self._run_id = given.thread_id
         self._follows = follows(given)
         self._sent: frozenset[str] = frozenset()
         self._decided = NOTHING_DECIDED
@@ -132,9 +130,9 @@ class RunStream:
         async with AsyncExitStack() as stack:
             entries = await self._entries(stack)
             if entries is not None and is_followed(entries.state):
-                newest, _ = await current(self._asked, self._run_id, entries.state)
-                if newest.run_id != self._run_id:
-                    self._asked, self._run_id = newest, newest.run_id
+                newest, _ = await current(self._asked, entries.state)
+                if newest.run_id != self._asked.run_id:
+                    self._asked = newest
                     entries = await self._entries(stack)
             await self._take_input(None if entries is None else entries.state)
             if entries is None and self._sent:
@@ -146,7 +144,7 @@ class RunStream:
                         yield _written(event)
                     return
                 watch = await stack.enter_async_context(
-                    self._asked.desk.troubles.watch(self._run_id, partial(_state_of, entries))
+                    self._asked.desk.troubles.watch(self._asked.run_id, partial(_state_of, entries))
                 )
                 async with aclosing(self._read(entries, watch)) as reading:
                     async for event in reading:
@@ -158,15 +156,15 @@ class RunStream:
 
     async def _entries(self, stack: AsyncExitStack) -> FeedReader | None:
         """Return a reader that knows the present state of the run; None if there is no run."""
-        feed = self._asked.desk.feed
-        is_followed = self._run_id in feed.followed
-        opened = feed.reader(self._run_id)
+        feed, run_id = self._asked.desk.feed, self._asked.run_id
+        is_followed = run_id in feed.followed
+        opened = feed.reader(run_id)
         try:
             entries = await stack.enter_async_context(opened)
             await entries.until_present()
             if is_followed:
                 # What the client has just done elsewhere may not have been read here yet.
-                _, place = await self._asked.desk.handle(self._run_id).present()
+                _, place = await self._asked.handle.present()
                 await entries.until_read(place)
         except RunNotFound:
             return None
@@ -180,7 +178,7 @@ class RunStream:
         asked = self._asked
         self._signs = await asked.desk.signs()
         if answers := answers_in(self._given.resume):
-            self._decided = await decide(asked, self._run_id, answers, state)
+            self._decided = await decide(asked, answers, state)
         written = own_messages(self._given.messages) if self._takes_messages else []
         sent: set[str] = set()
         for one in written:
@@ -212,13 +210,12 @@ class RunStream:
             if is_newest and self._given.resume is None:
                 self._check_same(state, own_id, message)
             return ""
-        content = checked_content(content_of(message))
+        content = customer_input(content_of(message))
         if not is_newest:
             content = await readable_pictures(content, refuses=False)
         agent = self._asked.parameter("agent")
-        accept = accept_message(self._asked, self._run_id, agent, content, own_id, state=state)
+        accept = accept_message(self._asked, agent, content, own_id, state=state)
         self._asked = await accept
-        self._run_id = self._asked.run_id
         return own_id
 
     def _check_same(self, state: RunSnapshot, own_id: str, message: UserMessage) -> None:
@@ -328,7 +325,7 @@ class RunStream:
             "heldBy": None if state.hold is None else state.hold.by,
         }
         why = ((one, self._why_not_asked(one, state)) for one in state.pending_approvals)
-        others: list[Json] = [
+        others: list[JsonObject] = [
             {"id": one.id, "tool": one.name, "agent": one.agent, "reason": one.reason, "why": text}
             for one, text in why
             if text is not None
@@ -336,13 +333,8 @@ class RunStream:
         self._has_waited = self._has_waited or bool(others or state.approvals)
         if not self._has_waited:
             return Facts(facts)
-        lines = [f"{one.name} of {one.agent} waits: {text}" for one, text in self._others(state)]
+        lines = [f"{one['tool']} of {one['agent']} waits: {one['why']}" for one in others]
         return Facts(facts, {"waiting": bool(others), "text": "\n".join(lines), "requests": others})
-
-    def _others(self, state: RunSnapshot) -> Iterable[tuple[ApprovalRequest, str]]:
-        for one in state.pending_approvals:
-            if (text := self._why_not_asked(one, state)) is not None:
-                yield one, text
 
     # --- Where the stream stops ------------------------------------------------------------------
 
@@ -415,7 +407,7 @@ class RunStream:
             return "You have not decided."
         if self._has_voted(request):
             return f"You have decided; {request.terms.quorum} people have to agree."
-        target = Target(run_id=self._run_id, state=state, request=request, signs=self._signs)
+        target = Target(run_id=self._asked.run_id, state=state, request=request, signs=self._signs)
         return may(self._asked.caller, "decide", target)
 
     def _has_voted(self, request: ApprovalRequest) -> bool:

@@ -6,7 +6,7 @@ A customer's message keeps the id that its front end chose.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from ag_ui.core import (
@@ -251,13 +251,10 @@ def _joined(parts: Iterator[Part]) -> Iterator[Part]:
 
 
 def _sendable(part: Part) -> Part:
-    match part:
-        case Said(id=own, text=text, name=name):
-            return replace(part, id=plain(own), text=plain(text), name=plain(name))
-        case Called(id=own, name=name, arguments=arguments):
-            return replace(part, id=plain(own), name=plain(name), arguments=plain(arguments))
-        case Returned(call_id=call_id, text=text):
-            return replace(part, call_id=plain(call_id), text=plain(text))
+    texts = {one.name: getattr(part, one.name) for one in fields(part)}
+    return replace(
+        part, **{name: plain(one) for name, one in texts.items() if isinstance(one, str)}
+    )
 
 
 # --- Ids of front ends ---------------------------------------------------------------------------

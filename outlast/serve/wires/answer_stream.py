@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
 from outlast.client.people.nested_requests import find_request, found_requests
 from outlast.serve.access import Caller, Staff, may
 from outlast.serve.cursor import Cursor
-from outlast.serve.feed import Cut, Feed, FeedReader
-from outlast.serve.routing import Desk
+from outlast.serve.feed import Cut, FeedReader
+from outlast.serve.routing import Desk, DeskRequest
 from outlast.serve.troubles import Watch
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.decisions import LAG
@@ -21,14 +21,26 @@ _WAITS: Final = frozenset({"waiting", "parked", "held", "blocked"})
 """Statuses in which a run waits for people or for something outside, which may take days."""
 
 
-async def knows_message(reader: FeedReader, message_id: str) -> bool:
+@asynccontextmanager
+async def read_run(desk: Desk, run_id: str) -> AsyncGenerator[tuple[FeedReader, Watch]]:
+    """Read a run from its beginning: what there is by now has come, and its trouble is watched."""
+    async with (
+        desk.feed.reader(run_id, Cursor()) as reader,
+        desk.troubles.watch(run_id, lambda: reader.state) as watch,
+    ):
+        await reader.until_present()
+        yield reader, watch
+
+
+async def knows_message(desk: Desk, run_id: str, message_id: str) -> bool:
     """Return whether a run has had a message; this process may be behind the run for a moment."""
-    await reader.until_present()
-    await reader.until(
-        lambda: reader.answer_range(message_id) is not None or reader.state.outcome is not None,
-        LAG.total_seconds(),
-    )
-    return reader.answer_range(message_id) is not None
+    async with desk.feed.reader(run_id, Cursor()) as reader:
+        await reader.until_present()
+        await reader.until(
+            lambda: reader.answer_range(message_id) is not None or reader.state.outcome is not None,
+            LAG.total_seconds(),
+        )
+        return reader.answer_range(message_id) is not None
 
 
 class NestedRequests:
@@ -155,16 +167,15 @@ async def take_present_steps(
                     return
 
 
-async def until_retried(feed: Feed, run_id: str, message_id: str, answers: int) -> None:
+async def until_retried(asked: DeskRequest, message_id: str, answers: int) -> None:
     """Wait until a feed shows that a question is asked again: its failure is not its end any more.
 
     Args:
-        feed: the feed.
-        run_id: the run.
+        asked: the request, at the run.
         message_id: the message.
         answers: how many answers and failures the run had before.
     """
-    async with feed.reader(run_id, Cursor()) as reader:
+    async with asked.desk.feed.reader(asked.run_id, Cursor()) as reader:
         await reader.until_present()
 
         def is_asked_again() -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -10,8 +11,9 @@ from outlast.client.people.actions import decision_of
 from outlast.client.people.nested_requests import FoundRequest
 from outlast.client.read.events import ApprovalStreamEvent, StatusStreamEvent
 from outlast.serve.cursor import Cursor
-from outlast.serve.feed import Feed, FeedEntry, FeedReader, Happened
+from outlast.serve.feed import FeedEntry, FeedReader, Happened
 from outlast.serve.routing import DeskRequest
+from outlast.serve.wires.ids import RequestId
 from outlast.serve.wires.steps import GoesOn
 from outlast.views.records import ApprovalRequest, Json
 from outlast.views.run import reported_requests
@@ -20,35 +22,39 @@ LAG: Final = timedelta(seconds=5)
 """How long a process may be behind another one that has taken a message or a decision."""
 
 
-WireDecision: TypeAlias = Literal["approve", "reject", "respond"]
+@dataclass(frozen=True, slots=True)
+class SentDecision:
+    """What a person has decided in a client.
+
+    Attributes:
+        id: the request.
+        kind: the decision.
+        reason: what the model reads of a rejection; what is no text is left out.
+        response: the answer of a `respond`.
+    """
+
+    id: RequestId
+    kind: Literal["approve", "reject", "respond"]
+    reason: object = None
+    response: Json = None
 
 
 async def decide(
-    asked: DeskRequest,
-    run_id: str,
-    found: FoundRequest,
-    *,
-    kind: WireDecision,
-    reason: object,
-    channel: str,
-    response: Json = None,
+    asked: DeskRequest, found: FoundRequest, sent: SentDecision, *, channel: str
 ) -> None:
     """Send a decision of the person of the login to the run that made the request.
 
     Args:
-        asked: the request over HTTP.
-        run_id: the run that the wire is about.
+        asked: the request over HTTP, at the run that the wire is about.
         found: the request to decide, of that run or of one nested in it.
-        kind: the decision.
-        reason: what the model reads of a rejection; what is no text is left out.
+        sent: the decision.
         channel: the name of the wire.
-        response: the answer of a `respond`.
 
     Raises:
         Refused: the caller may not decide it.
         AgentsException: the run refuses it.
     """
-    request = found.request
+    request, kind, reason = found.request, sent.kind, sent.reason
     if request.status == "pending":
         asked.check("decide", await asked.target(found.state, request))
     decision = decision_of(
@@ -57,9 +63,9 @@ async def decide(
         by=asked.person,
         message=reason if isinstance(reason, str) and reason and kind == "reject" else None,
         channel=channel,
-        response=response,
+        response=sent.response,
     )
-    await asked.desk.handle(run_id).decide(decision, request=request)
+    await asked.handle.decide(decision, request=request)
 
 
 # --- Where the answer goes on --------------------------------------------------------------------
@@ -78,14 +84,14 @@ def is_settled(request: ApprovalRequest) -> bool:
 
 
 async def decided_at(
-    feed: Feed, run_id: str, wanted: Mapping[str, RequestTest], wait: timedelta = LAG
+    asked: DeskRequest, wanted: Mapping[str, RequestTest], wait: timedelta = LAG
 ) -> GoesOn | None:
     """Return where an answer goes on after requests pass their tests for the first time.
 
     None if they do not within the time.
     """
     search = _DecisionSearch(wanted)
-    async with feed.reader(run_id, Cursor()) as reader:
+    async with asked.desk.feed.reader(asked.run_id, Cursor()) as reader:
         await reader.until_present()
         with suppress(TimeoutError):
             async with asyncio.timeout(wait.total_seconds() or None):

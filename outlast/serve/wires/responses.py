@@ -38,11 +38,13 @@ from outlast.serve.wires.answer_stream import (
     NestedRequests,
     follow_steps,
     knows_message,
+    read_run,
     take_present_steps,
 )
 from outlast.serve.wires.decisions import (
     LAG,
     RequestTest,
+    SentDecision,
     decide,
     decided_at,
     is_settled,
@@ -118,27 +120,26 @@ async def create_response(asked: DeskRequest) -> Response:
     body = await json_history(asked.http)
     _check_fields(body)
     previous = _previous(body)
-    run_id = _run_id(asked, body, previous)
-    asked = await asked.at(run_id)
+    asked = await asked.at(_run_id(asked, body, previous))
     given = _read_input(body.get("input"))
     if not given.contents and previous is None:
         raise UserError("input has no message of the user. Send a text, or items with role user.")
     goes_on = None
     if given.decisions:
-        asked.check("decide", Target(run_id=run_id))
-        goes_on = await _decide(asked, run_id, given)
-    sent = await _send(asked, run_id, body, previous, given) if given.contents else None
+        asked.check("decide")
+        goes_on = await _decide(asked, given)
+    sent = await _send(asked, body, previous, given) if given.contents else None
     if sent is not None:
         response_id = sent
     else:
         assert previous is not None  # noqa: S101  checked above, and by `_send`
-        asked.check("read_messages", Target(run_id=run_id))
+        asked.check("read_messages")
         if goes_on is None:
             goes_on = await _decided_since(asked, previous)
         response_id = (
             previous
             if goes_on is None
-            else ResponseId(run_id, previous.message_id, _now(), goes_on)
+            else ResponseId(asked.run_id, previous.message_id, _now(), goes_on)
         )
     return await _answer(asked, response_id, body)
 
@@ -147,7 +148,7 @@ async def retrieve_response(asked: DeskRequest) -> Response:
     """Return a response, or stream it from any of its events on."""
     response_id = _named(asked.parameter("response_id"))
     asked = await asked.at(response_id.run_id)
-    asked.check("read_messages", Target(run_id=response_id.run_id))
+    asked.check("read_messages")
     await _check_known(asked, response_id)
     query = asked.http.query_params
     if query.get("stream", "false") == "true":
@@ -159,12 +160,12 @@ async def cancel_response(asked: DeskRequest) -> Response:
     """Cancel the run of a response that is not complete."""
     response_id = _named(asked.parameter("response_id"))
     asked = await asked.at(response_id.run_id)
-    asked.check("cancel", Target(run_id=response_id.run_id))
+    asked.check("cancel")
     await _check_known(asked, response_id)
     events = await _read(asked, response_id)
     if events.status == "in_progress":
         with suppress(RunClosed):  # it has just ended
-            await asked.desk.handle(response_id.run_id).cancel()
+            await asked.handle.cancel()
         events = await _read(asked, response_id, wait=LAG)
     return JSONAnswer(events.response())
 
@@ -357,11 +358,7 @@ def _now() -> int:
 
 
 async def _send(
-    asked: DeskRequest,
-    run_id: str,
-    body: JsonObject,
-    previous: ResponseId | None,
-    given: _Input,
+    asked: DeskRequest, body: JsonObject, previous: ResponseId | None, given: _Input
 ) -> ResponseId | None:
     """Send the message, once: clients repeat a request whose answer they did not get.
 
@@ -378,8 +375,7 @@ async def _send(
         own = secrets.token_hex(16) if key is None else _digest(asked, key, content)
         message_id = customer_message_id(own)
         try:
-            asked = await accept_message(asked, run_id, agent, content, message_id)
-            run_id = asked.run_id
+            asked = await accept_message(asked, agent, content, message_id)
         except (UserError, Refused) as error:
             is_last = at + 1 == len(given.contents)
             if not is_about_message(error) or (
@@ -387,13 +383,13 @@ async def _send(
             ):
                 raise
         else:
-            return ResponseId(run_id, message_id, _now())
+            return ResponseId(asked.run_id, message_id, _now())
     return None
 
 
-async def _decide(asked: DeskRequest, run_id: str, given: _Input) -> GoesOn | None:
+async def _decide(asked: DeskRequest, given: _Input) -> GoesOn | None:
     """Send decisions as the person of the login; return where the answer goes on."""
-    state = await asked.desk.handle(run_id).state()
+    state = await asked.handle.state()
     decided: dict[str, RequestTest] = {}
     for at, item in enumerate(given.decisions):
         wanted = RequestId.parse(str(item.get("approval_request_id")))
@@ -407,16 +403,11 @@ async def _decide(asked: DeskRequest, run_id: str, given: _Input) -> GoesOn | No
         if not isinstance(approves, bool):
             raise UserError("approve of an mcp_approval_response must be true or false.")
         if not found.request.digest.startswith(wanted.digest):
-            raise Refused(
-                409,
-                "request_changed",
-                changed(found.request.id),
-            )
-        reason = item.get("reason")
-        kind = "approve" if approves else "reject"
-        await decide(asked, run_id, found, kind=kind, reason=reason, channel="responses")
+            raise Refused(409, "request_changed", changed(found.request.id))
+        sent = SentDecision(wanted, "approve" if approves else "reject", item.get("reason"))
+        await decide(asked, found, sent, channel="responses")
         decided[found.request.id] = voted_by(asked.person.subject)
-    return await decided_at(asked.desk.feed, run_id, decided) if decided else None
+    return await decided_at(asked, decided) if decided else None
 
 
 async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | None:
@@ -440,11 +431,11 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
     if last.reason != "asks":
         raise UserError("The response is complete: send a message of the user as input.")
     settled = {one.id: is_settled for one in last.requests}
-    present = {one.id: one for one in (await asked.desk.handle(previous.run_id).state()).approvals}
+    present = {one.id: one for one in (await asked.handle.state()).approvals}
     # This process may be behind the run for a moment.
     is_decided = all(name in present and is_settled(present[name]) for name in settled)
     wait = LAG if is_decided else timedelta(0)
-    found = await decided_at(asked.desk.feed, previous.run_id, settled, wait=wait)
+    found = await decided_at(asked, settled, wait=wait)
     return None if found is None or found.decided < last.next_event else found
 
 
@@ -453,10 +444,9 @@ async def _decided_since(asked: DeskRequest, previous: ResponseId) -> GoesOn | N
 
 async def _check_known(asked: DeskRequest, response_id: ResponseId) -> None:
     """Refuse the id of a response that there is not."""
-    async with asked.desk.feed.reader(response_id.run_id, Cursor()) as reader:
-        if not await knows_message(reader, response_id.message_id):
-            message = "There is no such response in this conversation."
-            raise Refused(404, "response_not_found", message)
+    if not await knows_message(asked.desk, response_id.run_id, response_id.message_id):
+        message = "There is no such response in this conversation."
+        raise Refused(404, "response_not_found", message)
 
 
 def _events(asked: DeskRequest, response_id: ResponseId) -> ResponseEvents:
@@ -536,11 +526,7 @@ async def _numbered(
         goes_on=response_id.goes_on,
         seen=None if after is None else seen_at(after),
     )
-    async with (
-        asked.desk.feed.reader(response_id.run_id, Cursor()) as reader,
-        asked.desk.troubles.watch(response_id.run_id, lambda: reader.state) as watch,
-    ):
-        await reader.until_present()
+    async with read_run(asked.desk, response_id.run_id) as (reader, watch):
         events = _events(asked, response_id)
         while True:
             events.model = _first_agent(reader.state)

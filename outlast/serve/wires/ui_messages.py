@@ -11,6 +11,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.json_values import as_object, is_list
 from outlast.serve.customer_input import customer_message_id
 from outlast.serve.uploads import with_name
+from outlast.serve.wires.decisions import SentDecision
 from outlast.serve.wires.ids import RequestId
 from outlast.serve.wires.steps import (
     Finished,
@@ -274,31 +275,16 @@ def _output(call_id: str, output: Json) -> JsonObject:
 # --- What clients send ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SentApproval:
-    """What a person decided in a client.
-
-    Attributes:
-        id: the request.
-        approved: whether they approve it.
-        reason: why.
-    """
-
-    id: RequestId
-    approved: bool
-    reason: str | None = None
-
-
-def approvals_in(messages: list[JsonObject]) -> list[SentApproval]:
+def approvals_in(messages: list[JsonObject]) -> list[SentDecision]:
     """Return the decisions in a client's messages: all of them, since old ones stay there."""
-    found: dict[str, SentApproval] = {}
+    found: dict[str, SentDecision] = {}
     for part in _tool_parts(messages, "approval-responded"):
         fields = as_object(part.get("approval")) or {}
         own, approved, reason = (fields.get(name) for name in ("id", "approved", "reason"))
         if isinstance(own, str) and isinstance(approved, bool) and own.startswith("mcpr_"):
-            given = reason if isinstance(reason, str) and reason else None
             request_id = RequestId.parse(own.partition(_IN_ANSWER)[0])
-            found[own] = SentApproval(request_id, approved, given)
+            said = reason if isinstance(reason, str) and reason else None
+            found[own] = SentDecision(request_id, "approve" if approved else "reject", said)
     return list(found.values())
 
 

@@ -32,7 +32,7 @@ from outlast.serve.routing import DeskRequest
 from outlast.serve.sse import EventStream, ServerSentEvent, json_event
 from outlast.serve.troubles import Watch, told_trouble
 from outlast.serve.wires.answer_steps import AnswerSteps, answer_of
-from outlast.serve.wires.answer_stream import NestedRequests, follow_steps, until_retried
+from outlast.serve.wires.answer_stream import NestedRequests, follow_steps, read_run, until_retried
 from outlast.serve.wires.decisions import (
     RequestTest,
     decide,
@@ -85,8 +85,8 @@ async def chat(asked: DeskRequest) -> Response:
     if not isinstance(run_id, str) or not run_id:
         raise Refused(400, "no_id", "id must be the id of the chat.")
     asked = await asked.at(run_id)
-    asked.check("read_messages", Target(run_id=run_id))
-    asked, state = await current(asked, run_id)
+    asked.check("read_messages")
+    asked, state = await current(asked)
     run_id = asked.run_id
     place = None if state is None else await _decide(asked, state, messages)
     user = [one for one in messages if one.get("role") == "user"]
@@ -95,7 +95,7 @@ async def chat(asked: DeskRequest) -> Response:
     if is_last and (state is None or not has_message(state, message_id)):
         try:
             content = customer_input(content_of(user[-1]))
-            asked = await accept_message(asked, run_id, agent, content, message_id, state=state)
+            asked = await accept_message(asked, agent, content, message_id, state=state)
         except (UserError, Refused) as error:
             if place is None or not is_about_message(error):
                 raise
@@ -104,7 +104,7 @@ async def chat(asked: DeskRequest) -> Response:
             return _stream(asked, _whole(asked.run_id, message_id))
     elif is_last and state is not None and place is None:
         _check_same(state, message_id, user[-1])
-    state = await state_if_any(asked, run_id)
+    state = await state_if_any(asked)
     if state is None:
         raise Refused(400, "no_message", "The chat has no message of the user.")
     if body.get("trigger") == "regenerate-message":
@@ -122,7 +122,7 @@ async def chat(asked: DeskRequest) -> Response:
 
 async def resume(asked: DeskRequest) -> Response:
     """Stream the answer under way from its beginning, or that to a message that the client names."""
-    asked, state = await current(asked, asked.run_id)
+    asked, state = await current(asked)
     named = asked.http.query_params.get("message")
     message_id = "" if state is None else _open_message(state)
     if state is not None and named is not None and has_message(state, own_message_id(named)):
@@ -169,7 +169,7 @@ async def _decide(
         and waiting[one.id.request_id].request.digest.startswith(one.id.digest)
     }
     if open_ones:
-        asked.check("decide", Target(run_id=state.run_id))
+        asked.check("decide")
     elif not isinstance(asked.caller, Staff):
         return None
     by = voted_by(asked.person.subject)
@@ -177,30 +177,23 @@ async def _decide(
         if by(found.request):
             continue
         try:
-            await decide(
-                asked,
-                state.run_id,
-                found,
-                kind="approve" if sent.approved else "reject",
-                reason=sent.reason,
-                channel="vercel",
-            )
+            await decide(asked, found, sent, channel="vercel")
         except DecisionRefused:
-            now = await asked.desk.handle(state.run_id).state()
+            now = await asked.handle.state()
             present = await find_request(found.request.id, now, asked.desk.client)
             if present is not None and not is_settled(present.request):
                 raise
             # Somebody else was faster: the stream shows it.
     # The last message goes on, if it has decisions.
     mine = {one.id.request_id for one in approvals_in(messages[-1:])}
-    async with asked.desk.feed.reader(state.run_id, Cursor()) as reader:
+    async with asked.desk.feed.reader(asked.run_id, Cursor()) as reader:
         await reader.until_present()
         mine &= {one.id for one in state.approvals} | reader.reported_requests.keys()
     mine -= waiting.keys() - {one.id.request_id for one in open_ones}
     tests: dict[str, RequestTest] = dict.fromkeys(
         mine, lambda request: by(request) or is_settled(request)
     )
-    return await decided_at(asked.desk.feed, state.run_id, tests) if tests else None
+    return await decided_at(asked, tests) if tests else None
 
 
 async def _retry(asked: DeskRequest, state: RunSnapshot, message_id: str) -> None:
@@ -217,8 +210,8 @@ async def _retry(asked: DeskRequest, state: RunSnapshot, message_id: str) -> Non
     if answer is not None and answer is not state.answers[-1]:
         raise Refused(409, "not_the_last", _NOT_THE_LAST)
     asked.check("retry", Target(run_id=state.run_id, state=state))
-    await asked.desk.handle(state.run_id).retry()
-    await until_retried(asked.desk.feed, state.run_id, message_id, len(state.answers))
+    await asked.handle.retry()
+    await until_retried(asked, message_id, len(state.answers))
 
 
 def _open_message(state: RunSnapshot) -> str:
@@ -271,11 +264,7 @@ async def _chunks(asked: DeskRequest, wanted: _Wanted) -> AsyncGenerator[JsonObj
         has_calls=wanted.calls,
         is_team=isinstance(caller, Staff),
     )
-    async with (
-        asked.desk.feed.reader(wanted.run_id, Cursor()) as reader,
-        asked.desk.troubles.watch(wanted.run_id, lambda: reader.state) as watch,
-    ):
-        await reader.until_present()
+    async with read_run(asked.desk, wanted.run_id) as (reader, watch):
         for chunk in chunks.begin():
             yield chunk
         nested = NestedRequests(asked.desk, caller, wanted.requests)

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from outlast.client.identity import person
 from outlast.client.read.events import StreamedState
 from outlast.loop.approvals import ApprovalTerms, Audience, reviewed
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Json, JsonObject
 from outlast.serve.access import Caller, Program, Staff
 from outlast.serve.cursor import Cursor
 from outlast.serve.feed import Feed
 from outlast.serve.wires.answer_steps import AnswerSteps
 from outlast.serve.wires.answer_stream import follow_steps
+from outlast.serve.wires.decisions import SentDecision
+from outlast.serve.wires.ids import RequestId
 from outlast.serve.wires.steps import GoesOn
-from outlast.serve.wires.ui_messages import MessageChunks
+from outlast.serve.wires.ui_messages import MessageChunks, approvals_in
 from outlast.views.customer import customer_view
 from outlast.views.redaction import redaction_of
 from tests.laws.driver import Play, said
@@ -183,3 +185,19 @@ async def go_on_everywhere(streams: RandomStreams) -> None:
             rest = message_of(chunks, goes_on=True)
             assert joined(whole).endswith(joined(rest.texts))
             assert rest.finish
+
+
+def test_the_reason_of_a_decision_is_a_text_or_left_out_and_the_same_decision_counts_once() -> None:
+    wanted = RequestId("a1", "0" * 16)
+    reasons: list[tuple[Json, str | None]] = [("why", "why"), ("", None), (None, None)]
+    reasons += [([], None), ({"a": []}, None)]
+    for reason, kept in reasons:
+        parts: list[JsonObject] = [
+            {
+                "state": "approval-responded",
+                "approval": {"id": f"{wanted}~{answer}", "approved": False, "reason": reason},
+            }
+            for answer in ("answer-1", "answer-2")
+        ]
+        sent = approvals_in([{"role": "assistant", "parts": parts}])
+        assert set(sent) == {SentDecision(wanted, "reject", kept)}
