@@ -30,6 +30,7 @@ from outlast.edges.rendering import visible_text
 from outlast.serve.access import Action, Caller, Staff, may, scopes_for
 from outlast.serve.bodies import Query
 from outlast.serve.case_feed import CaseView, counts_of
+from outlast.serve.health_words import Fact, facts_of, summary_of
 from outlast.serve.pages import filters
 from outlast.serve.routing import Desk, DeskRequest, route
 from outlast.serve.team_api import TEAMS, of_caller
@@ -291,11 +292,8 @@ def _duties(desk: Desk, caller: Caller) -> list[tuple[TeamView, TeamMember]]:
     return [(one, member) for one, member in found if member is not None and member.on_duty]
 
 
-def _health(desk: Desk) -> Any:
+def _health(desk: Desk) -> Fact | None:
     """Return how the installation is in one line; None if nobody has looked lately."""
-    # It renders pages itself.
-    from outlast.serve.pages.system import facts_of, summary_of
-
     known = desk.health.known(None)
     return summary_of(facts_of(known[0])) if known else None
 
