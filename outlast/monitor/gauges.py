@@ -18,7 +18,7 @@ NAMESPACE: Final = "temporal_namespace"
 """The label that every gauge has; `namespace` is what Kubernetes calls something else."""
 
 T = TypeVar("T")
-Labelled: TypeAlias = Iterable[tuple[tuple[str, ...], T]]
+Labeled: TypeAlias = Iterable[tuple[tuple[str, ...], T]]
 """What was counted, each with the values of its labels."""
 
 
@@ -32,7 +32,7 @@ class Source(Generic[T]):
     """
 
     labels: tuple[str, ...]
-    found: Callable[[Counts], Labelled[T]]
+    found: Callable[[Counts], Labeled[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +83,22 @@ def observe(meter: Meter, namespace: str, counts: Callable[[], Counts | None]) -
         meter.create_observable_gauge(one.name, [callback(one)], one.unit, one.words)
 
 
-def _by_name(found: Mapping[str, T]) -> Labelled[T]:
+def _by_name(found: Mapping[str, T]) -> Labeled[T]:
     return [((name,), one) for name, one in found.items()]
 
 
-def _by_risk(counts: Counts) -> Labelled[Waiting]:
+def _by_risk(counts: Counts) -> Labeled[Waiting]:
     # All risks, so that an alert ends.
     return [((risk,), counts.by_risk.get(risk, Waiting())) for risk in get_args(Risk)]
 
 
-def _workers(counts: Counts) -> Labelled[int]:
+def _workers(counts: Counts) -> Labeled[int]:
     for name, queue in counts.queues.items():
         for taken, workers in queue.workers.items():
             yield (name, taken), workers
 
 
-def _backlogs(counts: Counts) -> Labelled[Backlog]:
+def _backlogs(counts: Counts) -> Labeled[Backlog]:
     for name, queue in counts.queues.items():
         for key, one in queue.backlog.items():
             yield (name, *key), one
