@@ -55,7 +55,6 @@ from outlast.contract.names import OBSERVER, UPDATE_ATTACH_LINE, VERIFIER, WORKE
 from outlast.contract.policies import ARCHIVE_VARIABLE, MODEL_PATIENCE, MODEL_PATIENCE_VARIABLE
 from outlast.contract.stages import StageChange
 from outlast.edges.clock import now_ms
-from outlast.edges.interpreter_end import wait_for_native_threads
 from outlast.loop.actions import DeliverRecord
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
@@ -320,9 +319,10 @@ def _forget_objects(namespace: str, chain_id: str) -> None:
 
 def _prepare_process(sessions: object) -> None:
     _allow_sessions(sessions)
-    wait_for_native_threads()
+    from outlast.edges.interpreter_end import wait_for_native_threads
     from outlast.worker.failure_lines import log_failures_in_lines
 
+    wait_for_native_threads()
     log_failures_in_lines()
     with as_user_error(IdentityKeyError):
         keys_from_environment()
