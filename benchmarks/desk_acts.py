@@ -3,14 +3,16 @@
     python -m benchmarks.desk_acts [--waiting 1000] [--times 30]
 
 A Temporal server, a worker, an `outlast serve` and Chromium are processes of their own. The page is
-opened as a person opens it. Three figures for each interaction:
+opened as a person opens it, who looks at each page for half a second. For each interaction:
 
 - `shown`: from the press to the page with its content, as the browser's navigation timing has it;
   for an act, to the *true* receipt: what the page shows once the run has accepted the act.
-- `script`: how long the browser ran scripts of the page meanwhile.
+- `script`: how long the browser ran scripts of the page until then.
+- `later`: how long it ran scripts in the half second that followed, such as for what a page reads
+  when somebody sees it.
 
-It prints medians, 95th percentiles and the largest of scripts. The exit code is 1 where a 95th
-percentile is above its limit: 100 ms for navigation and filters, 300 ms for acts, 16 ms of script.
+The exit code is 1 where a 95th percentile is above its limit: 100 ms for navigation and filters,
+300 ms for acts, 16 ms of script.
 """
 
 import argparse
@@ -34,6 +36,7 @@ from tests.browser.stage import ANN, Stage
 
 LIMITS_MS: Final = {"go": 100.0, "act": 300.0}
 SCRIPT_MS: Final = 16.0
+LOOKS_SECONDS: Final = 0.5
 AT_ONCE: Final = 20
 Step: TypeAlias = Callable[[Page, int], Awaitable[None]]
 
@@ -45,6 +48,7 @@ class Measured:
     kind: str
     shown: list[float] = field(default_factory=list[float])
     script: list[float] = field(default_factory=list[float])
+    later: list[float] = field(default_factory=list[float])
 
 
 @dataclass
@@ -78,7 +82,7 @@ class Desk:
         took: float = await self.page.evaluate(
             "() => performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
         )
-        self._note(name, "go", took, after - before if after >= before else after)
+        await self._note(name, "go", took, before, after)
 
     async def act(
         self, name: str, press: Callable[[], Awaitable[None]], receipt: str, leads_to: str = ""
@@ -100,12 +104,19 @@ class Desk:
         took = 1_000 * (time.perf_counter() - began)
         after = await self.script_ms()
         assert await self.page.locator(receipt).count(), f"{name}: no {receipt}"
-        self._note(name, "act", took, after - before if after >= before else after)
+        await self._note(name, "act", took, before, after)
 
-    def _note(self, name: str, kind: str, shown_ms: float, script_ms: float) -> None:
+    async def _note(
+        self, name: str, kind: str, shown_ms: float, before_ms: float, after_ms: float
+    ) -> None:
+        """Note what an interaction took; then the person looks at the page."""
         found = self.measured.setdefault(name, Measured(kind))
         found.shown.append(shown_ms)
-        found.script.append(script_ms)
+        # Another page may have another process of the browser, which counts from 0.
+        found.script.append(after_ms - before_ms if after_ms >= before_ms else after_ms)
+        begun = await self.script_ms()
+        await asyncio.sleep(LOOKS_SECONDS)
+        found.later.append(await self.script_ms() - begun)
 
 
 async def open_conversations(stage: Stage, waiting: int, rested: int) -> list[str]:
@@ -193,13 +204,15 @@ async def decide(desk: Desk, at: int) -> None:
 def report(measured: dict[str, Measured]) -> bool:
     """Print the figures; return whether all are within their limits."""
     fits = True
-    print(f"{'interaction':24} {'median':>8} {'95 %':>8} {'script 95 %':>12}  ms")
+    print(f"{'interaction':24} {'median':>8} {'95 %':>8} {'script 95 %':>12} {'later':>8}  ms")
     for name, found in measured.items():
         shown, script = (quantiles(one, n=20)[-1] for one in (found.shown, found.script))
         is_within = shown <= LIMITS_MS[found.kind] and script <= SCRIPT_MS
         fits &= is_within
         mark = "" if is_within else "  above the limit"
-        print(f"{name:24} {median(found.shown):8.0f} {shown:8.0f} {script:12.1f}{mark}")
+        print(
+            f"{name:24} {median(found.shown):8.0f} {shown:8.0f} {script:12.1f} {median(found.later):8.1f}{mark}"
+        )
     return fits
 
 
