@@ -62,7 +62,7 @@ from outlast.serve.sse import ServerSentEvent, stream_of
 from outlast.views.trouble import Trouble
 from outlast.views.words import at_desk
 
-SHOWN: Final = 100
+SHOWN: Final = 50
 """How many runs a page shows at first; the others follow when somebody scrolls there."""
 
 MOST_SHOWN: Final = 1_000
