@@ -237,19 +237,26 @@ async def _not_as_archived(
     """Yield the archived histories that the server does not have as they are."""
     expired = now() - retention
     async for entry in archive.entries():
-        info = there.get(entry.execution_id)
         if entry.namespace != client.namespace:
             continue
-        if info is not None and not info.HasField("close_time"):
-            yield entry, "behind"
-        elif info is not None and info.close_time.ToMilliseconds() != entry.closed_ms:
-            yield entry, "other"
-        elif (
-            info is None
-            and entry.closed > expired
-            and not await _has(client, entry.run_id, entry.execution_id)
-        ):
+        info = there.get(entry.execution_id)
+        if info is None and entry.closed <= expired:
+            continue
+        if info is None or not info.HasField("close_time"):
+            info = await _present(client, entry)
+        if info is None:
             yield entry, "gone"
+        elif not info.HasField("close_time"):
+            yield entry, "behind"
+        elif info.close_time.ToMilliseconds() != entry.closed_ms:
+            yield entry, "other"
+
+
+async def _present(client: Client, entry: ArchivedHistory) -> WorkflowExecutionInfo | None:
+    """Return what the server has of an execution: searches are a moment behind."""
+    handle = client.get_workflow_handle(entry.run_id, run_id=entry.execution_id)
+    described = await unless_gone(client, entry.run_id, handle.describe())
+    return described.raw_description.workflow_execution_info if described else None
 
 
 async def _has(client: Client, run_id: str, execution_id: str) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
@@ -38,10 +39,12 @@ from outlast.archive import (
     verify,
 )
 from outlast.cli.app import app
+from outlast.client import restore
 from outlast.client.audit import audit_run
 from outlast.client.handle import RunHandle, past_progress, progress_of
 from outlast.client.read.history import Progress
 from outlast.client.recordings import Recording, record_run, record_runs
+from outlast.client.restore import compare_archive
 from outlast.client.runs import RunFilter
 from outlast.encryption import EncryptionCodec
 from outlast.ports.model import ModelRequest
@@ -599,3 +602,19 @@ async def test_what_is_left_of_a_run_is_read_and_what_is_lost_is_said(desk: Desk
     assert json.loads(shown.stdout)["lost_histories"] == [third.execution_id]
     await desk.workflow(handle).terminate("the test is over")
     desk.ids.remove(handle.id)
+
+
+async def test_a_restored_server_is_asked_what_its_searches_do_not_know_yet(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    archive = Archive(tmp_path)
+    await desk.open(DESK, model=ScriptedModel(always=echo))
+    handle = await desk.start(DESK, "Hello", keep_open=True)
+    await desk.until_status(handle, "idle")
+    listed = await restore._executions_of(desk.client)  # while it is open
+    await handle.cancel(mode="after_turn")
+    await handle.wait(lambda run: not run.is_open)
+    await swept(archive, handle)
+    monkeypatch.setattr(restore, "_executions_of", AsyncMock(return_value=listed))
+    lost = (await compare_archive(desk.client, archive)).lost
+    assert [one for one in lost if one.run_id == handle.id] == []
