@@ -188,7 +188,8 @@ async def compare_archive(client: Client, archive: Archive) -> ArchiveComparison
             person=deleted[execution_id].person,
         )
         for execution_id, info in there.items()
-        if execution_id in deleted and await _has(client, info.execution.workflow_id, execution_id)
+        if execution_id in deleted
+        and await _present(client, info.execution.workflow_id, execution_id) is not None
     ]
     back = {one.execution_id for one in returned}
     is_open = [
@@ -243,7 +244,7 @@ async def _not_as_archived(
         if info is None and entry.closed <= expired:
             continue
         if info is None or not info.HasField("close_time"):
-            info = await _present(client, entry)
+            info = await _present(client, entry.run_id, entry.execution_id)
         if info is None:
             yield entry, "gone"
         elif not info.HasField("close_time"):
@@ -252,17 +253,11 @@ async def _not_as_archived(
             yield entry, "other"
 
 
-async def _present(client: Client, entry: ArchivedHistory) -> WorkflowExecutionInfo | None:
+async def _present(client: Client, run_id: str, execution_id: str) -> WorkflowExecutionInfo | None:
     """Return what the server has of an execution: searches are a moment behind."""
-    handle = client.get_workflow_handle(entry.run_id, run_id=entry.execution_id)
-    described = await unless_gone(client, entry.run_id, handle.describe())
-    return described.raw_description.workflow_execution_info if described else None
-
-
-async def _has(client: Client, run_id: str, execution_id: str) -> bool:
-    """Whether the server has an execution: searches are a moment behind."""
     handle = client.get_workflow_handle(run_id, run_id=execution_id)
-    return await unless_gone(client, run_id, handle.describe()) is not None
+    described = await unless_gone(client, run_id, handle.describe())
+    return described.raw_description.workflow_execution_info if described else None
 
 
 async def _lost(
