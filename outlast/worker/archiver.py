@@ -16,10 +16,8 @@ async def archive_histories(client: Client, archive: Archive, task_queue: str) -
     The workers of a queue take turns: whoever looks first does the work. A failure is logged once,
     and tried again at the next look.
     """
-    sweep, histories = (
-        Sweep(client, archive, task_queue),
-        f"Histories of the task queue {task_queue!r}",
-    )
+    sweep = Sweep(client, archive, task_queue)
+    histories = f"Histories of the task queue {task_queue!r}"
     looks = RepeatedWork(
         fails=f"{histories} are not archived",
         works=f"{histories} are archived again.",
