@@ -104,7 +104,7 @@ def _effect_failed(  # noqa: C901, PLR0911, PLR0912  a row for each effect
             given_up = endings.give_up_responses(state, (effect,))
             return turns.thread_lost(given_up, effect, at_ms)
         case CallModel():
-            return fallback.model_failed(state, effect, failure)
+            return fallback.model_failed(state, effect, failure, at_ms)
         case RunHandoff():
             return endings.fail_question(state, failure)
         case FinalizeAnswer():

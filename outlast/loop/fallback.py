@@ -7,7 +7,7 @@ called is part of the command, so a worker that ends does not change it.
 from dataclasses import replace
 from typing import Final, cast
 
-from outlast.loop import effect_factory, endings, phrases
+from outlast.loop import effect_factory, endings, people, phrases, spending
 from outlast.loop.calls import TriedModel
 from outlast.loop.effects import CallModel
 from outlast.loop.revision import revised
@@ -25,27 +25,29 @@ LONGEST_REASON: Final = 300
 """How much of a failure's message is kept with the question; the failed call has all of it."""
 
 
-def model_failed(state: LoopState, call: CallModel, failure: Failure) -> LoopState:
+def model_failed(state: LoopState, call: CallModel, failure: Failure, at_ms: int) -> LoopState:
     """Call the agent's next model, or fail the question if none may follow.
 
     Args:
         state: the state without the call that failed.
         call: that call.
         failure: how it failed, for good.
+        at_ms: the time, in milliseconds since the epoch.
     """
     state = endings.give_up_responses(state, (call,))
     following = _following(failure)
     if following is None or following[0] <= call.model_at:
         return endings.fail_question(state, _with_tried(call, failure))
-    return _next_model(state, call, failure, *following)
+    return _next_model(state, call, failure, at_ms, *following)
 
 
 def _next_model(
-    state: LoopState, call: CallModel, failure: Failure, at: int, model: str, name: str
+    state: LoopState, call: CallModel, failure: Failure, at_ms: int, at: int, model: str, name: str
 ) -> LoopState:
     """Call the model at a place; the later turns of the question call it, too.
 
-    The agent's hooks at its start run again, as for another attempt.
+    The agent's hooks at its start run again, as for another attempt. A budget that is used up, by a
+    summary that was written meanwhile, comes first; the next turn then calls that model.
     """
     tried = TriedModel(
         model=name, reason=_reason(failure), message=failure.message[:LONGEST_REASON]
@@ -58,7 +60,11 @@ def _next_model(
         model_at=at,
         tried=(*call.tried, tried),
     )
-    return effect_factory.issue(revised(state, model=model, model_at=at, tried=again.tried), again)
+    state = revised(state, model=model, model_at=at, tried=again.tried)
+    budget = spending.used_up(state, at_ms)
+    if budget is not None:
+        return people.ask_to_go_on(state, budget, at_ms)
+    return effect_factory.issue(state, again)
 
 
 def _with_tried(call: CallModel, failure: Failure) -> Failure:

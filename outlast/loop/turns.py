@@ -321,6 +321,9 @@ def thread_lost(state: LoopState, call: CallModel, at_ms: int) -> LoopState:
         state = revised(state, items=(*state.items, Item("note", note)))
     thread = replace(thread, previous_response_id=None)
     state = revised(state, thread=thread, on_server=0, starts=call.starts)
+    budget = spending.used_up(state, at_ms)
+    if budget is not None:
+        return ask_to_go_on(state, budget, at_ms)
     state = effect_factory.issue(state, effect_factory.model_call(state))
     return revised(state, starts=False)
 

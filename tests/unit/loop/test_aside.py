@@ -7,7 +7,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.actions import SetAsideAction
-from outlast.loop.approvals import ApprovalTerms, Audience
+from outlast.loop.approvals import ApprovalTerms, Audience, Decision
 from outlast.loop.aside import (
     Aside,
     RefusedEntry,
@@ -25,6 +25,7 @@ from outlast.loop.events import PersonActed
 from outlast.loop.items import Item
 from outlast.loop.problems import aside_problem
 from outlast.loop.run_changes import ItemSetAside, run_changes
+from outlast.loop.start import Budget
 from outlast.loop.state import LoopState, items_of, items_to_summarise
 from outlast.loop.values import Failure, JsonObject, ServerThread
 from outlast.loop.view import View
@@ -322,6 +323,19 @@ def test_the_model_reads_that_what_came_before_the_run_is_lost() -> None:
     play = Play.ready(thread=thread, keep_open=True)
     lose_thread(play)
     assert read(play)[-1].raw["content"] == phrases.EARLIER_PART_LOST
+
+
+def test_a_budget_that_was_used_up_meanwhile_comes_before_the_whole_conversation() -> None:
+    budget = Budget(of="seconds", limit=60, terms=ApprovalTerms())
+    thread = ServerThread(previous_response_id="r0", chained=True)
+    play = Play.ready(thread=thread, keep_open=True, budgets=(budget,))
+    play.passes(60_000)
+    lose_thread(play)
+    (request,) = play.state.pending_approvals
+    decision = Decision(request_id=request.id, type="approve", by="ann")
+    play.take(PersonActed(at_ms=play.now_ms, action=decision))
+    assert read(play)[-1].raw["content"] == phrases.EARLIER_PART_LOST
+    assert play.only(CallModel).previous_response_id is None
 
 
 def test_a_call_without_a_thread_fails_whatever_the_provider_says() -> None:

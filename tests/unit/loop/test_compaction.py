@@ -5,18 +5,20 @@ from typing import Any
 import pytest
 
 from outlast.contract import records
-from outlast.loop.approvals import ApprovalTerms
+from outlast.loop.approvals import ApprovalTerms, Decision
 from outlast.loop.calls import ViewSummary
 from outlast.loop.changes import diff
 from outlast.loop.checks import RequiredStep
 from outlast.loop.compaction import cut
 from outlast.loop.effects import CallModel, CompactView, EffectAnswered, EffectFailed
+from outlast.loop.events import PersonActed
+from outlast.loop.fallback import NEXT_MODEL
 from outlast.loop.items import Item
 from outlast.loop.run_changes import ViewCompacted, run_changes
 from outlast.loop.spending import spent
 from outlast.loop.start import Budget
 from outlast.loop.state import LoopState, items_to_summarise
-from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
+from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit, shown
 from tests.laws.driver import Play, said, transfer
 
@@ -107,6 +109,25 @@ def test_a_summary_that_uses_a_budget_up_while_a_question_is_checked_asks_people
     summarised(play, usage=Usage(total_tokens=100_000), model="small")
     play.checked()
     assert play.state.phase == "asking"
+
+
+def test_a_summary_that_uses_a_budget_up_comes_before_the_next_of_the_models() -> None:
+    budget = Budget(of="tokens", limit=100_000, terms=ApprovalTerms())
+    play = talk(budgets=(budget,))
+    play.hears("more", "and now")
+    summarised(play, usage=Usage(total_tokens=100_000), model="small")
+    following: Json = {"at": 1, "model": "second", "tried": "first"}
+    failure = Failure(code="model_call_failed", message="Busy.", details={NEXT_MODEL: following})
+    effect = play.only(CallModel).effect
+    play.take(EffectFailed(at_ms=play.now_ms, effect=effect, failure=failure))
+    assert (play.state.phase, play.outstanding) == ("asking", {})
+    (request,) = play.state.pending_approvals
+    decision = Decision(request_id=request.id, type="approve", by="ann")
+    play.take(PersonActed(at_ms=play.now_ms, action=decision))
+    call = play.only(CallModel)
+    assert (call.model_at, [one.model for one in call.tried]) == (1, ["first"])
+    play.replies(said("Here."), model="second")
+    assert play.state.answers[-1].failure is None
 
 
 def test_the_run_goes_on_while_the_summary_is_written() -> None:
