@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypedDict, Unpack, cast, get_args
 
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import Client
 
@@ -286,6 +287,13 @@ def accepted(entries: Iterable[InboxEntry], **criteria: Unpack[InboxCriteria]) -
     return [entry for entry in entries if wanted.accepts(entry)]
 
 
+def entries_of(
+    client: Client, listed: Iterable[WorkflowExecutionInfo], **criteria: Unpack[InboxCriteria]
+) -> list[InboxEntry]:
+    """Return the entries of the open runs of a list that fit; see `Inbox.list` for the criteria."""
+    return accepted(_entries(client, listed), **criteria)
+
+
 class Inbox:
     """Lists and watches the runs of a namespace that wait for people.
 
@@ -338,12 +346,7 @@ class Inbox:
     def _accepted(
         self, wanted: _Filter, listed: Iterable[WorkflowExecutionInfo]
     ) -> Sequence[InboxEntry]:
-        entries = (
-            _entry(execution, attributes_of(execution), self._client)
-            for execution in listed
-            if not is_nested(execution)
-        )
-        return [entry for entry in entries if wanted.accepts(entry)]
+        return [entry for entry in _entries(self._client, listed) if wanted.accepts(entry)]
 
     async def all(self, **criteria: Unpack[InboxCriteria]) -> AsyncGenerator[InboxEntry]:
         """Yield every entry, page by page."""
@@ -556,6 +559,14 @@ def urgency(entry: InboxEntry) -> tuple[bool, float, bool, int, datetime]:
     risks: tuple[Risk, ...] = get_args(Risk)
     harm = -risks.index(entry.risk)
     return entry.due is None, due, entry.status != "held", harm, entry.started
+
+
+def _entries(client: Client, listed: Iterable[WorkflowExecutionInfo]) -> Iterator[InboxEntry]:
+    """Yield the entries of the open runs of a list that are nested in no other."""
+    is_open = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
+    for one in listed:
+        if one.status == is_open and not is_nested(one):
+            yield _entry(one, attributes_of(one), client)
 
 
 def _entry(execution: WorkflowExecutionInfo, found: Attributes, client: Client) -> InboxEntry:

@@ -32,8 +32,10 @@ from outlast.ports.engine import check_client
 from outlast.search import SearchIndex, open_index
 from outlast.serve import api, openapi
 from outlast.serve.access import ROLES, RoleRules
+from outlast.serve.case_feed import CaseFeed
 from outlast.serve.feed import Feed, FeedLimits
 from outlast.serve.health_feed import HealthFeed
+from outlast.serve.inbox_feed import InboxFeed
 from outlast.serve.keys import ApiKeys
 from outlast.serve.login import Login, TeamLogin, ThisMachine
 from outlast.serve.look import Look
@@ -61,6 +63,7 @@ from outlast.serve.routing import (
     LimitedBodies,
     as_json,
 )
+from outlast.serve.run_feed import RunFeed
 from outlast.serve.sse import Streams
 from outlast.serve.tokens import ConversationTokens, tokens_from_environment
 from outlast.serve.troubles import RunTroubles
@@ -200,7 +203,7 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
     _check_url(url)
     _check_login(login, options.get("roles"), url)
     _check_keys(keys)
-    limits, file = options.get("limits"), options.get("api_keys_file")
+    runs, limits, file = RunFeed(), options.get("limits"), options.get("api_keys_file")
     index = options.get("search_index")
     return Desk(
         client=client,
@@ -213,6 +216,8 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
         roles=options.get("roles") or RoleRules(anybody=ROLES),
         tokens=options.get("tokens") or tokens_from_environment(url, client.namespace),
         streams=Streams(limits),
+        inboxes=InboxFeed(runs),
+        cases=CaseFeed(runs),
         api_keys=ApiKeys(keys, None if file is None else Path(file)),
         agents=tuple(options.get("agents", ())),
         task_queue=options.get("task_queue"),

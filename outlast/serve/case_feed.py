@@ -6,9 +6,8 @@ One look at the server serves all: what is somebody's, their teams', nobody's, o
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import aclosing
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from temporalio.client import Client
@@ -17,16 +16,14 @@ from outlast.agents.errors import AgentsException
 from outlast.client.runs import (
     ListedRun,
     RunFilter,
-    attention_query,
     count_executions,
-    executions,
     listed_run,
 )
-from outlast.contract import names
 from outlast.contract.searchability import searchable
 from outlast.edges import clock
 from outlast.edges.newest import keep_newest
-from outlast.serve.visibility_feed import GRACE, VisibilityFeed
+from outlast.serve.run_feed import SEARCHED, RunFeed
+from outlast.serve.visibility_feed import VisibilityFeed
 from outlast.temporal.visibility.scopes import RunScope, any_covers
 from outlast.views.mentions import mention_tag
 from outlast.views.records import Person
@@ -35,9 +32,6 @@ CaseView: TypeAlias = Literal[
     "mine", "team", "nobody", "attention", "mentions", "snoozed", "resolved"
 ]
 """The lists of shared conversations."""
-
-SEARCHED: Final[tuple[Literal["snoozed", "resolved"], ...]] = ("snoozed", "resolved")
-"""The lists that are searched for by their status: they may be long, and nobody has to act."""
 
 FRESH_SECONDS: Final = 5.0
 """How long an answer of the server counts as present."""
@@ -52,22 +46,25 @@ _FAR: Final = datetime.max.replace(tzinfo=clock.time_of(0).tzinfo)
 class CaseFeed(VisibilityFeed[ListedRun, tuple[RunScope, ...]]):
     """The open conversations that people share or have to look at, those that wait first.
 
-    The filter of a reader is the scopes of the runs that they see. Namespaces have few searches a
-    second for all their processes, so thousands of conversations are looked at less often.
+    The filter of a reader is the scopes of the runs that they see.
+
+    Args:
+        runs: the runs that people have to do with.
     """
 
-    per_page = 1.0
-
-    def __init__(self, every: timedelta = timedelta(seconds=2), grace: timedelta = GRACE) -> None:
-        super().__init__(every, grace)
+    def __init__(self, runs: RunFeed) -> None:
+        super().__init__()
+        self._runs = runs
         self.recent = Recent()
         self.lists = Recent(LIST_SECONDS)
 
-    async def look(self, client: Client) -> tuple[ListedRun, ...]:
-        """Return all conversations that somebody shares, or that wait for people."""
-        async with aclosing(executions(client, _query(clock.now()))) as found:
-            runs = [listed_run(one) async for one in found]
-        return tuple(sorted((one for one in runs if not one.is_nested), key=_order))
+    async def looks(self, client: Client) -> AsyncGenerator[tuple[ListedRun, ...]]:
+        """Yield the shared conversations and those that wait, in their order."""
+        async with self._runs.reader(client, None) as reader:
+            async for found in reader:
+                runs = (listed_run(one) for one in found)
+                here = (one for one in runs if not one.is_nested and one.status not in SEARCHED)
+                yield tuple(sorted(here, key=_order))
 
     def accepted(
         self, entries: tuple[ListedRun, ...], wanted: tuple[RunScope, ...]
@@ -104,21 +101,6 @@ class CaseFeed(VisibilityFeed[ListedRun, tuple[RunScope, ...]]):
         queries = {one: RunFilter(status=one, scopes=scopes).query() for one in SEARCHED}
         found = {one: self.recent.known(query) for one, query in queries.items()}
         return {one: count for one, count in found.items() if count is not None}
-
-
-def _query(now: datetime) -> str:
-    """Return a search for the runs that somebody may have to do something with."""
-    status, waits = names.ATTRIBUTE_STATUS, "('waiting', 'held', 'parked', 'blocked')"
-    shared = " OR ".join(
-        f"{one} IS NOT NULL"
-        for one in (names.ATTRIBUTE_ASSIGNEE, names.ATTRIBUTE_TEAM, names.ATTRIBUTE_TAGS)
-    )
-    is_away = " AND ".join(f"{status} != '{one}'" for one in SEARCHED)
-    is_here = f"ExecutionStatus = 'Running' AND ({status} IS NULL OR ({is_away}))"
-    return (
-        f"WorkflowType = '{names.WORKFLOW}' AND (({is_here} AND ({status} IN {waits} OR {shared})) "
-        f"OR {attention_query(now)})"
-    )
 
 
 def _order(run: ListedRun) -> tuple[Any, ...]:

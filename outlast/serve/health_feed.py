@@ -10,13 +10,13 @@ from outlast.agents.errors import AgentsException
 from outlast.edges.clock import now_ms
 from outlast.monitor.health import Health, health_of, reported_health
 from outlast.monitor.reading import NamespaceReader
-from outlast.serve.visibility_feed import VisibilityFeed
+from outlast.serve.visibility_feed import PolledFeed
 
 COUNTS_AGAIN_MS: Final = 15_000
 """How long what this process has counted itself counts as present."""
 
 
-class HealthFeed(VisibilityFeed[Health, None]):
+class HealthFeed(PolledFeed[Health]):
     """How the installation is: what `outlast monitor` counts, or else what this process does.
 
     Args:
@@ -35,11 +35,6 @@ class HealthFeed(VisibilityFeed[Health, None]):
             return (await reported_health(client) or await self._count(client),)
         except (AgentsException, RPCError):
             return (Health(at_ms=now_ms(), answers=False),)
-
-    def accepted(self, entries: tuple[Health, ...], wanted: None) -> tuple[Health, ...]:
-        """Return it: everybody who may see it sees the same."""
-        del wanted
-        return entries
 
     async def _count(self, client: Client) -> Health:
         known = self._counted

@@ -1,12 +1,14 @@
-"""The inbox as it changes: one look at the server for all readers."""
+"""The inbox as it changes, the same for all readers of a process."""
 
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.client import Client
 
-from outlast.client.inbox import Inbox, InboxCriteria, InboxEntry, accepted, urgency
-from outlast.serve.visibility_feed import VisibilityFeed
+from outlast.client.inbox import InboxCriteria, InboxEntry, accepted, entries_of, urgency
+from outlast.serve.run_feed import RunFeed
+from outlast.serve.visibility_feed import GRACE, VisibilityFeed
 from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.records import Person, Risk
 
@@ -40,12 +42,22 @@ class InboxFilter:
 
 
 class InboxFeed(VisibilityFeed[InboxEntry, InboxFilter]):
-    """The live inbox of one process, the most urgent entries first."""
+    """The live inbox of one process, the most urgent entries first.
 
-    async def look(self, client: Client) -> tuple[InboxEntry, ...]:
-        """Return all that waits for people, and all conversations that people hold."""
-        async with aclosing(Inbox(client).all(held=True)) as found:
-            return tuple(sorted([entry async for entry in found], key=urgency))
+    Args:
+        runs: the runs that people have to do with.
+        grace: how long it is followed without readers.
+    """
+
+    def __init__(self, runs: RunFeed, grace: timedelta = GRACE) -> None:
+        super().__init__(grace)
+        self._runs = runs
+
+    async def looks(self, client: Client) -> AsyncGenerator[tuple[InboxEntry, ...]]:
+        """Yield what waits for people, and what people hold, in its order."""
+        async with self._runs.reader(client, None) as reader:
+            async for found in reader:
+                yield tuple(sorted(entries_of(client, found, held=True), key=urgency))
 
     def accepted(
         self, entries: tuple[InboxEntry, ...], wanted: InboxFilter

@@ -57,6 +57,7 @@ from outlast.serve.keys import ApiKeys
 from outlast.serve.login import Login, cookies_to_set
 from outlast.serve.look import Look
 from outlast.serve.problems import problem_of
+from outlast.serve.run_feed import RunFeed
 from outlast.serve.sse import EventStream, Streams
 from outlast.serve.tokens import ConversationTokens, bearer_of
 from outlast.serve.troubles import RunTroubles
@@ -114,8 +115,8 @@ class Desk:
     url: str = ""
     origins: frozenset[str] = frozenset()
     temporal_ui: str = ""
-    inboxes: InboxFeed = field(default_factory=InboxFeed)
-    cases: CaseFeed = field(default_factory=CaseFeed)
+    inboxes: InboxFeed = field(default_factory=lambda: InboxFeed(RunFeed()))
+    cases: CaseFeed = field(default_factory=lambda: CaseFeed(RunFeed()))
     troubles: RunTroubles = field(default_factory=RunTroubles)
     streams: Streams = field(default_factory=Streams)
     search: SearchIndex | None = None

@@ -7,7 +7,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Hashable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Generic, Self, TypeVar
@@ -19,11 +19,14 @@ from outlast.client.runs import LARGEST_PAGE
 EntryT = TypeVar("EntryT")
 WantedT = TypeVar("WantedT", bound=Hashable)
 
-GRACE: Final = timedelta(seconds=30)
-"""How long nobody has to ask before the server is left alone: pages ask again sooner."""
-
 _PAUSES: Final = 2
 """How many times as long as a look takes the server is left alone after it, at least."""
+
+_SECONDS_PER_PAGE: Final = 1.0
+"""How many seconds the server is left alone at least for each page that a look has."""
+
+GRACE: Final = timedelta(seconds=30)
+"""How long nobody has to ask before the server is left alone: pages ask again sooner."""
 
 
 @dataclass(eq=False)
@@ -79,22 +82,16 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
     """What visibility lists, live in one process, with any number of filters.
 
     Args:
-        every: the time between two looks at visibility. A look at many entries costs the server
-            more, so it is followed by a longer pause.
         grace: how long it is followed without readers.
     """
 
-    per_page: float = 0.0
-    """How many seconds the server is left alone at least for each page of entries."""
-
-    def __init__(self, every: timedelta = timedelta(seconds=2), grace: timedelta = GRACE) -> None:
-        self._every = every.total_seconds()
+    def __init__(self, grace: timedelta = GRACE) -> None:
         self._grace = grace.total_seconds()
         self._followed: _Followed[EntryT, WantedT] | None = None
 
     @abstractmethod
-    async def look(self, client: Client) -> tuple[EntryT, ...]:
-        """Return all entries, in their order."""
+    def looks(self, client: Client) -> AsyncGenerator[tuple[EntryT, ...]]:
+        """Yield all entries, in their order, as often as they may have changed."""
 
     @abstractmethod
     def accepted(self, entries: tuple[EntryT, ...], wanted: WantedT) -> tuple[EntryT, ...]:
@@ -160,12 +157,9 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
 
     async def _follow(self, client: Client, followed: _Followed[EntryT, WantedT]) -> None:
         try:
-            while True:
-                began = time.monotonic()
-                followed.take(await self.look(client))
-                took = time.monotonic() - began
-                pages = len(followed.entries or ()) / LARGEST_PAGE
-                await asyncio.sleep(max(self._every, took * _PAUSES, pages * self.per_page))
+            async with aclosing(self.looks(client)) as looks:
+                async for entries in looks:
+                    followed.take(entries)
         except Exception as error:  # noqa: BLE001  its readers raise it
             followed.failure = error
             self._end(followed)
@@ -179,6 +173,39 @@ class VisibilityFeed(ABC, Generic[EntryT, WantedT]):
             followed.task.cancel()
         followed.is_closed = True
         followed.publish()
+
+
+class PolledFeed(VisibilityFeed[EntryT, None]):
+    """What is looked at again and again, the same for every reader.
+
+    Args:
+        every: the time between two looks, at least. A look at many entries costs the server more,
+            so it is followed by a longer pause.
+        grace: how long it is followed without readers.
+    """
+
+    def __init__(self, every: timedelta, grace: timedelta = GRACE) -> None:
+        super().__init__(grace)
+        self._every = every.total_seconds()
+
+    @abstractmethod
+    async def look(self, client: Client) -> tuple[EntryT, ...]:
+        """Return all entries."""
+
+    async def looks(self, client: Client) -> AsyncGenerator[tuple[EntryT, ...]]:
+        """Look again and again."""
+        while True:
+            began = time.monotonic()
+            found = await self.look(client)
+            took = time.monotonic() - began
+            yield found
+            pages = len(found) / LARGEST_PAGE  # namespaces have few searches a second
+            await asyncio.sleep(max(self._every, took * _PAUSES, pages * _SECONDS_PER_PAGE))
+
+    def accepted(self, entries: tuple[EntryT, ...], wanted: None) -> tuple[EntryT, ...]:
+        """Return all of them."""
+        del wanted
+        return entries
 
 
 class VisibilityReader(Generic[EntryT, WantedT]):

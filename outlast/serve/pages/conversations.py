@@ -27,7 +27,7 @@ from outlast.edges.newest import keep_newest
 from outlast.pricing import Cost
 from outlast.serve.access import may
 from outlast.serve.bodies import RunsQuery, page_of, text_of_page
-from outlast.serve.case_feed import SEARCHED, CaseView, choices_of, of_view, unless_away
+from outlast.serve.case_feed import CaseView, choices_of, of_view, unless_away
 from outlast.serve.pages.conversation_view import BADGES, Badge, run_badge
 from outlast.serve.pages.page import (
     VIEWS,
@@ -40,6 +40,7 @@ from outlast.serve.pages.page import (
     version_of,
 )
 from outlast.serve.routing import DeskRequest, route
+from outlast.serve.run_feed import SEARCHED
 from outlast.serve.team_api import teams_of
 from outlast.temporal.visibility.scopes import RunScope
 from outlast.views.run import RunSnapshot, snapshot_of

@@ -22,6 +22,7 @@ from outlast.serve.feed import Feed
 from outlast.serve.login import ThisMachine
 from outlast.serve.pages import page
 from outlast.serve.routing import Desk, EscapedPaths
+from outlast.serve.run_feed import RunFeed
 from outlast.views.proofs import ProofReader
 from outlast.views.run import snapshot_of
 from tests.laws.driver import Play
@@ -47,12 +48,12 @@ class Shared(CaseFeed):
     """Stands for the conversations that colleagues share: these."""
 
     def __init__(self, *runs: ListedRun, counts: dict[str, int] | None = None) -> None:
-        super().__init__()
-        self.runs, self.counts, self.looks = runs, counts or {}, 0
+        super().__init__(RunFeed())
+        self.runs, self.counts, self.looked = runs, counts or {}, 0
 
-    async def look(self, client: Any) -> tuple[ListedRun, ...]:
-        self.looks += 1
-        return self.runs
+    async def looks(self, client: Any) -> AsyncGenerator[tuple[ListedRun, ...]]:
+        self.looked += 1
+        yield self.runs
 
     async def counted(self, client: Any, scopes: Any) -> dict[str, int]:
         return self.counts

@@ -1,6 +1,7 @@
 """The lists and counts of shared conversations: one look at the server for everybody."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from outlast.agents.errors import ServerUnavailable
 from outlast.client.identity import person
 from outlast.client.runs import FAILED_FOR, ListedRun, RunFilter, attention_query
 from outlast.edges import clock
-from outlast.serve import case_feed, visibility_feed
+from outlast.serve import case_feed, run_feed
 from outlast.serve.case_feed import (
     CaseFeed,
     Recent,
@@ -20,6 +21,7 @@ from outlast.serve.case_feed import (
     of_view,
     unless_away,
 )
+from outlast.serve.run_feed import RunFeed
 from outlast.temporal.visibility.scopes import RunScope
 from tests.unit.serve.played import Shared
 
@@ -93,10 +95,11 @@ async def test_customers_who_wait_come_first_and_many_readers_take_one_look(
         for one in RUNS[:8]:
             yield one
         yield replace(RUNS[0], run_id="mine/nested", is_nested=True)
+        yield RUNS[-1]  # put off, though it asks something
 
-    monkeypatch.setattr(case_feed, "executions", listed)
+    monkeypatch.setattr(run_feed, "executions", listed)
     monkeypatch.setattr(case_feed, "listed_run", same)
-    feed = CaseFeed(timedelta(hours=1))
+    feed = CaseFeed(RunFeed(timedelta(hours=1)))
     found = await asyncio.gather(*(feed.entries(CLIENT, ()) for _ in range(50)))
     assert [one.run_id for one in found[0]] == [
         *("late", "soon", "asks", "stuck"),
@@ -144,7 +147,7 @@ async def test_counts_are_asked_once_for_a_moment(monkeypatch: pytest.MonkeyPatc
         return number
 
     monkeypatch.setattr(case_feed, "count_executions", count)
-    feed = CaseFeed()
+    feed = CaseFeed(RunFeed())
     assert feed.known_counts(()) == {}
     both = await asyncio.gather(*(feed.counted(CLIENT, ()) for _ in range(20)))
     assert both == [{"snoozed": 1, "resolved": 2}] * 20
@@ -177,27 +180,10 @@ async def test_what_is_remembered_is_asked_again_after_a_while() -> None:
 
 async def test_a_server_that_is_away_has_no_lists() -> None:
     class Away(Shared):
-        async def look(self, client: Any) -> tuple[ListedRun, ...]:
+        async def looks(self, client: Any) -> AsyncGenerator[tuple[ListedRun, ...]]:
             raise ServerUnavailable("No server.")
+            yield ()
 
     feed = Away()
     assert await unless_away(feed.entries(CLIENT, ()), "nothing") == "nothing"
     assert feed.known(()) is None
-
-
-async def test_thousands_of_conversations_are_looked_at_less_often(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(visibility_feed, "LARGEST_PAGE", 1)
-
-    async def looks_of(runs: tuple[ListedRun, ...]) -> int:
-        feed = Shared(*runs)
-        feed._every, feed.per_page = 0.0, 60.0
-        async with asyncio.timeout(5), feed.reader(CLIENT, ()) as reader:
-            assert await anext(reader) == runs
-            await asyncio.sleep(0.05)
-        await feed.close()
-        return feed.looks
-
-    assert await looks_of(RUNS) == 1
-    assert await looks_of(()) > 1

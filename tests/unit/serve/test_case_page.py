@@ -261,7 +261,7 @@ async def test_counts_are_sent_where_they_have_changed(monkeypatch: pytest.Monke
         feed.counts = {"snoozed": 9}
         assert (await http.get(f"/views?view=mine&views={seen}")).status_code == 200
         assert (await http.get("/views?views=%22%3E%3Cscript%3E")).status_code == 200
-    assert feed.looks == 1
+    assert feed.looked == 1
 
 
 async def test_hostile_names_in_lists_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
