@@ -62,7 +62,19 @@ AREAS = {
     ),
     "loop": Area(["outlast/loop"], ["tests/unit/loop"], bar=88),
     "contract": Area(["outlast/contract"], ["tests/unit/contract"], bar=70),
-    "views": Area(["outlast/views"], ["tests/unit/views"], bar=70),
+    "views": Area(
+        ["outlast/views"],
+        [
+            "tests/unit/views",
+            "tests/unit/agents/test_approval_hours.py",
+            *(
+                f"tests/unit/cli/test_{one}.py"
+                for one in ["aside", "decide", "hold", "show", "view"]
+            ),
+            *(f"tests/unit/serve/test_{one}.py" for one in ["chat", "costs", "customer_view"]),
+        ],
+        bar=70,
+    ),
     "streams": Area(
         ["outlast/contract/streams"],
         ["tests/unit/contract/streams", "tests/unit/client/read/test_delta_poller.py"],
