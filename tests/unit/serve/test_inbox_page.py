@@ -55,7 +55,7 @@ async def test_the_inbox_lists_what_visibility_knows_and_reads_no_history() -> N
         "held by bob",
         "anybody",
         "/conversations/a%2Fb",
-        'hx-get="/inbox/requests/a%2Fb"',
+        'data-details="/inbox/requests/a%2Fb"',
     ):
         assert one in text, one
     assert active_content(text) == []

@@ -99,8 +99,26 @@
     }, receipt.dataset.leaves * 1000);
   }
 
+  // The details of a row are asked for once it comes into sight. One watcher for all rows: htmx makes
+  // one for each, which takes a browser as long as the rest of the page.
+  const watcher = new IntersectionObserver((seen) => {
+    for (const { isIntersecting, target } of seen) {
+      if (!isIntersecting) continue;
+      watcher.unobserve(target);
+      htmx.ajax("GET", target.dataset.details, { source: target, target, swap: "innerHTML" }).catch(() => {}); // htmx says it
+    }
+  });
+
+  function watchRows(root) {
+    for (const row of all("[data-details]", root)) {
+      if (!row.isWatched) watcher.observe(row);
+      row.isWatched = true; // a swap keeps the row
+    }
+  }
+
   function showState(root = document) {
     showTimes(root);
+    watchRows(root);
     showDays();
     restoreDrafts(root);
     for (const receipt of all("[data-leaves]", root)) leaveSoon(receipt);
