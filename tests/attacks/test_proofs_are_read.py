@@ -63,8 +63,10 @@ class Seat:
 
 
 @pytest.fixture(scope="module")
-def terminal(server: TemporalServer, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+async def terminal(server: TemporalServer, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
     """A terminal for all tests, since it loads the packages when it first runs a command."""
+    # The event loop stands still while the packages are loaded, so no request may be under way.
+    await (await forked.start("-c", "")).wait()
     return Terminal(server, tmp_path_factory.mktemp("home"))
 
 
