@@ -166,7 +166,7 @@ every-page: PAGE_TESTS := tests/browser/test_every_page.py
 every-page: browser ## each page of the desk in both themes and at both widths
 
 every-host: $(VENV)/.test ## whose objects runs get: every plan and every attack, in programs and in workers
-	@$(BIN)/pytest -q -n 2 --dist loadfile tests/workflow/test_whose_objects.py tests/attacks/test_another_runs_objects.py
+	@$(BIN)/pytest -q -n 2 --dist loadfile tests/workflow/test_whose_objects.py tests/workflow/test_lost_objects.py tests/attacks/test_another_runs_objects.py
 
 # A browser that is missing is a failure: these tests never pass without having run.
 chromium:

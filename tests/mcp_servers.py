@@ -18,6 +18,7 @@ from mcp.types import CallToolResult, TextContent, Tool
 from outlast.agents.mcp.server import MCPServer
 from outlast.loop.values import JsonObject
 from outlast.mcp import MCPServerStdio
+from tests import forked
 
 PROGRAM = Path(__file__).with_name("mcp_program.py")
 TASKS_PROGRAM = Path(__file__).with_name("mcp_tasks_program.py")
@@ -215,8 +216,8 @@ class Listening:
 
     async def start(self) -> None:
         """Start it, and wait until it listens."""
-        self._process = await asyncio.create_subprocess_exec(
-            *self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        self._process = await forked.start(
+            *self.command[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         await self.wait_until_it_listens()
 

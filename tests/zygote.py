@@ -56,7 +56,8 @@ NOT_LOADED: Final = ("outlast.cli.entry", "outlast.cli.new_project", "outlast.de
 """Programs, and what is no part of the package."""
 
 BESIDE: Final = (
-    *("openai.resources.chat", "openai.resources.responses", "rich.markdown", "temporalio.worker"),
+    *("mcp.server.mcpserver", "openai.resources.chat", "openai.resources.responses"),
+    *("rich.markdown", "temporalio.worker"),
     *("uvicorn.lifespan.on", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl"),
 )
 """What servers and clients load when they begin."""

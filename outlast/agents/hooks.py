@@ -2,8 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, cast
 from weakref import WeakSet
 
@@ -191,7 +192,7 @@ class HookCall:
     async def make(self) -> None:
         """Call the method."""
         method = getattr(self.hooks, self.name)
-        by_place, by_name = _parameters(self.hooks, self.name)
+        by_place, by_name = _parameters(self.name, of_run=isinstance(self.hooks, RunHooksBase))
         named = dict(zip(by_name, self.arguments[len(by_place) :], strict=True))
         await call(method, *self.arguments[: len(by_place)], **named)
 
@@ -249,12 +250,12 @@ def _fix(hooks: object) -> str:
     )
 
 
-def _parameters(hooks: object, name: str) -> tuple[list[str], list[str]]:
+@cache
+def _parameters(name: str, *, of_run: bool) -> tuple[Sequence[str], Sequence[str]]:
     """Return the names of a method's positional and keyword arguments.
 
     Only `on_handoff` has keyword arguments: the agents, and in run hooks also the context.
     """
-    of_run = isinstance(hooks, RunHooksBase)
     methods = _RUN_METHODS if of_run else _AGENT_METHODS
     names = list(inspect.signature(methods[name]).parameters)[1:]
     by_place = len(names) if name != "on_handoff" else 0 if of_run else 1
@@ -283,7 +284,7 @@ def _check_methods(hooks: AnyHooks, methods: dict[str, Callable[..., Any]], what
         if not overrides(hooks, name):
             continue
         method = getattr(hooks, name)
-        by_place, by_name = _parameters(hooks, name)
+        by_place, by_name = _parameters(name, of_run=isinstance(hooks, RunHooksBase))
         try:
             inspect.signature(method).bind(*by_place, **dict.fromkeys(by_name))
         except TypeError:

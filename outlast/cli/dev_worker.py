@@ -78,10 +78,11 @@ class ReadyProcess(WorkerProcess):
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """End the process: what runs in it has a few seconds."""
+        """End the process: what runs in it has a few seconds, and an import has none."""
         self.retire()
         ending = asyncio.create_task(self.ended())
-        await asyncio.wait({ending}, timeout=STOP_SECONDS)
+        if self._ready.is_set():
+            await asyncio.wait({ending}, timeout=STOP_SECONDS)
         self.kill()
         await ending
 

@@ -50,9 +50,7 @@ from tests import servers
 from tests.laws.ownership import SHARED, Customer, Ledger, desk_of
 from tests.loop_states import of_loop
 from tests.servers import TemporalServer
-from tests.workflow.laws import nested_runs
-from tests.workflow.test_resets import task_ends
-from tests.workflow.test_whose_objects import (
+from tests.workflow.hosts import (
     PATIENCE_SECONDS,
     SENTENCES,
     HalfRun,
@@ -60,6 +58,8 @@ from tests.workflow.test_whose_objects import (
     WorkerHost,
     until,
 )
+from tests.workflow.laws import nested_runs
+from tests.workflow.test_resets import task_ends
 
 LACKS: Final = (
     *SENTENCES,

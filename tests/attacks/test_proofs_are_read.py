@@ -6,12 +6,10 @@ Somebody with Temporal starts runs whose state they have written, and has worker
 import asyncio
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from html import unescape
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -34,6 +32,7 @@ from outlast.temporal.proofs import proof_reader
 from outlast.testing import ScriptedModel, call
 from outlast.views.proofs import PROOF_WORDS
 from outlast.worker import plugin
+from tests import forked
 from tests.attacks.test_somebody_with_temporal import ANN, Bank, request_of
 from tests.servers import TemporalServer
 from tests.workflow.desk import Desk, waits_for
@@ -63,10 +62,21 @@ class Seat:
         return " ".join(unescape(re.sub("<[^>]*>", " ", answer.text)).split())
 
 
+@pytest.fixture(scope="module")
+async def terminal(server: TemporalServer, tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """A terminal for all tests, since it loads the packages when it first runs a command."""
+    # The event loop stands still while the packages are loaded, so no request may be under way.
+    await (await forked.start("-c", "")).wait()
+    return Terminal(server, tmp_path_factory.mktemp("home"))
+
+
 @pytest.fixture
-async def place(desk: Desk, server: TemporalServer, tmp_path: Path) -> AsyncIterator[Seat]:
+async def place(
+    desk: Desk, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Seat]:
+    monkeypatch.setitem(terminal.environment, "OUTLAST_IDENTITY_KEY", KEY)
     async with opened(app_of(desk)) as http:
-        yield Seat(desk, Terminal(server, tmp_path), http)
+        yield Seat(desk, terminal, http)
 
 
 # --- The surfaces: each returns all words about proofs that it says of Ann's vote and deeds --------
@@ -175,15 +185,15 @@ def without_keys(at: Seat, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("OUTLAST_IDENTITY_KEY")
     monkeypatch.setattr(project_keys, "_project_of", none)
-    del at.terminal.environment["OUTLAST_IDENTITY_KEY"]
+    monkeypatch.delitem(at.terminal.environment, "OUTLAST_IDENTITY_KEY")
     monkeypatch.setattr(at.terminal, "start", partial(_start_without_keys, at.terminal))
 
 
 async def _start_without_keys(
     terminal: Terminal, _module: str, *arguments: str
 ) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _KEYLESS, *arguments),
+    return await forked.start(
+        *("-c", _KEYLESS, *arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

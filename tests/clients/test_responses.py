@@ -4,8 +4,7 @@ import asyncio
 import json
 import os
 import secrets
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,13 @@ from openai import AsyncOpenAI
 
 from outlast.client.handle import RunHandle
 from outlast.client.identity import person
+from tests import forked
 from tests.browser.model import counted
 from tests.browser.stage import ANN, Person, Stage
 
 pytestmark = pytest.mark.full
+
+Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -101,9 +103,9 @@ async def test_the_example_goes_on_where_it_was_ended(stage: Stage, tmp_path: Pa
         "PYTHONPATH": str(EXAMPLES),
     }
 
-    async def chat(said: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "openai_chat.chat", "Writer"),
+    async def chat(start: Start, said: str) -> str:
+        process = await start(
+            *("-m", "openai_chat.chat", "Writer"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=environment,
@@ -114,8 +116,9 @@ async def test_the_example_goes_on_where_it_was_ended(stage: Stage, tmp_path: Pa
         assert process.returncode == 0
         return shown.decode()
 
-    assert await chat("say Hello there\n\nsay Once more\n") == "Hello there\nOnce more\n"
-    assert await chat("say And again\n") == "Once more\nAnd again\n"
+    said = "say Hello there\n\nsay Once more\n"
+    assert await chat(forked.start_anew, said) == "Hello there\nOnce more\n"
+    assert await chat(forked.start, "say And again\n") == "Once more\nAnd again\n"
 
 
 async def test_a_stream_is_what_the_real_client_reads(stage: Stage) -> None:

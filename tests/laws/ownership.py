@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
@@ -165,27 +166,30 @@ class Ledger:
         """The uses of an object by a run that is not its owner's."""
         return [use for use in self.uses if not use.is_own]
 
-    def verdict(self, kind: str, run_owner: str) -> str:
-        """Say of a kind whether somebody's run used its own object, another's, or none."""
-        uses = [use for use in self.uses if use.kind == kind and use.run_owner == run_owner]
-        if not all(use.is_own for use in uses):
-            return MIXED
-        if any(use.object_owner == run_owner for use in uses):
-            return OWN
-        return SHARED if uses else UNUSED
-
     def table(self, kinds: Iterable[str], *owners: str) -> dict[str, str]:
         """Return the worst verdict of each kind over the runs of these customers.
 
         A kind that is not asked for is in the table if a run has used another's object.
         """
+        uses: dict[tuple[str, str], set[Use]] = defaultdict(set)
+        for use in self.uses:
+            uses[use.kind, use.run_owner].add(use)
         strangers = {use.kind for use in self.mixed}
         found: dict[str, str] = {}
         for kind in sorted({*kinds, *strangers}):
-            verdicts = {self.verdict(kind, owner) for owner in owners}
+            verdicts = {_verdict(uses[kind, owner], owner) for owner in owners}
             worst = (one for one in (MIXED, UNUSED, SHARED, OWN) if one in verdicts)
             found[kind] = MIXED if kind in strangers else next(worst, UNUSED)
         return found
+
+
+def _verdict(uses: set[Use], run_owner: str) -> str:
+    """Say of the uses of a kind whether somebody's run used its own object, another's, or none."""
+    if not all(use.is_own for use in uses):
+        return MIXED
+    if any(use.object_owner == run_owner for use in uses):
+        return OWN
+    return SHARED if uses else UNUSED
 
 
 OF_THE_START: Final = frozenset({

@@ -32,7 +32,7 @@ from outlast.testing import run_in_memory, run_in_memory_streamed
 from outlast.worker import AgentWorker
 from tests.litellm_proxy.conftest import KEY, SUNNY, UPSTREAM_KEY, Api, Proxy
 from tests.servers import TemporalServer
-from tests.unit.docs.test_guides import DOCS, blocks
+from tests.unit.docs.guides import DOCS, blocks
 from tests.unit.models.chat_api import chunks, completion
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import message, response

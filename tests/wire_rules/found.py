@@ -76,7 +76,8 @@ def check_texts(found: Found, request: object) -> None:
     for where, text in texts(request, ""):
         if len(text) > LONGEST_TEXT and not text.startswith("data:") and "file_data" not in where:
             found.add("text-length", where, f"{len(text)} characters")
-        found.check(not _SURROGATE.search(text), "text-encodable", where)
+        encodable = text.isascii() or not _SURROGATE.search(text)
+        found.check(encodable, "text-encodable", where)
         found.check("\0" not in text, "text-nul", where)
 
 

@@ -6,13 +6,18 @@ import json
 import os
 import re
 import signal
-import sys
 import time
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import forked
+
 LONGEST_SECONDS = 60
+DEMO = ("-m", "outlast.cli.entry", "demo")
+PIPES: dict[str, Any] = {"stdin": DEVNULL, "stdout": PIPE, "stderr": PIPE}
 
 
 @pytest.fixture
@@ -26,24 +31,12 @@ def names_in(directory: Path) -> list[str]:
     return [entry.name for entry in directory.iterdir()]
 
 
-async def start(environment: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outlast.cli.entry", "demo", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment,
-        # A shell starts its background jobs with SIGINT ignored, and so its tests' children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-
-
 @pytest.mark.full
 async def test_workers_are_killed_and_everything_happens_once(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     began = time.monotonic()
-    process = await start(environment, "--yes", "--keep")
+    process = await forked.start_anew(*DEMO, "--yes", "--keep", env=environment, **PIPES)
 
     out, err = await asyncio.wait_for(process.communicate(), LONGEST_SECONDS)
 
@@ -98,13 +91,8 @@ async def test_a_person_at_a_terminal_decides_speaks_and_gives_the_conversation_
         ("Enter ends the demo.", ""),
     ]
     ours, its = os.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outlast.cli.entry", "demo"),
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        env={**environment, "TERM": "dumb"},
-    )
+    environment["TERM"] = "dumb"
+    process = await forked.start(*DEMO, stdin=its, stdout=its, stderr=its, env=environment)
     os.close(its)
 
     told = ""
@@ -146,7 +134,7 @@ async def shown_on(terminal: io.FileIO) -> str:
 async def test_an_interrupted_demo_leaves_nothing_behind(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    process = await start(environment, "--json")
+    process = await forked.start(*DEMO, "--json", env=environment, **PIPES)
     assert process.stdout is not None
     said: list[dict[str, object]] = []
     async with asyncio.timeout(LONGEST_SECONDS):

@@ -3,7 +3,6 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from outlast.cli.dev_worker import watched
 from outlast.cli.target import locate
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
+from tests import forked
 from tests.eventually import eventually
 from tests.unit.cli.conftest import Invoke
 
@@ -45,13 +45,13 @@ agents = [Agent(name="Helper", instructions="Help.", tools=[hang])]
 
 @pytest.fixture
 async def start(home: Path, tmp_path: Path) -> AsyncIterator[Start]:
-    """Return a function that starts `outlast`; what still runs at the end is killed."""
+    """Return a function that starts `outlast`, `anew` or forked; what still runs at the end is killed."""
     (tmp_path / "application.py").write_text(APPLICATION)
     processes: list[Started] = []
 
-    async def run(*arguments: str, **environment: str) -> Started:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "outlast.cli.entry", *arguments),
+    async def run(*arguments: str, anew: bool = False, **environment: str) -> Started:
+        process = await (forked.start_anew if anew else forked.start)(
+            *("-m", "outlast.cli.entry", *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -96,7 +96,8 @@ async def rest_of(process: Started) -> tuple[int | None, str]:
 @pytest.mark.full
 async def test_a_server_tells_where_it_is_and_ends_on_ctrl_c(start: Start, tmp_path: Path) -> None:
     process = await start(
-        *("dev", "--port", "0", "--ui-port", "0", "--data-dir", str(tmp_path / "d"), "--json")
+        *("dev", "--port", "0", "--ui-port", "0", "--data-dir", str(tmp_path / "d"), "--json"),
+        anew=True,
     )
     info = json.loads(await first_line(process))
 
@@ -203,6 +204,16 @@ def look() -> str:
 desk = Agent(name="Desk", tools=[look], model=ScriptedModel(always="old answer"))
 """
 
+DIES_WHEN_TOLD = """
+import os, threading, time
+
+def die():
+    while not os.path.exists("die"):
+        time.sleep(0.05)
+    os._exit(7)
+
+threading.Thread(target=die, daemon=True).start()
+"""
 
 NEW = ("--port", "0", "--ui-port", "0", "--in-memory")
 ALONE = (*NEW, "--no-desk")
@@ -265,11 +276,10 @@ async def test_a_worker_that_dies_is_missed_and_the_next_save_starts_another(
     travel: tuple[Started, Path, str], cli: Invoke
 ) -> None:
     process, path, address = travel
-    path.write_text(
-        SCRIPTED + "\nimport os, threading\nthreading.Timer(6, os._exit, [7]).start()\n"
-    )
+    path.write_text(SCRIPTED + DIES_WHEN_TOLD)
     await line_with(process, "reloaded")
 
+    (path.parent / "die").touch()
     assert "exit code 7. Save a file to start it again." in await line_with(process, "has ended")
 
     path.write_text(SCRIPTED)
@@ -280,7 +290,7 @@ async def test_a_worker_that_dies_is_missed_and_the_next_save_starts_another(
 @pytest.mark.full
 async def test_a_person_sees_what_was_found_and_what_to_type(start: Start, tmp_path: Path) -> None:
     (tmp_path / "travel.py").write_text(SCRIPTED)
-    process = await start("dev", "travel.py", *NEW)
+    process = await start("dev", "travel.py", *NEW, anew=True)
     shown = await shown_until(process, "Ctrl-C stops")
 
     assert re.match(r"Open http://127\.0\.0\.1:\d+ in a browser: the desk\.\n", shown)
@@ -397,7 +407,9 @@ def test_a_project_is_watched_or_a_package_or_one_directory(tmp_path: Path) -> N
 async def test_a_worker_says_when_it_is_ready_and_ends_in_order(
     start: Start, server: EmbeddedServer
 ) -> None:
-    process = await start("worker", "application.py", "--task-queue", "q-order", "--json")
+    process = await start(
+        *("worker", "application.py", "--task-queue", "q-order", "--json"), anew=True
+    )
     ready = json.loads(await first_line(process))
 
     assert ready == {

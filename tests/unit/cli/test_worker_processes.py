@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from outlast.cli.server import pollers
 from outlast.cli.supervisor import AFTER_GRACE_SECONDS
 from outlast.client.start.runner import Runner
 from outlast.dev import EmbeddedServer
+from tests import forked
 from tests.eventually import eventually
 from tests.unit.cli.conftest import Invoke
 
@@ -104,13 +104,18 @@ Start: TypeAlias = Callable[..., Awaitable[Group]]
 
 @pytest.fixture
 async def start(server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Start]:
-    """Return a function that starts workers; what still runs at the end is killed."""
+    """Return a function that starts workers; what still runs at the end is killed.
+
+    Their parent is started `anew` or forked. It starts each worker anew.
+    """
     (tmp_path / "application.py").write_text(APPLICATION)
     groups: list[Group] = []
 
-    async def run(queue: str, *, processes: int = 2, **environment: str) -> Group:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "outlast.cli.entry", "worker", "application.py"),
+    async def run(
+        queue: str, *, processes: int = 2, anew: bool = False, **environment: str
+    ) -> Group:
+        process = await (forked.start_anew if anew else forked.start)(
+            *("-m", "outlast.cli.entry", "worker", "application.py"),
             *("--processes", str(processes), "--task-queue", queue, "--json"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -158,7 +163,7 @@ async def entered(tmp_path: Path) -> int:
 async def test_several_processes_share_the_queue_and_end_in_order(
     start: Start, client: Client, tmp_path: Path
 ) -> None:
-    group = await start("q-three", processes=3)
+    group = await start("q-three", processes=3, anew=True)
     pids = {record["pid"] for record in await group.ready(3)}
     assert len(pids) == 3
     assert pids == children(group.process.pid)

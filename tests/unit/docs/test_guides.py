@@ -1,15 +1,8 @@
-"""The programs of the documentation run when they are pasted into a file, and print what they say.
-
-A block marked `python` is such a program; one marked `py` is only shown, and has to compile. Of
-`print(...)  # text` the text is what is printed.
-"""
+"""The programs of the documentation run when they are pasted into a file, and print what they say."""
 
 import ast
-import os
 import re
 import runpy
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,27 +11,8 @@ import pytest
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, run_in_memory
 from tests.servers import TemporalServer
+from tests.unit.docs.guides import DOCS, PAGES, PROGRAMS, blocks, check_printed, name_of
 
-DOCS = Path(__file__).parents[3] / "docs"
-PAGES = [*sorted(DOCS.glob("**/*.md")), DOCS.parent / "README.md"]
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    """Return the code blocks of a page that are not parts of the tutorial."""
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
-def name_of(page: Path) -> str:
-    """Return what a page is called here: a guide and a page of the API may have the same name."""
-    return f"api-{page.stem}" if page.parent.name == "api" else page.stem
-
-
-PROGRAMS = [
-    pytest.param(program, id=f"{name_of(page)}-{number}")
-    for page in PAGES[:-1]
-    for number, program in enumerate(blocks(page, "python"), start=1)
-]
 FRAGMENTS = [
     pytest.param(fragment, id=f"{name_of(page)}-{number}")
     for page in PAGES
@@ -61,50 +35,7 @@ def test_a_program_runs_when_it_is_pasted_into_a_file(
     file = tmp_path / "program.py"
     file.write_text(program, encoding="utf-8")
     runpy.run_path(str(file), run_name="__main__")
-    printed = capsys.readouterr().out.splitlines()
-    for expected in re.findall(r"^ *print\(.*\)  # (.+)$", program, re.MULTILINE):
-        assert expected in printed, f"{expected!r} was not printed; after it came {printed}"
-        printed = printed[printed.index(expected) + 1 :]
-
-
-CONNECTS = re.compile(r"\bconnect\(|handle\.client|\bclient=")
-"""What a program has that takes part in more than its own run, and so needs the server's address."""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_runs_as_printed_on_a_machine_without_a_server(
-    program: str, tmp_path: Path
-) -> None:
-    """In a process of its own, with an empty home; or it says at once that a server is to be started.
-
-    A program that hosts its runs starts a server. One that connects to a worker's does not.
-    """
-    file = tmp_path / "program.py"
-    file.write_text(program, encoding="utf-8")
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("TEMPORAL_", "OPENAI_", "OUTLAST_", "PYTEST_"))
-    }
-    done = subprocess.run(
-        [sys.executable, str(file)],
-        cwd=tmp_path,
-        env=kept | {"HOME": str(tmp_path), "TEMPORAL_CONFIG_FILE": os.devnull},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode and CONNECTS.search(program):
-        assert "ServerUnavailable" in done.stderr.splitlines()[-1], done.stderr[-2_000:]
-        assert "outlast dev" in done.stderr
-        return
-    assert done.returncode == 0, done.stderr[-2_000:]
-    printed = done.stdout.splitlines()
-    for expected in re.findall(r"^ *print\(.*\)  # (.+)$", program, re.MULTILINE):
-        assert expected in printed, f"{expected!r} was not printed; after it came {printed}"
-        printed = printed[printed.index(expected) + 1 :]
+    check_printed(program, capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("fragment", FRAGMENTS)

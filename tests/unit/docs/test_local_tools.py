@@ -11,7 +11,7 @@ from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.extensions.machine.shell import ShellTool
 from outlast.loop.call_forms import arguments_of
 from outlast.testing import shell_call
-from tests.unit.docs.test_guides import DOCS, blocks
+from tests.unit.docs.guides import DOCS, blocks
 from tests.unit.extensions.machine.test_shell_tools import context
 
 ANY: Any = RunContextWrapper(None)

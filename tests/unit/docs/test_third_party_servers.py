@@ -13,7 +13,7 @@ from outlast.models import ChatCompletionsModel, MultiProvider
 from outlast.models.defaults import defaults
 from outlast.ports.model import ModelProvider
 from outlast.testing import run_in_memory, run_in_memory_streamed
-from tests.unit.docs.test_guides import DOCS, blocks
+from tests.unit.docs.guides import DOCS, blocks
 from tests.unit.models.chat_api import chunks, completion
 from tests.unit.models.model_server import ModelServer, Received
 
