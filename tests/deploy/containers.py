@@ -188,7 +188,8 @@ class Deployment:
         assert check[0] == "CMD"
         async with asyncio.timeout(90):
             while (await self.ended(name, check[1:]))[0]:
-                assert process.returncode is None, self.log(name)
+                code = process.returncode
+                assert code is None, f"{name} ended with {code}: {self.log(name)}"
                 await asyncio.sleep(0.2)
 
     async def once(self, name: str, *arguments: str) -> str:
