@@ -72,7 +72,7 @@ WITHOUT_NODE ?=
 # packages again if nothing kept what was compiled.
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file stay together, since they share fixtures; each process has a server. Two processes
-# keep two cores busy; the others take only tests that wait for processes, servers and time.
+# keep two cores busy; the others begin with tests that wait for processes, servers and time.
 PYTEST := $(BIN)/python -m tests.pool -n 2
 
 .PHONY: help demo test test-full test-beyond browser every-page every-host chromium node clients cluster load deploy deploy-tools hunt faults faults-sample faults-packages older-server servers named-server litellm-proxy monitoring restore otel otel-where-possible mongo oidc lowest newest temporalio-next check check-beyond nightly soak lint types layers fmt packages coverage fuzz fuzz-longer laws crash mutate bench bench-peers coming-from sdk-packages docs site pythons release-check release record-release scan compose clean

@@ -31,14 +31,20 @@ FAULTS: Final = ("failed", "error")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.pool", allow_abbrev=False)
-    parser.add_argument("-n", type=int, default=2, metavar="N", help="processes for all tests")
     parser.add_argument(
-        "-w", type=int, default=1, metavar="N", help="processes for tests that wait: see order.py"
+        "-n", type=int, default=2, metavar="N", help="processes that begin with tests that compute"
+    )
+    parser.add_argument(
+        "-w",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that begin with tests that wait: see order.py",
     )
     parser.add_argument("--seed", metavar="N", help="take files and their tests in another order")
     options, arguments = parser.parse_known_args()
-    if options.n < 1:
-        parser.error("-n must be 1 or more: the other processes take only tests that wait")
+    if options.n + options.w < 1:
+        parser.error("-n and -w are both 0: no process would run the tests")
     if options.seed is not None:
         os.environ[SEED_VARIABLE] = options.seed
     started = time.monotonic()
