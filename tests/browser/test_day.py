@@ -32,6 +32,7 @@ from tests.browser.stage import ANN, LEE, Person, Stage
 from tests.browser.window import PHONE, Windows, accessibility_faults
 from tests.workflow.test_archive import PATIENCE_SECONDS, swept, taken_by_retention, until
 
+TIMER_ENDS = (EventType.EVENT_TYPE_TIMER_FIRED, EventType.EVENT_TYPE_TIMER_CANCELED)
 RETURN_AFTER = timedelta(seconds=5)
 PROMISE = "I promise that a wombat brings the money on Friday."
 MIA, TOM, ZOE = (Customer(f"c-{one}", one) for one in ("Mia", "Tom", "Zoe"))
@@ -77,6 +78,16 @@ async def assignments(stage: Stage, run_id: str) -> list[dict[str, Any]]:
             values: Any = await values_of(stage.client.data_converter, signal.input.payloads)
             found += values
     return found
+
+
+async def waits_for_a_timer(stage: Stage) -> bool:
+    """Whether a timer of the team has started: a run may know whose it is a moment before."""
+    runs = 0
+    history = stage.client.get_workflow_handle("outlast-team/billing").fetch_history_events()
+    async for event in history:
+        runs += event.event_type == EventType.EVENT_TYPE_TIMER_STARTED
+        runs -= event.event_type in TIMER_ENDS
+    return runs > 0
 
 
 async def timer_has_fired(stage: Stage) -> bool:
@@ -130,6 +141,7 @@ async def test_a_day_of_two_leads(
         # Mia wants a person. Ann does not take her in time, while no worker runs: she is Lee's.
         await write(mias, 'call ask_people {"team": "billing"}')
         assert await until(lambda: is_with(stage, "mia")) == "ann"
+        await until(lambda: waits_for_a_timer(stage))
         await stage.worker.kill()
         await until(lambda: timer_has_fired(stage))
         await stage.kill_server()
