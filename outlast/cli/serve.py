@@ -12,7 +12,7 @@ import typer
 
 from outlast.agents.errors import UserError
 from outlast.agents.hosts import LARGEST_PORT, LOOPBACK, is_this_machine
-from outlast.cli import options, server, terminal
+from outlast.cli import event_loop, options, server, terminal
 from outlast.cli.caller import Caller
 from outlast.cli.described import described
 from outlast.cli.desk_options import TeamOptions, api_keys
@@ -69,6 +69,7 @@ def serve(
 
     def on_ready(bound: int) -> None:
         _say_where(host, bound, team.url, as_json=caller.as_json)
+        event_loop.keep_loaded()
 
     async def work() -> None:
         from outlast.serve.app import desk

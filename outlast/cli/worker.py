@@ -175,6 +175,7 @@ async def _serve(
                 with socket.socket(fileno=ready_fd) as parent:
                     parent.send(f"{grace.total_seconds()}".encode())
             _show_ready(agent_worker, client, found, as_json=as_json)
+            event_loop.keep_loaded()
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             if not is_child:  # the parent says it
