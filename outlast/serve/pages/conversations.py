@@ -207,14 +207,19 @@ class Usages:
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
 
     async def of(self, client: Client, runs: Sequence[ListedRun]) -> dict[str, Used]:
-        """Return what is known within a moment; the rest is read on for the next time."""
+        """Return what is known, or read within a moment; the rest is read on for the next time.
+
+        What an open run used some time ago is read again meanwhile: a page asks for its list again
+        after a few seconds.
+        """
         now = time.monotonic()
-        reading: list[asyncio.Task[None]] = []
+        missing: list[asyncio.Task[None]] = []
         for run in runs:
             known = self._known.get(run.execution_id)
             if known is None or not (known.is_final or now - known.read_at < FRESH_SECONDS):
-                reading.append(self._begin(client, run))
-        missing = [one for one in reading if not one.done()]
+                reading = self._begin(client, run)
+                if known is None:
+                    missing.append(reading)
         if missing:
             await asyncio.wait(missing, timeout=READ_SECONDS)
         ids = (run.execution_id for run in runs)

@@ -1,5 +1,6 @@
 """The list of conversations."""
 
+import asyncio
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
@@ -175,7 +176,9 @@ async def test_histories_are_read_once_for_a_moment_and_for_ever_after_the_end(
         assert found["e1"].tokens == 0
     assert server.read == ["order 17"]
     monkeypatch.setattr(conversations, "FRESH_SECONDS", 0.0)
-    await usages.of(client, [RUN])
+    assert (await usages.of(client, [RUN]))["e1"].tokens == 0  # nobody waits for what is read again
+    assert len(server.read) == 1
+    await asyncio.gather(*usages._reading.values())
     assert len(server.read) == 2
 
 
