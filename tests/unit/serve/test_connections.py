@@ -161,7 +161,7 @@ async def test_a_slow_body_is_refused_with_a_sentence(monkeypatch: pytest.Monkey
 
 
 async def test_a_body_that_comes_steadily_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(routing, "BODY_SECONDS", 1.0)
     monkeypatch.setattr(routing, "SLOWEST_BODY", 10)
     async with served() as port:
         head = POST + b"Connection: close\r\nContent-Length: 40\r\n\r\n"
