@@ -87,6 +87,7 @@ class Share:
                 if session.shouldstop:
                     raise session.Interrupted(session.shouldstop)
             os.write(self._progress, b"." if session.testsfailed == failed else b"F")
+            gc.collect(1)  # what a file leaves behind is no matter of the next one's tests
         session.testscollected = collected
         gc.collect()
         gc.freeze()  # pytest collects five times more at its end, each time all that was imported
