@@ -203,8 +203,9 @@ def _shared(client: Client, options: DeskOptions) -> Desk:
     _check_url(url)
     _check_login(login, options.get("roles"), url)
     _check_keys(keys)
-    runs, limits, file = RunFeed(), options.get("limits"), options.get("api_keys_file")
+    limits, file = options.get("limits"), options.get("api_keys_file")
     index = options.get("search_index")
+    runs = RunFeed()
     return Desk(
         client=client,
         feed=Feed(lambda run_id: RunHandle(client, run_id).stream_states(), limits),
